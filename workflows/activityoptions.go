@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// localCap bounds a local activity that writes to the journal, such as Begin and Finish. After that the same
-	// function runs as a regular activity.
+	// localCap bounds a local activity that writes to the journal, such as Begin or Finish. After that the same function
+	// runs as a regular activity.
 	localCap = 2 * time.Second
 	// heartbeat is the heartbeat timeout of activities, and so the delay that a dead worker costs. Cancellation reaches
 	// an activity with its heartbeat.
@@ -27,28 +27,30 @@ const (
 	inferAttempts = 200_000
 	// journalAttempts bounds the attempts of an activity that waits for the journal. The activity itself bounds the wait.
 	journalAttempts = 10_000
-	// callAttempts bounds those of a call in the same way.
+	// callAttempts bounds the attempts of a call in the same way.
 	callAttempts = 5_000
 	// stopTimeout bounds Begin when the journal is unavailable and the turn was stopped. It is longer than one attempt
 	// waits for a locked journal, 10 s.
 	stopTimeout = 15 * time.Second
 
+	// takeSummary is the line that the Web UI shows for Begin.
 	takeSummary = "take the message"
 	// localPause is the first pause between attempts of a local activity. A pause that is longer than a workflow task's
 	// timeout is a timer, so that the workflow task ends.
 	localPause = 15 * time.Second
 )
 
-// inferRoom is the time of an inference besides its budget. Before it starts, an inference may wait for a locked
-// journal (10 s, like any write) and for memory. If it has waited longer, for an earlier attempt on its worker for
-// instance, it is retried. Afterwards it may wait for memory again, and settles as a call does. If the server timed it
-// out meanwhile, it would be repeated, and paid for again.
+// inferRoom is the time of an inference's attempt in addition to its budget, which is for the model. Before the
+// request, the attempt may wait up to BeforeModel: for a locked journal (10 s, like any write) and for memory. An
+// attempt that has waited longer ends without a request and is retried. Afterwards it may wait for memory again
+// (LargeWithin), and it settles as a call does. If the server timed it out meanwhile, the inference would be repeated,
+// and paid for again.
 const (
 	inferRoom    = BeforeModel + AdmitWithin + LargeWithin + SettleWithin + CallRoom
 	BeforeModel  = 10*time.Second + PromptWithin
-	PromptWithin = 10 * time.Second // a later attempt waits again
+	PromptWithin = 10 * time.Second // for memory for a large prompt; a later attempt waits again
 	AdmitWithin  = 10 * time.Second // for a fleet limit; a later attempt waits again
-	LargeWithin  = 10 * time.Second
+	LargeWithin  = 10 * time.Second // for memory for a large completion
 )
 
 // An attempt of a call has three parts, each with its own bound: the journal finds and claims the call, the tool runs,
@@ -72,12 +74,13 @@ func CallDeadline(tool time.Duration) time.Duration {
 // then retried without end.
 const maxRecorded = 1900 << 10
 
-// callRetryPolicy lets the Temporal server wait on behalf of a call that was not sent, which uses no worker slot and no
-// history, and likewise on behalf of a call that waits for the journal to claim it. The activity says when to try again
-// (NextRetryDelay) and when its time is over. After a timeout, or an error
-// that the SDK reports in place of the activity's, the call may have been sent, so the server must not retry it; the
-// workflow attempts it again, and the journal decides. The type of a plain Go error is empty. The intervals and
-// MaximumAttempts bound errors that are not listed.
+// callRetryPolicy lets the Temporal server retry a call only if it was not sent, or if the journal was unavailable
+// before the claim. Waiting on the server uses no worker slot and no history. The activity sets the time of the next
+// attempt (NextRetryDelay) and ends the wait with an error that is not retryable.
+//
+// After a timeout, or an error that the SDK reports in place of the activity's, the call may have been sent, so the
+// server must not retry it. The workflow attempts it again, and the journal decides whether it may run. The empty type
+// is that of a plain Go error. The intervals and MaximumAttempts bound errors that are not listed.
 var callRetryPolicy = &temporal.RetryPolicy{
 	InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 10 * time.Second,
 	MaximumAttempts: callAttempts,
@@ -85,8 +88,8 @@ var callRetryPolicy = &temporal.RetryPolicy{
 		[]string{"TemporalTimeout:StartToClose", "TemporalTimeout:Heartbeat", "", "wrapError", "PanicError"}),
 }
 
-// allCodesBut returns all error codes except some. The retry policy lists them because a worker of another version may
-// mark an error as retryable.
+// allCodesBut returns all error codes except the retried ones. The retry policy lists them because a worker of another
+// version may mark an error as retryable.
 func allCodesBut(retried ...turn.Code) (types []string) {
 	for _, c := range turn.Codes() {
 		if !slices.Contains(retried, c) {
@@ -100,47 +103,49 @@ func allCodesBut(retried ...turn.Code) (types []string) {
 // would be paid for every time.
 var nonRetryable = []string{"payloadSizeError"}
 
-// begin appends the message to the session. It does so even if the turn is stopped first, because the message was
-// acknowledged: it gets one answer, and the turn's stream gets an end. The only exception is a journal that stays
-// unavailable for stopTimeout after the stop; the turn is then cancelled and leaves no trace in the journal.
+// begin runs Begin, which appends the message to the session. It does so even if the turn is cancelled first, because
+// the message was acknowledged and its turn must have an end in the journal. The only exception is a journal that stays
+// unavailable for stopTimeout after the cancellation: the turn then leaves no trace in the journal.
 func (r *run) begin(ctx workflow.Context, m Message) (out BeginResult, err error) {
 	in := BeginInput{Limits: r.in.Limits, OutputSchema: r.in.OutputSchema, BeginInput: turn.BeginInput{
 		Session: r.session, Tenant: r.in.Tenant, Turn: r.turnID, WorkflowID: r.id, RunID: r.runID, Agent: r.in.Agent,
 		Message: m,
 	}}
-	taking, giveUp := workflow.NewDisconnectedContext(ctx)
-	defer giveUp()
-	out, err = callLocal(localOptions(taking, takeSummary), Activities.Begin, in)
+	beginCtx, cancelBegin := workflow.NewDisconnectedContext(ctx)
+	defer cancelBegin()
+	out, err = callLocal(localOptions(beginCtx, takeSummary), Activities.Begin, in)
 	if err == nil || !journalUnavailable(err) {
 		return out, err
 	}
-	taken := runRegular(taking, Activities.Begin, in, takeSummary)
-	if workflow.Await(ctx, taken.IsReady) != nil { // stopped; this adds no event to the history of other turns
-		waiting, enough := workflow.NewDisconnectedContext(ctx)
-		defer enough()
-		if ok, _ := awaitWithin(waiting, stopTimeout, "stop although the journal is unavailable", taken.IsReady); !ok {
-			giveUp()
+	begun := runRegular(beginCtx, Activities.Begin, in, takeSummary)
+	if workflow.Await(ctx, begun.IsReady) != nil { // cancelled; only then is there a timer in the history
+		timerCtx, cancelTimer := workflow.NewDisconnectedContext(ctx)
+		defer cancelTimer()
+		if ok, _ := awaitWithin(timerCtx, stopTimeout, "stop although the journal is unavailable", begun.IsReady); !ok {
+			cancelBegin()
 		}
 	}
-	err = taken.Get(ctx, &out)
+	err = begun.Get(ctx, &out)
 	if ctx.Err() != nil && (journalUnavailable(err) || temporal.IsCanceledError(err)) {
 		err = ctx.Err() // the server does not retry an attempt after a cancellation
 	}
 	return out, err
 }
 
-func (r *run) finish(ctx workflow.Context, e turn.Result, late []Message) (FinishResult, error) {
+// finish runs Finish, which settles the turn with result e and appends the unmerged messages to its transcript.
+func (r *run) finish(ctx workflow.Context, e turn.Result, unmerged []Message) (FinishResult, error) {
 	in := FinishInput{Tenant: r.in.Tenant, FinishInput: turn.FinishInput{
-		Session: r.session, Turn: r.turnID, Outcomes: r.progress.Pending, Messages: late, Result: e,
+		Session: r.session, Turn: r.turnID, Outcomes: r.progress.Pending, Messages: unmerged, Result: e,
 		Counters: r.progress.Counters,
 	}}
-	if !r.begun {
+	if !r.begun { // Finish opens the turn in the journal first
 		in.Opening = r.refused
 	}
 	return runJournal(ctx, Activities.Finish, in, "settle the turn: "+string(e.Reason))
 }
 
-// runJournal runs a short write to the journal, and repeats it if the journal is slow or unavailable.
+// runJournal runs an activity that makes a short write to the journal. It runs it as a local activity first, and with
+// runRegular if the journal is slow or unavailable.
 func runJournal[In, Out any](ctx workflow.Context, act func(Activities, context.Context, In) (Out, error), in In,
 	summary string) (Out, error) {
 	out, err := callLocal(localOptions(ctx, summary), act, in)
@@ -148,45 +153,50 @@ func runJournal[In, Out any](ctx workflow.Context, act func(Activities, context.
 		return out, err
 	}
 	future := runRegular(ctx, act, in, summary)
-	if workflow.Await(ctx, future.IsReady) != nil { // stopped: Finish writes to the journal next
+	if workflow.Await(ctx, future.IsReady) != nil { // cancelled: Finish writes to the journal next
 		return out, ctx.Err()
 	}
 	err = future.Get(ctx, &out)
 	return out, err
 }
 
-// runRegular repeats a short write after the journal was unavailable. It uses a regular activity, which lets the
-// workflow task end. If the input is too large to be recorded, it uses a local activity, which records no input. After
-// a cancellation it still waits for the attempt in progress, which may succeed.
+// runRegular starts an activity that makes a short write to the journal, and retries it while the journal is
+// unavailable. It uses a regular activity, which lets the workflow task end. If the input is too large for the history,
+// it uses a local activity, which does not record its input. The returned future becomes ready when the activity ends;
+// after a cancellation this includes the attempt in progress, which may succeed.
 func runRegular[In, Out any](ctx workflow.Context, act func(Activities, context.Context, In) (Out, error), in In,
 	summary string) workflow.Future {
-	patient := &temporal.RetryPolicy{
+	retry := &temporal.RetryPolicy{
 		InitialInterval: 500 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 30 * time.Second,
 		MaximumAttempts: journalAttempts, NonRetryableErrorTypes: nonRetryable,
 	}
 	if encoded, err := json.Marshal(in); err != nil || len(encoded) > maxRecorded {
-		patient.InitialInterval = localPause
+		retry.InitialInterval = localPause
 		return workflow.ExecuteLocalActivity(workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
 			// Without ScheduleToCloseTimeout, StartToCloseTimeout would bound all attempts together.
-			ScheduleToCloseTimeout: turn.MaxRetryFor, StartToCloseTimeout: localCap, RetryPolicy: patient, Summary: summary,
+			ScheduleToCloseTimeout: turn.MaxRetryFor, StartToCloseTimeout: localCap, RetryPolicy: retry, Summary: summary,
 		}), activityName(act), in)
 	}
 	return workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		StartToCloseTimeout: 30 * time.Second, RetryPolicy: patient, WaitForCancellation: true, Summary: summary,
+		StartToCloseTimeout: 30 * time.Second, RetryPolicy: retry, WaitForCancellation: true, Summary: summary,
 	}), activityName(act), in)
 }
 
+// localOptions returns a context with which a local activity writes to the journal: one attempt, bounded by localCap.
 func localOptions(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
 		ScheduleToCloseTimeout: localCap, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1}, Summary: summary,
 	})
 }
 
+// journalUnavailable reports whether an activity failed because the journal was slow or unavailable.
 func journalUnavailable(err error) bool {
 	var timeout *temporal.TimeoutError
 	return errors.As(err, &timeout) || code(err) == turn.CodeJournalUnavailable
 }
 
+// infer runs Infer with the prompt that plan describes. If the worker lacks the inference role, it schedules the
+// activity again, to the task queue that the worker names.
 func (r *run) infer(ctx workflow.Context, plan turn.PromptSpec) (InferResult, error) {
 	cfg, c := r.progress.Config, r.progress.Counters
 	budget := turn.Remaining(cfg.Limits, c)
@@ -200,14 +210,15 @@ func (r *run) infer(ctx workflow.Context, plan turn.PromptSpec) (InferResult, er
 			Tenant: cfg.Tenant, Provider: cfg.Provider, Background: cfg.Background,
 			Subagents: c.Subagents.Cost + c.Granted.Cost,
 		})
-		if n == maxCallAttempts || !r.moved(err) {
+		if n == maxCallAttempts || !r.adoptQueues(err) {
 			return res, err
 		}
 	}
 }
 
-// localCall runs a call as a local activity. Its goroutine may outlive LocalActivityCap. Its settlement then either
-// loses to that of the next attempt, or stands and the next attempt finds it.
+// localCall runs a call as a local activity. The activity's goroutine may outlive LocalActivityCap and settle the call
+// during the next attempt, which is regular. The first settlement stands, and the other attempt finds it in the
+// journal.
 func (r *run) localCall(ctx workflow.Context, in CallInput) (CallResult, error) {
 	ctx = workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
 		ScheduleToCloseTimeout: turn.LocalActivityCap,
@@ -217,10 +228,10 @@ func (r *run) localCall(ctx workflow.Context, in CallInput) (CallResult, error) 
 	return callLocal(ctx, Activities.CallTool, in)
 }
 
-// regularCall runs a call as an activity on a sticky queue. If that is empty, it runs on the queue of the tool's server
-// or of all tools.
+// regularCall runs a call as a regular activity on the task queue sticky. If sticky is "", it runs the call on the
+// queue of the tool's server, if the server has one, or else on the turn's queue for tools.
 func (r *run) regularCall(ctx workflow.Context, in CallInput, sticky string) (CallResult, error) {
-	queue, startWithin := sticky, stickyTimeout
+	queue, startWithin := sticky, stickyTimeout // startWithin bounds the wait for a worker; 0: no bound
 	switch {
 	case sticky != "":
 	case in.Tool.Queue != "":
@@ -240,7 +251,7 @@ func (r *run) regularCall(ctx workflow.Context, in CallInput, sticky string) (Ca
 	return call(ctx, Activities.CallTool, in)
 }
 
-// summary is the line that the Web UI shows for a call. The server accepts at least 200 bytes.
+// summary returns the line that the Web UI shows for a call, in at most 200 bytes, which every server accepts.
 func summary(in CallInput) string {
 	line := in.Tool.ID + " " + in.Call.Arguments
 	if in.Attempt > 1 {
@@ -249,7 +260,7 @@ func summary(in CallInput) string {
 	return turn.Truncate(line, 200)
 }
 
-// inferOptions returns the options of an inference's activity.
+// inferOptions returns the options of an inference's activity. budget is the time for the model, over all attempts.
 func inferOptions(budget time.Duration, summary string) workflow.ActivityOptions {
 	return workflow.ActivityOptions{
 		StartToCloseTimeout: budget + inferRoom,

@@ -149,9 +149,9 @@ func TestACallWhoseEndWasNotReportedIsAskedOfTheLedger(t *testing.T) {
 }
 
 func TestACallThatNoWorkerCouldDecryptWasNotSent(t *testing.T) {
-	err := checkKey(temporal.NewApplicationError("decrypting", codec.KeyErrorType))
+	err := explainKeyError(temporal.NewApplicationError("decrypting", codec.KeyErrorType))
 	assert.Equal(t, turn.OutcomeError, outcomeOf(err))
 	assert.False(t, mayHaveRun(err))
 	lost := errors.New("lost")
-	assert.Equal(t, lost, checkKey(lost))
+	assert.Equal(t, lost, explainKeyError(lost))
 }

@@ -29,7 +29,8 @@ type AnswerResult struct {
 	Question string `json:"question"`
 }
 
-// answer adds an answer to the turn's inbox as a message, and records a response to an elicitation.
+// answer handles the update Answer. It adds the answer of a question to the turn's inbox as a message, and records the
+// decision of the question or elicitation.
 func (r *run) answer(ctx workflow.Context, a Answer) (AnswerResult, error) {
 	if a.Response == nil {
 		r.progress.Inbox = append(r.progress.Inbox, Message{ID: AnswerID(r.turnID, a.Question), Text: a.Text, Blob: a.Blob})
@@ -38,6 +39,7 @@ func (r *run) answer(ctx workflow.Context, a Answer) (AnswerResult, error) {
 	return AnswerResult{Turn: r.turnID, Question: a.Question}, nil
 }
 
+// decision returns the decision that the answer makes.
 func (a Answer) decision(ctx workflow.Context) turn.Decision {
 	return turn.Decision{
 		ID: a.Question, Status: turn.StatusAnswered, By: turn.Truncate(a.By, maxBy), At: workflow.Now(ctx),
@@ -56,7 +58,9 @@ func (r *run) validateAnswer(ctx workflow.Context, a Answer) error {
 		return rejected(err.Code, err.Message)
 	}
 	kind := turn.RequestQuestion
-	if req, known := r.requests.find(a.Question); known && req.Kind == turn.RequestElicitation || !known && a.Response != nil {
+	req, known := r.requests.find(a.Question)
+	// The kind of an unknown request only appears in the error.
+	if known && req.Kind == turn.RequestElicitation || !known && a.Response != nil {
 		kind = turn.RequestElicitation
 	}
 	req, err := r.findRequest(ctx, a.Turn, a.Question, kind)
@@ -70,7 +74,7 @@ func (r *run) validateAnswer(ctx workflow.Context, a Answer) error {
 	if _, err := req.Settle(a.decision(ctx)); err != nil {
 		return rejected(err.Code, err.Message)
 	}
-	if kind == turn.RequestElicitation {
+	if kind == turn.RequestElicitation { // it has no text to check
 		return nil
 	}
 	m := Message{Text: a.Text, Blob: a.Blob}
@@ -80,21 +84,22 @@ func (r *run) validateAnswer(ctx workflow.Context, a Answer) error {
 	return nil
 }
 
-// question shows the model's question to the user and continues with the answer. A message that arrived before the
-// question does not answer it.
+// question opens a request for the model's question and waits for its answer, which the next inference gets as a
+// message. Messages that arrived before the question do not answer it.
 func (r *run) question(ctx workflow.Context, p turn.ParseAction) turn.Phase {
-	within := r.waitFor(ctx, r.progress.Config.Approvals.QuestionExpiry)
+	within := r.requestTimeout(ctx, r.progress.Config.Approvals.QuestionExpiry)
 	request := turn.Request{
 		ID: fmt.Sprintf("q%d", r.progress.Counters.Step), Kind: turn.RequestQuestion, Step: r.progress.Counters.Step,
 		Question: cutQuestion(p.Proposal.Question), ExpiresAt: expiry(ctx, within),
 	}
+	// If the turn moved while it waited for the question, newRun has set the request and messagesBefore.
 	if _, moved := r.requests.find(request.ID); !moved {
-		r.requests.messagesBefore = r.mergeable()
+		r.requests.messagesBefore = r.mergeableCount()
 	}
 	decisions, err := r.request(ctx, []turn.Request{request}, within, never)
 	if errors.Is(err, errMoves) {
 		r.keepProposal(p.Proposal, request.ExpiresAt)
-		return p
+		return p // the next run begins with this phase
 	}
 	if err != nil {
 		return p.Done(r.resultOf(err), nil)
@@ -118,8 +123,8 @@ func cutQuestion(q string) string {
 		fmt.Sprintf(" (the question is %d bytes; the transcript has all of it)", len(q))
 }
 
-// mergeable returns the number of messages that the turn would merge now.
-func (r *run) mergeable() int {
+// mergeableCount returns the number of messages in the inbox that are not queued for the next turn.
+func (r *run) mergeableCount() int {
 	n := 0
 	for _, m := range r.progress.Inbox {
 		if !m.Queue {
@@ -129,7 +134,7 @@ func (r *run) mergeable() int {
 	return n
 }
 
-// messagesSince returns the IDs of the messages that arrived after the open question.
+// messagesSince returns the IDs of the messages that arrived after the open question, without queued ones.
 func (r *run) messagesSince() (ids []string) {
 	skip := r.requests.messagesBefore
 	for _, m := range r.progress.Inbox {
@@ -144,8 +149,8 @@ func (r *run) messagesSince() (ids []string) {
 	return ids
 }
 
-// reopenQuestion reopens the question that these messages seemed to answer. The session already had them: they were
-// sent twice.
+// reopenQuestion removes the messages with these IDs from the inbox, and the decision that they answered the question.
+// They are duplicates: the session already had them.
 func (r *run) reopenQuestion(ids []string) {
 	r.requests.decisions = nil
 	r.progress.Inbox = slices.DeleteFunc(slices.Clone(r.progress.Inbox),
@@ -155,5 +160,5 @@ func (r *run) reopenQuestion(ids []string) {
 // questionAnswered reports whether a message has arrived that answers the open question.
 func (r *run) questionAnswered() bool {
 	open := r.requests.open()
-	return len(open) == 1 && open[0].Kind == turn.RequestQuestion && r.mergeable() > r.requests.messagesBefore
+	return len(open) == 1 && open[0].Kind == turn.RequestQuestion && r.mergeableCount() > r.requests.messagesBefore
 }

@@ -18,13 +18,13 @@ type Approval struct {
 	Turn    string `json:"turn,omitempty"` // empty: the running turn
 	Call    string `json:"call"`
 	Allow   bool   `json:"allow"`
-	// ArgumentsHash is turn.Request's.
+	// ArgumentsHash is the ArgumentsHash of the turn.Request that the user saw.
 	ArgumentsHash string `json:"arguments_hash"`
 	By            string `json:"by,omitempty"`
 	Reason        string `json:"reason,omitempty"` // shown to the model if the call is denied
 	// Grant also permits later calls. It requires Allow.
 	Grant turn.GrantScope `json:"grant,omitempty"`
-	// ChangedPlan replaces the plan that the request has; it requires Allow.
+	// ChangedPlan replaces the plan in the request. It requires Allow.
 	ChangedPlan json.RawMessage `json:"changed_plan,omitempty"`
 }
 
@@ -37,10 +37,10 @@ type ApprovalResult struct {
 	Pending int `json:"pending"`
 }
 
-// approvals requests approval for all calls of a step that need it, at once, and waits until each has a decision. No
-// call of the step runs before.
+// approvals requests approval for all calls of a step that need it, at once, and waits until each has a decision. It
+// returns the decisions by call ID. If it returns errMoves, it has kept the calls for the next run.
 func (r *run) approvals(ctx workflow.Context, calls []turn.CallProposal) (map[string]turn.Decision, error) {
-	within := r.waitFor(ctx, r.progress.Config.Approvals.ApprovalExpiry)
+	within := r.requestTimeout(ctx, r.progress.Config.Approvals.ApprovalExpiry)
 	expiresAt := expiry(ctx, within)
 	decisions, err := r.request(ctx, r.approvalRequests(calls, expiresAt), within, never)
 	if errors.Is(err, errMoves) {
@@ -49,6 +49,8 @@ func (r *run) approvals(ctx workflow.Context, calls []turn.CallProposal) (map[st
 	return decisions, err
 }
 
+// approvalRequests returns a request for each call that needs approval. A call with a Code cannot run whatever a user
+// decides, so it gets none.
 func (r *run) approvalRequests(calls []turn.CallProposal, expiresAt time.Time) []turn.Request {
 	var requests []turn.Request
 	for _, c := range calls {
@@ -64,12 +66,13 @@ func (r *run) approvalRequests(calls []turn.CallProposal, expiresAt time.Time) [
 	return requests
 }
 
-// approve records an approval. Repeating the same approval changes nothing.
+// approve handles the update Approve: it records the user's decision. Repeating the same decision changes nothing.
 func (r *run) approve(ctx workflow.Context, a Approval) (ApprovalResult, error) {
 	r.requests.decide(a.decision(ctx))
 	return ApprovalResult{Turn: r.turnID, Call: a.Call, Allowed: a.Allow, Pending: len(r.requests.open())}, nil
 }
 
+// decision returns the decision that the approval makes. It carries a changed plan as a response.
 func (a Approval) decision(ctx workflow.Context) turn.Decision {
 	d := turn.Decision{
 		ID: a.Call, Status: turn.StatusDenied, Allowed: a.Allow, ArgumentsHash: a.ArgumentsHash,
@@ -93,7 +96,7 @@ const (
 // validateApprove rejects an invalid approval before the workflow records it.
 func (r *run) validateApprove(ctx workflow.Context, a Approval) error {
 	sized := a
-	sized.ChangedPlan = nil // which is as large as plans may be
+	sized.ChangedPlan = nil // Settle checks its size
 	if err := checkUpdate(a.Version, sized); err != nil {
 		return rejected(err.Code, err.Message)
 	}
@@ -102,6 +105,7 @@ func (r *run) validateApprove(ctx workflow.Context, a Approval) error {
 		return err
 	}
 	if before, settled := r.requests.decision(a.Call); settled {
+		// A repeated approval without a grant does not contradict one with a grant.
 		same := before.Allowed == a.Allow && before.ArgumentsHash == a.ArgumentsHash &&
 			(a.Grant == "" || a.Grant == before.Grant) && reflect.DeepEqual(a.decision(ctx).Response, before.Response)
 		if same && before.Status != turn.StatusExpired {
@@ -117,6 +121,7 @@ func (r *run) validateApprove(ctx workflow.Context, a Approval) error {
 	return nil
 }
 
+// byAuthor returns " by who" for a message about a decision, or "" if its author is unknown.
 func byAuthor(who string) string {
 	if who == "" {
 		return ""

@@ -28,7 +28,8 @@ const (
 	maxApproval = 16 << 10
 )
 
-// bound replaces an input that exceeds a bound by one that check rejects.
+// bound returns the input, or an input that check rejects if it exceeds a bound. The run then does not hold or repeat
+// the data that is too large.
 func (in Input) bound(ctx workflow.Context) Input {
 	if refusal := in.excess(workflow.GetInfo(ctx)); refusal != nil {
 		return Input{Tenant: in.Tenant, refusal: refusal}
@@ -36,12 +37,14 @@ func (in Input) bound(ctx workflow.Context) Input {
 	return in
 }
 
-// excess returns why the input exceeds a bound, or nil. A run that the workflow continued as new has
-// ContinuedExecutionRunID. So have the runs of a client's cron schedule or retry policy, which begin with the client's
-// input.
+// excess returns an error if the input exceeds a bound, or if a client has set fields that only the workflow may set.
+// It returns nil if the run may begin. Only a run that the workflow itself continued as new may have these fields, and
+// its input is not bounded again.
 func (in Input) excess(info *workflow.Info) *turn.Error {
+	// Runs of a client's cron schedule or retry policy have ContinuedExecutionRunID, too, but begin with the client's
+	// input.
 	continued := info.ContinuedExecutionRunID != "" && info.CronSchedule == "" && info.Attempt <= 1
-	handedOn := in.Continued != nil || in.Turn != ""
+	workflowFields := in.Continued != nil || in.Turn != ""
 	switch {
 	case in.refusal != nil:
 		return in.refusal
@@ -50,15 +53,15 @@ func (in Input) excess(info *workflow.Info) *turn.Error {
 			return invalid("%s", err.Error())
 		}
 		return nil
-	case handedOn && continued:
+	case workflowFields && continued:
 		return nil
-	case handedOn:
+	case workflowFields:
 		return invalid("continued and turn are for the workflow itself; leave them out of the input")
 	}
 	return checkStart(info, in.Agent, in, maxInput)
 }
 
-// excess returns why the input exceeds a bound, or nil. See Input.excess.
+// excess returns an error if the input exceeds a bound, or if a client has set Since. It returns nil otherwise.
 func (in DeliverInput) excess(info *workflow.Info) *turn.Error {
 	if !in.Since.IsZero() && info.ContinuedExecutionRunID == "" {
 		return invalid("since is for the workflow itself; leave it out of the input")
@@ -66,18 +69,19 @@ func (in DeliverInput) excess(info *workflow.Info) *turn.Error {
 	return checkStart(info, in.Agent, in, maxRecorded) // the input of HandOver repeats it
 }
 
-// checkStart refuses a workflow that could not run: its workflow tasks would time out before they end, its agent has an
-// invalid name, or its input is larger than most, in bytes.
-func checkStart(info *workflow.Info, agent string, in any, most int) *turn.Error {
+// checkStart rejects a workflow that could not run: its workflow task timeout is too short, its agent's name too long,
+// or its input larger than maxBytes as JSON.
+func checkStart(info *workflow.Info, agent string, in any, maxBytes int) *turn.Error {
 	if info.WorkflowTaskTimeout < minTaskTimeout {
 		return invalid("the workflow task timeout is %s; the minimum is %s", info.WorkflowTaskTimeout, minTaskTimeout)
 	}
 	if err := checkAgent(agent); err != nil {
 		return err
 	}
-	return checkSize("input", in, most)
+	return checkSize("input", in, maxBytes)
 }
 
+// checkAgent rejects an agent's name that is too long.
 func checkAgent(name string) *turn.Error {
 	if len(name) > maxAgent {
 		return invalid("the agent's name is %d bytes; the maximum is %d", len(name), maxAgent)
@@ -85,19 +89,20 @@ func checkAgent(name string) *turn.Error {
 	return nil
 }
 
-// checkSize rejects a value that is larger than most bytes as JSON.
-func checkSize(what string, v any, most int) *turn.Error {
+// checkSize rejects a value that is larger than maxBytes as JSON. The error calls the value what.
+func checkSize(what string, v any, maxBytes int) *turn.Error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return invalid("the %s cannot be written as JSON: %s", what, turn.Truncate(err.Error(), 200))
 	}
-	if len(b) > most {
-		return invalid("the %s is %d bytes as JSON; the maximum is %d", what, len(b), most)
+	if len(b) > maxBytes {
+		return invalid("the %s is %d bytes as JSON; the maximum is %d", what, len(b), maxBytes)
 	}
 	return nil
 }
 
-// checkSizes rejects an answer whose fields are larger than those of any valid one. Text has its own bound.
+// checkSizes rejects an answer of a newer client, or one whose fields other than Text are too large. Text has its own
+// bound: see validateAnswer.
 func (a Answer) checkSizes() *turn.Error {
 	a.Text = ""
 	if a.Response != nil {

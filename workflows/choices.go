@@ -15,7 +15,7 @@ const (
 
 // CheckChoices returns an error if no turn can apply a message's choice of tools, temperature or plan.
 func CheckChoices(m Message) error {
-	if err := checkChoices(m); err != nil {
+	if err := checkChoices(m); err != nil { // a nil *turn.Error must not become a non-nil error
 		return err
 	}
 	return nil
@@ -35,7 +35,7 @@ func checkChoices(m Message) *turn.Error {
 	if m.Plan != "" && !m.Plan.Known() {
 		return invalid("the message's plan is %q; it must be plan, step or never", turn.Truncate(string(m.Plan), 40))
 	}
-	if t := m.Temperature; t != nil && !(*t >= 0 && *t <= maxTemperature) {
+	if t := m.Temperature; t != nil && !(*t >= 0 && *t <= maxTemperature) { // also true of NaN
 		return invalid("the message's temperature is %g; it must be from 0 to %d", *t, maxTemperature)
 	}
 	return nil

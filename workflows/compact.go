@@ -19,12 +19,13 @@ type CompactInput struct {
 	Version int    `json:"v,omitempty"`
 	Session string `json:"session"`
 	Tenant  string `json:"tenant,omitempty"` // the session's tenant; empty: the default tenant
-	Focus   string `json:"focus,omitempty"`  // what the summary is to keep above all
-	// Request names the request in the journal. The workflow sets it.
+	Focus   string `json:"focus,omitempty"`  // what the summary should preserve first
+	// Request names the compaction in the journal, so that an attempt finds what an earlier one settled. The workflow sets
+	// it to its workflow ID.
 	Request string `json:"request,omitempty"`
 }
 
-// CompactResult says what was compacted.
+// CompactResult describes a compaction.
 type CompactResult struct {
 	// Nothing means that the conversation has nothing that could be compacted.
 	Nothing bool `json:"nothing,omitempty"`
@@ -34,14 +35,15 @@ type CompactResult struct {
 // maxFocus bounds CompactInput.Focus, in bytes.
 const maxFocus = 1000
 
-// The timeout of one attempt, and the attempts of the activity, which an outage of the provider uses up.
+// The timeout of one attempt of the activity, and the maximum number of its attempts. An outage of the provider uses up
+// attempts.
 const (
 	compactTimeout  = 10 * time.Minute
 	CompactAttempts = 8
 )
 
-// Compact compacts the conversation of a session whose turn has ended. It survives crashes: a summary that is settled
-// is not paid for again.
+// Compact compacts the conversation of a session that has no running turn. It can repeat its activity after a crash: a
+// summary that the journal has settled is not requested, and paid for, again.
 func Compact(ctx workflow.Context, in CompactInput) (CompactResult, error) {
 	id := workflow.GetInfo(ctx).WorkflowExecution.ID
 	if err := in.check(id); err != nil {
@@ -58,14 +60,15 @@ func Compact(ctx workflow.Context, in CompactInput) (CompactResult, error) {
 	}
 	for n := 1; ; n++ {
 		res, err := call(workflow.WithActivityOptions(ctx, options), Activities.Compact, in)
-		queues, moved := movedTo(err)
-		if n == maxCallAttempts || !moved {
+		queues, elsewhere := queuesOf(err)
+		if n == maxCallAttempts || !elsewhere {
 			return res, err
 		}
-		options.TaskQueue = queues.Inference
+		options.TaskQueue = queues.Inference // the worker lacks the inference role
 	}
 }
 
+// check rejects an invalid input, and a workflow ID of another tenant.
 func (in CompactInput) check(workflowID string) *turn.Error {
 	if err := errors.Join(turn.CheckSession(in.Session), CheckTenant(in.Tenant)); err != nil {
 		return invalid("%s", err.Error())

@@ -13,13 +13,13 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// DeliverWorkflow is the workflow type that delivers a message to a session which may have other callers.
+// DeliverWorkflow is the workflow type that sends messages to a session. Other callers may send to it, too.
 const DeliverWorkflow = "Deliver"
 
 // Deliveries is the port through which the Deliver workflow performs effects.
 type Deliveries interface {
-	// HandOver sends the message, unless its session already has it, and then waits up to HandOverInput.MaxWait for
-	// the end of the turn that has it. It is idempotent: the session gets the message once.
+	// HandOver sends the message, unless its session already has it, and then waits up to HandOverInput.MaxWait for the
+	// end of the turn that got the message. It is idempotent: the session gets the message once.
 	HandOver(context.Context, HandOverInput) (DeliverResult, error)
 }
 
@@ -28,21 +28,22 @@ type DeliverInput struct {
 	Version int    `json:"v,omitempty"`
 	Session string `json:"session"`
 	Tenant  string `json:"tenant,omitempty"` // the session's tenant; empty: the default tenant
-	// Message is the message to deliver. If its ID is empty, it is DeliveryID's.
+	// Message is the message to deliver. An empty ID is replaced by that of DeliveryID.
 	Message Message        `json:"message"`
 	Agent   string         `json:"agent,omitempty"`
 	Limits  *LimitsRequest `json:"limits,omitempty"` // of the turn that begins with the message, if one does
-	// Call, if it is set, is the call of an agent that works in the background: the delivery runs the agent's turn first,
-	// and Message is its answer. Clients leave it unset.
+	// Call is set if the delivery runs a subagent in the background: it runs the subagent's turn first, and then delivers
+	// the answer as Message. Clients leave it unset.
 	Call *agentTurn `json:"call,omitempty"`
-	// Left are the messages that a turn accepted and did not use. Message is then empty. Accepted are the
-	// turns that have accepted others of them, by message ID. Clients leave both unset.
+	// Left are the messages that a turn accepted and did not use, without those that earlier runs of the delivery have
+	// sent. If Left is set, Message is empty. Accepted are the turns that have accepted messages of the delivery, by
+	// message ID. Clients leave both unset.
 	Left     []Message         `json:"left,omitempty"`
 	Accepted map[string]string `json:"accepted,omitempty"`
 	// Since is when the first run of the chain began. Clients leave it unset.
 	Since time.Time `json:"since,omitzero"`
 
-	refusal *turn.Error
+	refusal *turn.Error // why the input cannot be read
 }
 
 // DeliverResult is the state of a delivery. State is that of the turn that has the message; it is empty if no turn has
@@ -53,16 +54,16 @@ type DeliverResult struct {
 	Turn         string            `json:"turn,omitempty"`
 	State        turn.State        `json:"state,omitempty"`
 	FinishReason turn.FinishReason `json:"finish_reason,omitempty"`
-	// Accepted are the turns that have accepted messages and may not have used them yet, by message ID.
+	// Accepted are the turns that have accepted messages, by message ID. A turn may not have used its message yet.
 	Accepted map[string]string `json:"accepted,omitempty"`
-	// Undelivered means that no turn has the message and the session has no running turn. A turn that was to begin with
-	// the message could not, or was ended from outside before it did.
+	// Undelivered means that no turn has the message and the session has no running turn: a turn that was started with the
+	// message failed to begin, or was ended from outside before it began.
 	Undelivered bool `json:"undelivered,omitempty"`
 	// Kept means that the message is a subagent's answer that begins no turn: the session's next turn gets it.
 	Kept bool `json:"kept,omitempty"`
 }
 
-// HandOverInput asks to send a message, or for the state of its delivery.
+// HandOverInput is the input of HandOver.
 type HandOverInput struct {
 	Session string         `json:"session"`
 	Tenant  string         `json:"tenant,omitempty"`
@@ -71,11 +72,11 @@ type HandOverInput struct {
 	Limits  *LimitsRequest `json:"limits,omitempty"`
 	// MaxWait is how long the activity waits for a running turn to end.
 	MaxWait time.Duration `json:"max_wait"`
-	// Acknowledged means that a turn has accepted the message, so no outage may lose it, however long it lasts.
+	// Acknowledged means that a turn has accepted the message before, so HandOver waits for the end of any outage.
 	Acknowledged bool `json:"acknowledged,omitempty"`
 }
 
-// DeliveryID returns the default ID of the message that a run of Deliver delivers.
+// DeliveryID returns the default ID of the message of a Deliver workflow. runID is that of the workflow's first run.
 func DeliveryID(workflowID, runID string) string {
 	if id := workflowID + "/" + runID; len(id) <= maxMessageID {
 		return id
@@ -83,25 +84,26 @@ func DeliveryID(workflowID, runID string) string {
 	return runID // unique by itself
 }
 
-// The schedule of a delivery. A turn may wait days for a decision. The workflow checks for its end with short
-// activities and sleeps for a fifth of the elapsed time between them, so that it checks neither often nor much too
-// late.
+// The timing of a delivery. A turn may wait days for a decision. The workflow checks with short activities whether the
+// turn has ended. Before each check it sleeps for a fifth of the time since the delivery began (see sleepAfter), so a
+// long wait needs few checks.
 const (
-	handOverWait = 20 * time.Second
-	handOverRoom = time.Minute // for a locked journal and a busy server
+	handOverWait = 20 * time.Second // HandOverInput.MaxWait of the first check
+	handOverRoom = time.Minute      // for a locked journal and a busy server
 	minSleep     = 2 * time.Second
 	maxSleep     = 5 * time.Minute
-	checksPerRun = 200 // about 2,200 events
-	// A message that no turn has is sent again, and given up after maxUndelivered consecutive attempts, because the
-	// problem that keeps its turns from beginning needs a fix. beginWait is how long to wait for a turn that fails
-	// to begin.
+	checksPerRun = 200 // about 2,200 events of history
+	// A message that no turn has is sent again. After maxUndelivered consecutive attempts the delivery fails, because an
+	// operator must fix the problem that keeps turns from beginning. beginWait is how long one check waits for a turn to
+	// begin.
 	maxUndelivered = 5
 	beginWait      = 2 * time.Second
 )
 
-// Deliver delivers a message to a session and completes when the turn that has the message ends. A schedule that starts
-// Deliver can thus tell whether the previous delivery is over. The message begins a turn, or is merged into the running
-// one. Cancelling a delivery does not affect the turn.
+// Deliver sends a message to a session and completes when the turn that got the message ends, so a schedule that starts
+// Deliver can skip a start while the previous turn runs. The message begins a turn, or is merged into the running one.
+// Cancelling a delivery does not affect the turn. With Left, Deliver instead sends these messages and completes when
+// turns have accepted them.
 func Deliver(ctx workflow.Context, in DeliverInput) (DeliverResult, error) {
 	info := workflow.GetInfo(ctx)
 	if len(in.Left) == 0 {
@@ -113,7 +115,7 @@ func Deliver(ctx workflow.Context, in DeliverInput) (DeliverResult, error) {
 		refused = in.excess(info)
 	}
 	switch {
-	case refused != nil && ctx.Err() != nil:
+	case refused != nil && ctx.Err() != nil: // a cancelled delivery reports its cancellation, not its invalid input
 		return DeliverResult{}, ctx.Err()
 	case refused != nil:
 		return DeliverResult{}, temporal.NewNonRetryableApplicationError(refused.Message, string(refused.Code), nil)
@@ -127,16 +129,16 @@ func Deliver(ctx workflow.Context, in DeliverInput) (DeliverResult, error) {
 		in.Message.Background = true
 	}
 	if len(in.Left) > 0 {
-		return in.handOn(ctx)
+		return in.sendLeft(ctx)
 	}
 	maxWait := time.Duration(0)
-	if in.Since.IsZero() {
+	if in.Since.IsZero() { // the first run of the chain: most turns end during the first check
 		in.Since, maxWait = workflow.Now(ctx), handOverWait
 	}
-	undelivered := 0
+	undelivered := 0 // consecutive checks that found no turn with the message
 	for range checksPerRun {
 		res, err := in.handOver(ctx, maxWait)
-		res.Accepted = nil // it says nothing of how the turn ends
+		res.Accepted = nil // only a delivery with Left reports it
 		if err != nil || res.State.Terminal() || res.Kept {
 			return res, err
 		}
@@ -157,18 +159,19 @@ func Deliver(ctx workflow.Context, in DeliverInput) (DeliverResult, error) {
 		if err != nil {
 			return DeliverResult{}, err
 		}
-		if targetChanged(ctx) {
+		if targetChanged(ctx) { // continue on the new version of the worker
 			break
 		}
 	}
 	return DeliverResult{}, nextRun(ctx, DeliverWorkflow, in)
 }
 
-// sleepAfter returns the pause before the next check, given the time since the first one.
+// sleepAfter returns the pause before the next check. passed is the time since the first check.
 func sleepAfter(passed time.Duration) time.Duration {
 	return min(max(passed/5, minSleep), maxSleep)
 }
 
+// handOver runs HandOver for in.Message. maxWait is how long the activity waits for the end of the message's turn.
 func (in DeliverInput) handOver(ctx workflow.Context, maxWait time.Duration) (res DeliverResult, err error) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: handOverWait + handOverRoom,
@@ -186,7 +189,7 @@ func (in DeliverInput) handOver(ctx workflow.Context, maxWait time.Duration) (re
 	return res, err
 }
 
-// givenUp returns the error for a message that no turn accepts.
+// givenUp returns the error of a delivery whose message was sent maxUndelivered times without a turn that accepted it.
 func (in DeliverInput) givenUp() error {
 	return temporal.NewNonRetryableApplicationError(fmt.Sprintf(
 		"the message was sent to session %s %d times and no turn accepted it; see the last runs of workflow %s, fix the "+
@@ -195,7 +198,7 @@ func (in DeliverInput) givenUp() error {
 		string(turn.CodeInternal), nil)
 }
 
-// check rejects a delivery that no session would accept.
+// check rejects an invalid input.
 func (in DeliverInput) check() *turn.Error {
 	if in.refusal != nil {
 		return in.refusal

@@ -11,21 +11,21 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// A tool call whose server sends elicitations is suspended: its attempt returns them, the turn opens a request for
-// each, and the next attempt continues the call with the responses. Any worker can continue a call of a server of the
-// newest protocol. A server of an older protocol keeps its call open (CallResult.Held), so only the worker with the
-// open call can continue it; the turn watches that worker meanwhile.
+// A tool call whose server sends elicitations is suspended: its attempt returns the elicitations, the turn opens a
+// request for each, and the next attempt continues the call with the responses. If the server speaks the newest
+// protocol, any worker can continue the call. A server of an older protocol keeps its call open (CallResult.Held), so
+// only the worker with the open call can continue it; the turn watches that worker meanwhile.
 
 // maxElicitations bounds the elicitations of one call, over all its attempts.
 const maxElicitations = 32
 
 // resume waits for the decisions on the elicitations of a suspended call, and reports whether to attempt the call
-// again.
+// again. It returns false at once if the call is not suspended.
 func (r *run) resume(ctx workflow.Context, c *callState) (again bool) {
 	if c.err != nil || len(c.receipt.Elicitations) == 0 || ctx.Err() != nil {
 		return false
 	}
-	if c.elicited >= maxElicitations {
+	if c.elicited >= maxElicitations { // give up the call
 		c.outcome.Outcome, c.outcome.Code = turn.OutcomeUnknown, turn.CodeToolOutcomeUnknown
 		c.outcome.Text = fmt.Sprintf(
 			"Outcome unknown: the tool's server has elicited user input more than %d times in this call. "+
@@ -39,8 +39,9 @@ func (r *run) resume(ctx workflow.Context, c *callState) (again bool) {
 	return c.err == nil
 }
 
-// elicit opens requests for a call's elicitations, waits until all are settled, and keeps the responses for the next
-// attempt.
+// elicit opens requests for the elicitations in the call's receipt, up to maxElicitations for the whole call, and waits
+// until all are settled. It stores the responses in c for the next attempt, and clears the receipt. An elicitation
+// beyond the maximum gets the response cancel.
 func (r *run) elicit(ctx workflow.Context, c *callState) error {
 	within := r.elicitationExpiry(c)
 	var requests []turn.Request
@@ -51,7 +52,7 @@ func (r *run) elicit(ctx workflow.Context, c *callState) error {
 		})
 	}
 	ended, gone := never, never
-	if c.receipt.Held {
+	if c.receipt.Held { // only the worker with the open call can continue it
 		c.queue = c.receipt.StickyQueue
 		ended, gone = r.awaitCall(ctx, c, within)
 	}
@@ -59,7 +60,7 @@ func (r *run) elicit(ctx workflow.Context, c *callState) error {
 	if err != nil {
 		return err
 	}
-	if gone() { // any worker may find out what became of the call
+	if gone() { // any worker can look up in the journal how the call ended
 		c.queue = ""
 	}
 	c.responses, c.respondsTo = nil, cmp.Or(c.receipt.ElicitationAttempt, c.attempt)
@@ -71,26 +72,28 @@ func (r *run) elicit(ctx workflow.Context, c *callState) error {
 	return nil
 }
 
-// elicitationID returns the request ID of a call's next n-th elicitation, counted from 1.
+// elicitationID returns the request ID of the n-th elicitation of the call's latest attempt, counted from 1. Request
+// IDs count on over all attempts.
 func elicitationID(c *callState, n int) string { return fmt.Sprintf("e%s.%d", c.call.ID, c.elicited+n) }
 
-// elicitationExpiry returns how long the call's elicitations wait for a response; 0 means no bound. A server keeps its
-// call open for the tool's ElicitationTimeout at most.
+// elicitationExpiry returns the time after which the call's elicitations expire: the configured expiry of questions, or
+// the tool's ElicitationTimeout if the server keeps the call open and that is shorter. 0 means that they do not expire.
 func (r *run) elicitationExpiry(c *callState) time.Duration {
 	within := r.progress.Config.Approvals.QuestionExpiry
 	tool, _ := r.progress.Config.Find(c.call.Tool)
-	switch most := tool.ElicitationTimeout; {
-	case !c.receipt.Held || most <= 0:
+	switch heldFor := tool.ElicitationTimeout; {
+	case !c.receipt.Held || heldFor <= 0:
 		return within
 	case within <= 0:
-		return most
+		return heldFor
 	default:
-		return min(within, most)
+		return min(within, heldFor)
 	}
 }
 
-// awaitCall watches a call that its server keeps open. ended reports whether the call can no longer use a response, and
-// gone whether that is because its worker is gone or stops.
+// awaitCall starts AwaitCall, on the call's worker, for a call that its server keeps open. ended reports whether the
+// activity has ended, because the call can no longer use a response. gone reports whether it has ended with an error,
+// because that worker can no longer continue the call. within is the time until the call's elicitations expire.
 func (r *run) awaitCall(ctx workflow.Context, c *callState, within time.Duration) (ended, gone func() bool) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue: c.queue, ScheduleToStartTimeout: stickyTimeout, ScheduleToCloseTimeout: CallDeadline(within),
@@ -105,7 +108,8 @@ func (r *run) awaitCall(ctx workflow.Context, c *callState, within time.Duration
 	return call.IsReady, func() bool { return call.IsReady() && call.Get(ctx, nil) != nil }
 }
 
-// responseTo returns the response for the server. It is a cancel if the user did not respond.
+// responseTo returns the response to q for the server, by the user's decision d. It is a cancel if the user did not
+// respond.
 func responseTo(q turn.Elicitation, d turn.Decision) turn.ElicitationResponse {
 	if d.Response == nil {
 		return turn.ElicitationResponse{Key: q.Key, Action: turn.ElicitationCancel}

@@ -9,12 +9,18 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// failureOf returns the error with which the last attempt of an activity failed, or nil if it ended in another way. The
-// cause of a timeout is the error of an earlier attempt, and says nothing about the attempt that timed out.
+// failureOf returns the application error with which the last attempt of an activity failed, or nil if the attempt
+// ended in another way. If the last attempt timed out, it is nil even if err wraps an application error: the server
+// reports the error of an earlier attempt as the cause of a timeout.
 func failureOf(err error) *temporal.ApplicationError {
 	var app *temporal.ApplicationError
 	var timeout *temporal.TimeoutError
-	if !errors.As(err, &app) || errors.As(err, &timeout) && !errors.As(app, &timeout) {
+	if !errors.As(err, &app) {
+		return nil
+	}
+	// A timeout that app wraps is a detail of the activity's own error.
+	causeOfTimeout := errors.As(err, &timeout) && !errors.As(app, &timeout)
+	if causeOfTimeout {
 		return nil
 	}
 	return app
@@ -48,8 +54,8 @@ func message(err error) string {
 	return err.Error()
 }
 
-// partialText returns what the model had said when the turn's time was over. It is empty if the error does not contain
-// it.
+// partialText returns the text that the model had produced when the inference used up the turn's time: the second
+// detail of its error. It returns "" if the error has no such detail.
 func partialText(err error) string {
 	var busy time.Duration
 	var output string
@@ -60,8 +66,9 @@ func partialText(err error) string {
 	return output
 }
 
-// endedBy returns the limit with which an inference was refused, or an empty reason.
-func endedBy(err error) (reason turn.FinishReason) {
+// exceededLimit returns the limit that an inference would have exceeded, such as max_cost_usd: the third detail of its
+// error. It returns "" if the error has no such detail.
+func exceededLimit(err error) (reason turn.FinishReason) {
 	var busy time.Duration
 	var output string
 	if app := failureOf(err); app != nil && app.Details(&busy, &output, &reason) == nil {
@@ -70,7 +77,8 @@ func endedBy(err error) (reason turn.FinishReason) {
 	return ""
 }
 
-// resultOf returns the result of a turn that err stops.
+// resultOf returns the result of a turn that ends because of err: cancelled if err is a cancellation, else failed. Its
+// answer is the model's latest text.
 func (r *run) resultOf(err error) turn.Result {
 	if temporal.IsCanceledError(err) {
 		return turn.Result{State: turn.StateCancelled, Reason: turn.FinishCancelled, Answer: r.progress.LastText,
@@ -84,8 +92,7 @@ func (r *run) resultOf(err error) turn.Result {
 		Message: message(err)}
 }
 
+// failedResult returns the result of a turn that failed before it had any text of the model.
 func failedResult(err *turn.Error) turn.Result {
 	return turn.Result{State: turn.StateFailed, Reason: turn.FinishFailed, Code: err.Code, Message: err.Message}
 }
-
-// The texts that the model gets for calls that have no result of their own.

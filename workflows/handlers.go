@@ -33,9 +33,9 @@ type SendResult struct {
 	Merged bool `json:"merged,omitempty"`
 }
 
-// handlers registers the query and update handlers. A handler never waits: what it accepts is in the run's state when
-// it returns.
-func (r *run) handlers(ctx workflow.Context) error {
+// registerHandlers registers the query and update handlers. A handler never blocks: it records the update in the run's
+// state and returns.
+func (r *run) registerHandlers(ctx workflow.Context) error {
 	if err := workflow.SetQueryHandler(ctx, StateQuery,
 		func() (Snapshot, error) { return r.snapshot(), nil }); err != nil {
 		return err
@@ -66,20 +66,21 @@ const (
 	maxAnswerBytes = 512 << 10
 )
 
-// send accepts a message that begins the turn or is merged into it. It ignores a message that the turn already has.
+// send handles the update Send: it adds a message to the inbox, to begin the turn or to be merged into it. It ignores a
+// message that the turn already has.
 func (r *run) send(ctx workflow.Context, m Message) (SendResult, error) {
 	m = withID(ctx, m)
-	joined := r.opened || r.in.Message != nil || len(r.progress.Inbox) > 0
+	merged := r.opened || r.in.Message != nil || len(r.progress.Inbox) > 0 // the turn has its first message
 	switch {
-	case m.ID != "" && m.ID == r.opening:
-		joined = false
+	case m.ID != "" && m.ID == r.opening: // the first message was sent twice
+		merged = false
 	case !r.hasMessage(m.ID):
 		if ctx.Err() != nil && !m.Queue { // a stopped turn merges no more messages, but the next turn may
 			m.Queue, r.queuedByStop = true, append(r.queuedByStop, m.ID)
 		}
 		r.progress.Inbox = append(r.progress.Inbox, m)
 	}
-	return SendResult{Turn: r.turnID, Merged: joined}, nil
+	return SendResult{Turn: r.turnID, Merged: merged}, nil
 }
 
 // withID gives a message without an ID the ID of its update. Without an ID, the session could not recognize a message
@@ -91,6 +92,7 @@ func withID(ctx workflow.Context, m Message) Message {
 	return m
 }
 
+// hasMessage reports whether a message with this ID waits in the inbox or to be merged.
 func (r *run) hasMessage(id string) bool {
 	same := func(m Message) bool { return m.ID == id }
 	return id != "" && (slices.ContainsFunc(r.progress.Inbox, same) || slices.ContainsFunc(r.progress.Merging, same))
@@ -103,13 +105,13 @@ func (r *run) validateSend(ctx workflow.Context, m Message) error {
 		return rejected(err.Code, err.Message)
 	}
 	size := encodedSize(m)
-	for _, waiting := range r.leftover() {
+	for _, waiting := range r.unanswered() {
 		size += encodedSize(waiting)
 	}
 	switch {
 	case r.stopping:
 		return rejected(turn.CodeSessionEnding, "the turn is ending; send the message again in a moment")
-	case r.hasMessage(m.ID) || m.ID != "" && m.ID == r.opening:
+	case r.hasMessage(m.ID) || m.ID != "" && m.ID == r.opening: // a duplicate, which send ignores
 		return nil
 	case len(r.progress.Inbox) >= maxInbox || size > maxInboxBytes:
 		return rejected(turn.CodeSessionBusy, fmt.Sprintf("%d messages are already waiting for this turn; send more later",
@@ -118,7 +120,8 @@ func (r *run) validateSend(ctx workflow.Context, m Message) error {
 	return nil
 }
 
-// checkSend rejects a message that no run would accept, and every message if this run's input is invalid.
+// checkSend rejects an invalid message. If the run's input is invalid, it rejects every message, because the turn fails
+// without an answer.
 func (r *run) checkSend(m Message) *turn.Error {
 	if !r.opened {
 		if err := r.in.check(r.id); err != nil {
@@ -128,27 +131,29 @@ func (r *run) checkSend(m Message) *turn.Error {
 	return checkSent(m)
 }
 
-// checkSent rejects a message that no turn accepts from a client.
+// checkSent rejects a message that no turn accepts from a client: it is invalid, too large, or has a reserved ID.
 func checkSent(m Message) *turn.Error {
 	if err := checkMessage(m); err != nil {
 		return err
 	}
+	// A delivery sends late messages again under the IDs that they have, which may be reserved ones.
 	if !m.Late && (strings.HasPrefix(m.ID, answerPrefix) || strings.HasPrefix(m.ID, "turn:")) {
 		return invalid("message IDs that begin with answer: or turn: are reserved; use another ID")
 	}
 	return checkEncodedSize(m, maxInboxBytes)
 }
 
-// checkEncodedSize rejects a message that is too large for the history.
-func checkEncodedSize(m Message, most int) *turn.Error {
-	if n := encodedSize(m); n > most {
+// checkEncodedSize rejects a message that is larger than maxBytes as JSON.
+func checkEncodedSize(m Message, maxBytes int) *turn.Error {
+	if n := encodedSize(m); n > maxBytes {
 		return invalid("the message is %d bytes as JSON; the maximum is %d: store its text in the journal, as everturn "+
-			"does, or send less", n, most)
+			"does, or send less", n, maxBytes)
 	}
 	return nil
 }
 
-// encodedSize returns an upper estimate of a message's size in bytes, as Go writes it in JSON.
+// encodedSize returns an estimate of a message's size in bytes of JSON, as encoding/json writes it. For the text, IDs
+// and hashes it is an upper bound.
 func encodedSize(m Message) int {
 	n := 64 + 6*len(m.ID) + 6*len(m.Blob)
 	for _, media := range m.Media {
@@ -157,9 +162,9 @@ func encodedSize(m Message) int {
 	for _, c := range m.Text {
 		switch {
 		case c == '"' || c == '\\' || c == '\n' || c == '\r' || c == '\t':
-			n += 2
+			n += 2 // escaped with a backslash
 		case c < ' ' || c == '<' || c == '>' || c == '&' || c == '\u2028' || c == '\u2029' || c == utf8.RuneError:
-			n += 6
+			n += 6 // escaped as \u003c
 		default:
 			n += utf8.RuneLen(c)
 		}

@@ -15,28 +15,30 @@ import (
 
 // A turn that ends may have accepted messages that it did not use. A run under the same workflow ID cannot begin before
 // this one closes, and if the run continued as a new one, a client that waits for this turn would get the next turn's
-// result. So the turn starts a delivery before it closes, which sends the messages to the session again. The journal
-// recognizes a message that it has already. It also keeps them, so that a later message that comes before the delivery
-// does not overtake them.
+// result. So the turn starts a Deliver workflow before it closes, which sends the messages to the session again. The
+// journal recognizes a message that the session already has. It also keeps the messages, so that a newer message that
+// reaches the session before the delivery does not overtake them.
 
-// HandOnID returns the workflow ID of the delivery of the messages that a turn left. workflowID is that of the turn.
+// HandOnID returns the ID of the Deliver workflow that sends the messages that a turn left. The parameters are the IDs
+// of the turn's workflow and of the turn.
 func HandOnID(workflowID, turnID string) string { return workflowID + "/left/" + turnID }
 
-// handOnPause is the pause before a delivery is started whose ID is taken: a run of this turn that was reset has left
-// messages, too.
+// handOnPause is the pause before the next try to start a delivery whose workflow ID is in use. The delivery of an
+// earlier run of this turn has this ID, if the turn was reset.
 const handOnPause = time.Second
 
-// handOn starts the delivery of the messages that the turn, which ended with e, leaves. It returns when the delivery has
-// started.
-func (r *run) handOn(ctx workflow.Context, e turn.Result, left []Message) error {
+// deliverLeft starts a delivery of the messages that the turn accepted and did not use, and returns when the delivery
+// has started. e is the result with which the turn ended.
+func (r *run) deliverLeft(ctx workflow.Context, e turn.Result, left []Message) error {
 	if len(left) == 0 {
 		return nil
 	}
-	r.stopping = true
+	r.stopping = true // a message that arrived from now on would not be in left
 	left = slices.Clone(left)
 	for i := range left {
 		left[i].Late = true
 	}
+	// The turn is settled; this Finish only records the messages in the journal.
 	if _, err := runJournal(ctx, Activities.Finish, FinishInput{Tenant: r.in.Tenant, FinishInput: turn.FinishInput{
 		Session: r.session, Turn: r.turnID, Left: left, Result: e, Counters: r.progress.Counters,
 	}}, "keep what the turn leaves"); err != nil {
@@ -64,10 +66,10 @@ func (r *run) handOn(ctx workflow.Context, e turn.Result, left []Message) error 
 	}
 }
 
-// handOn sends the messages that a turn left to their session, in their order, and completes when turns have accepted
-// all of them. The first one begins a turn, unless another client's message has begun one meanwhile. A message that the
-// session refuses for good is left out of the result's Accepted, and the others are sent nevertheless.
-func (in DeliverInput) handOn(ctx workflow.Context) (DeliverResult, error) {
+// sendLeft sends the messages in Left to their session, in order, and completes when turns have accepted all of them.
+// The first message begins a turn, unless another client's message has begun one meanwhile. If the session refuses a
+// message permanently, sendLeft logs that and goes on; the message is then missing in the result's Accepted.
+func (in DeliverInput) sendLeft(ctx workflow.Context) (DeliverResult, error) {
 	if in.Since.IsZero() {
 		in.Since = workflow.Now(ctx)
 	}
@@ -78,14 +80,14 @@ func (in DeliverInput) handOn(ctx workflow.Context) (DeliverResult, error) {
 		}
 		in.Message = in.Left[0]
 		res, err := in.handOver(ctx, 0)
-		id, ok := res.Accepted[in.Message.ID]
+		turnID, accepted := res.Accepted[in.Message.ID]
 		switch {
 		case ctx.Err() != nil:
 			return out, ctx.Err()
 		case err != nil:
 			workflow.GetLogger(ctx).Error("a message is not delivered", "session", in.Session, "message", in.Message.ID,
 				"error", err)
-		case !ok: // the session takes no message at the moment
+		case !accepted: // the session is too busy at the moment: send the same message again
 			if err := workflow.Sleep(ctx, sleepAfter(workflow.Now(ctx).Sub(in.Since))); err != nil {
 				return out, err
 			}
@@ -94,7 +96,7 @@ func (in DeliverInput) handOn(ctx workflow.Context) (DeliverResult, error) {
 			if out.Accepted == nil {
 				out.Accepted = map[string]string{}
 			}
-			out.Accepted[in.Message.ID] = id
+			out.Accepted[in.Message.ID] = turnID
 		}
 		in.Left = in.Left[1:]
 	}
@@ -102,7 +104,7 @@ func (in DeliverInput) handOn(ctx workflow.Context) (DeliverResult, error) {
 	return out, nextRun(ctx, DeliverWorkflow, in)
 }
 
-// checkLeft rejects messages that no turn has left.
+// checkLeft rejects messages in Left that cannot come from a turn, which gives each an ID and marks it as late.
 func (in DeliverInput) checkLeft() *turn.Error {
 	for _, m := range in.Left {
 		if err := checkMessage(m); err != nil {

@@ -7,7 +7,10 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// modelText returns the model's text for a call that ended with an error.
+// The functions in this file return the texts that the model gets for calls without a result of their tool.
+
+// modelText returns the model's text for a call that ended with err. outcome is the outcome that outcomeOf derives from
+// err.
 func modelText(c *callState, tool turn.Tool, outcome turn.Outcome, err error) string {
 	switch {
 	case outcome != turn.OutcomeUnknown:
@@ -20,10 +23,11 @@ func modelText(c *callState, tool turn.Tool, outcome turn.Outcome, err error) st
 		". The call may or may not have taken effect, and it was not repeated. Check before you try again."
 }
 
-// reachedText returns the model's text for a call whose last attempt did nothing, although an earlier one may have.
+// reachedText returns the model's text for a call whose last attempt failed without effect, but that an earlier attempt
+// may have carried out.
 func reachedText(c *callState, err error) string {
 	why := strings.TrimSuffix(message(err), ".")
-	if c.reached == 0 {
+	if c.reached == 0 { // the earlier attempt was suspended by an elicitation
 		return "Outcome unknown: the tool's server had requested input and did not get it: " + why +
 			". The call may have taken effect in part. Check before you try again."
 	}

@@ -14,10 +14,11 @@ import (
 // messageWait is how long a run that was started without a message waits for an update with one.
 const messageWait = 10 * time.Second
 
-// start appends the message to the session and freezes the turn config.
+// start checks the input and waits for the turn's first message. It then runs Begin, which appends the message to the
+// session and freezes the turn config. It returns the next phase: BuildPrompt, or Done if the turn cannot begin.
 func (r *run) start(ctx workflow.Context, p turn.Start) turn.Phase {
 	if err := r.in.check(r.id); err != nil {
-		if ctx.Err() != nil {
+		if ctx.Err() != nil { // a cancelled turn reports its cancellation, not its invalid input
 			return p.Done(r.resultOf(ctx.Err()))
 		}
 		return p.Done(failedResult(err))
@@ -44,7 +45,7 @@ func (r *run) start(ctx workflow.Context, p turn.Start) turn.Phase {
 			Message: "the answer of a subagent is kept for the session's next turn"})
 	}
 	if begun.Duplicate != nil {
-		return p.Done(duplicateEnding(*begun.Duplicate))
+		return p.Done(duplicateResult(*begun.Duplicate))
 	}
 	r.begun = true
 	r.putFirst(begun.Later)
@@ -53,9 +54,9 @@ func (r *run) start(ctx workflow.Context, p turn.Start) turn.Phase {
 	return p.BuildPrompt()
 }
 
-// beginWith begins the turn with a message. If the session's previous turn left messages that come before it, the first
-// of them begins the turn. If the journal keeps the message for the session's next turn, which this may be, the next
-// message begins the turn.
+// beginWith runs Begin with message m. It repeats Begin with another message in two cases. If the session's previous
+// turn left messages that come before m, the first of them begins the turn. If m begins no turn (BeginResult.Kept), the
+// next message of the inbox does, if there is one.
 func (r *run) beginWith(ctx workflow.Context, m Message) (BeginResult, error) {
 	for {
 		r.opening = m.ID
@@ -70,12 +71,13 @@ func (r *run) beginWith(ctx workflow.Context, m Message) (BeginResult, error) {
 		case !begun.Kept || len(r.progress.Inbox) == 0:
 			return begun, nil
 		}
-		m = r.takeMessage()
+		m = r.takeFirstMessage()
 	}
 }
 
-// message returns the message of the input, or else the first one from an update.
-func (r *run) message(ctx workflow.Context) (Message, bool) {
+// message returns the message of the input, or else the first one from an update. ok is false if no message arrives
+// within messageWait, or if the turn is cancelled before.
+func (r *run) message(ctx workflow.Context) (m Message, ok bool) {
 	if r.in.Message != nil {
 		return *r.in.Message, true
 	}
@@ -89,10 +91,10 @@ func (r *run) message(ctx workflow.Context) (Message, bool) {
 	if len(r.progress.Inbox) == 0 {
 		return Message{}, false
 	}
-	return r.takeMessage(), true
+	return r.takeFirstMessage(), true
 }
 
-// putFirst puts messages before those of the inbox, which may have some of them already.
+// putFirst puts messages at the front of the inbox, and removes other copies of them from it.
 func (r *run) putFirst(messages []Message) {
 	rest := slices.DeleteFunc(slices.Clone(r.progress.Inbox), func(waiting Message) bool {
 		return slices.ContainsFunc(messages, func(m Message) bool { return m.ID == waiting.ID })
@@ -100,20 +102,23 @@ func (r *run) putFirst(messages []Message) {
 	r.progress.Inbox = slices.Concat(messages, rest)
 }
 
-// takeMessage removes from the inbox the message that begins the turn: the first one of a user, which brings limits of
-// its own, or else the answer of a subagent.
-func (r *run) takeMessage() Message {
+// takeFirstMessage removes from the inbox the message that begins the turn, and returns it: the first message of a user
+// or, if the inbox has only answers of subagents, the first answer. A user's message has precedence because its turn
+// gets full limits, and an answer's turn only what is left of the limits of an earlier message. The inbox must not be
+// empty.
+func (r *run) takeFirstMessage() Message {
 	i := max(slices.IndexFunc(r.progress.Inbox, func(m Message) bool {
-		_, _, answer := turn.AnsweredCall(m.ID)
-		return !answer
+		_, _, subagentAnswer := turn.AnsweredCall(m.ID)
+		return !subagentAnswer
 	}), 0)
 	m := r.progress.Inbox[i]
 	r.progress.Inbox = slices.Delete(slices.Clone(r.progress.Inbox), i, i+1)
 	return m
 }
 
-// duplicateEnding repeats the message's first answer. A turn that was ended from outside has no answer to repeat.
-func duplicateEnding(first Result) turn.Result {
+// duplicateResult returns the result of a turn whose message the session already had: the answer of the first turn that
+// had the message. A turn that was ended from outside has no answer to repeat.
+func duplicateResult(first Result) turn.Result {
 	message := "turn " + first.Turn + " of session " + first.Session + " already had this message (" + string(first.State) +
 		")"
 	if first.State == turn.StateClosed {
@@ -146,7 +151,7 @@ func (r *run) refreshTools(ctx workflow.Context) {
 	res, err := callLocal(localOptions(ctx, "look for missing tools"), Activities.RefreshTools, RefreshInput{
 		Session: r.session, Turn: r.turnID, PromptConfig: cfg.PromptConfig, Unavailable: cfg.Unavailable,
 	})
-	if err != nil || res.PromptConfig == "" {
+	if err != nil || res.PromptConfig == "" { // no tools to add
 		return
 	}
 	cfg.PromptConfig, cfg.Unavailable = res.PromptConfig, res.Unavailable
@@ -154,7 +159,7 @@ func (r *run) refreshTools(ctx workflow.Context) {
 	r.progress.Note = strings.TrimSpace(r.progress.Note + " " + recoveredText(res.Recovered))
 }
 
-// llmInfer runs the inference of a step.
+// llmInfer runs the inference of a step and adds what it used to the counters.
 func (r *run) llmInfer(ctx workflow.Context, p turn.LlmInfer) turn.Phase {
 	c := &r.progress.Counters
 	res, err := r.infer(ctx, p.Prompt)
@@ -165,12 +170,13 @@ func (r *run) llmInfer(ctx workflow.Context, p turn.LlmInfer) turn.Phase {
 	c.Busy += res.Busy
 	c.Spent += res.Failures
 	r.progress.Head = res.Head
-	if res.Model != "" {
+	if res.Model != "" { // a fallback has taken over for the rest of the turn
 		r.progress.Config.Provider, r.progress.Config.Model = res.Provider, res.Model
 	}
 	if res.Proposal.Text != "" {
 		r.progress.LastText = res.Proposal.Text
 	}
+	// Messages that came too late for this inference return to the front of the inbox, in their order.
 	for _, m := range slices.Backward(r.progress.Merging) {
 		if slices.Contains(res.Undelivered, m.ID) {
 			r.progress.Inbox = slices.Insert(r.progress.Inbox, 0, m)
@@ -179,7 +185,8 @@ func (r *run) llmInfer(ctx workflow.Context, p turn.LlmInfer) turn.Phase {
 	return p.ParseAction(res.Proposal)
 }
 
-// afterModelError decides what follows a failed inference: the end of the turn, or another inference.
+// afterModelError decides what follows an inference that failed with err: the end of the turn, or another inference.
+// The activity has retried whatever may be retried, so only the policy decides about another inference.
 func (r *run) afterModelError(ctx workflow.Context, p turn.LlmInfer, err error) turn.Phase {
 	c, cfg := &r.progress.Counters, r.progress.Config
 	if ctx.Err() != nil && !temporal.IsCanceledError(err) {
@@ -190,7 +197,8 @@ func (r *run) afterModelError(ctx workflow.Context, p turn.LlmInfer, err error) 
 		return p.Done(e)
 	}
 	c.Busy += workingTime(err)
-	if e.Code == turn.CodeLimitExceeded && endedBy(err) == turn.FinishMaxCost {
+	// The inference was not requested, because it might have cost more than max_cost_usd leaves.
+	if e.Code == turn.CodeLimitExceeded && exceededLimit(err) == turn.FinishMaxCost {
 		return p.Done(r.limitResult(turn.MaxCostExceeded(e.Message)))
 	}
 	if e.Code == turn.CodeLimitExceeded { // the inference used up the working time that was left
@@ -227,25 +235,26 @@ func (r *run) parseAction(ctx workflow.Context, p turn.ParseAction) turn.Phase {
 		}
 		return r.question(ctx, p)
 	case turn.ProposeCalls:
-		return r.propose(p, proposal.Calls)
+		return r.acceptCalls(p, proposal.Calls)
 	case turn.ProposeStopped:
-		if proposal.Invalid == nil {
+		if proposal.Invalid == nil { // otherwise it ended within an action, which the model may give again
 			return p.Done(r.stoppedResult(proposal), deniedOutcomes(proposal.Calls, "not run: "+stopMessages[proposal.Stop]))
 		}
 	}
-	return r.invalid(p, proposal)
+	return r.afterInvalid(p, proposal)
 }
 
-// propose checks the calls against the limits.
-func (r *run) propose(p turn.ParseAction, calls []turn.CallProposal) turn.Phase {
+// acceptCalls returns the CallTool phase for the proposed calls, or ends the turn if its limits do not allow all of
+// them.
+func (r *run) acceptCalls(p turn.ParseAction, calls []turn.CallProposal) turn.Phase {
 	if exceeded := turn.CheckCallLimits(r.progress.Config.Limits, r.progress.Counters, len(calls)); exceeded != nil {
 		return p.Done(r.limitResult(exceeded), deniedOutcomes(calls, exceeded.Message))
 	}
 	return p.CallTool(calls)
 }
 
-// invalid decides what follows an invalid action.
-func (r *run) invalid(p turn.ParseAction, proposal turn.Proposal) turn.Phase {
+// afterInvalid decides what follows an invalid action: a reprompt, or the end of the turn. None of its calls runs.
+func (r *run) afterInvalid(p turn.ParseAction, proposal turn.Proposal) turn.Phase {
 	if proposal.Invalid == nil { // a kind that a newer worker produced
 		proposal.Invalid = &turn.InvalidAction{Step: r.progress.Counters.Step, Kind: turn.InvalidUnknownType,
 			Reason: "the completion is of the unknown kind " + turn.Truncate(string(proposal.Kind), 40)}
@@ -253,7 +262,7 @@ func (r *run) invalid(p turn.ParseAction, proposal turn.Proposal) turn.Phase {
 	cfg, c := r.progress.Config, &r.progress.Counters
 	reason := proposal.Invalid.Error()
 	results := deniedOutcomes(proposal.Calls, "not run: "+reason)
-	for i := range results {
+	for i := range results { // only the calls of the tool that made the action invalid get its code
 		if proposal.Calls[i].Tool == proposal.Invalid.Name {
 			results[i].Code = proposal.Invalid.Code
 		}
@@ -289,8 +298,8 @@ var stopMessages = map[turn.StopCause]string{
 	turn.StopRefusal: "the model refused to answer; ask in other words",
 }
 
-// stoppedResult ends the turn with a completion that ended early. The answer is the completion's text, or else the
-// model's latest text.
+// stoppedResult returns the result of a turn whose completion ended early. The answer is the completion's text, or else
+// the model's latest text.
 func (r *run) stoppedResult(proposal turn.Proposal) turn.Result {
 	e := turn.Result{State: turn.StateCompleted, Reason: turn.FinishReason(proposal.Stop), Answer: proposal.Text,
 		Truncated: proposal.Truncated,
@@ -304,7 +313,8 @@ func (r *run) stoppedResult(proposal turn.Proposal) turn.Result {
 	return e
 }
 
-// toolReminder lists the tools' names for a model that requested an unknown tool.
+// toolReminder returns a sentence that lists the turn's tools, for a model that requested an unknown tool. It returns
+// "" if the action is invalid for another reason.
 func (r *run) toolReminder(p turn.Proposal) string {
 	if p.Invalid.Name == "" {
 		return ""
@@ -328,11 +338,13 @@ func deniedOutcomes(calls []turn.CallProposal, text string) []turn.CallOutcome {
 	return out
 }
 
+// limitResult returns the result of a turn that ends because it would exceed a limit.
 func (r *run) limitResult(exceeded *turn.LimitExceeded) turn.Result {
 	return turn.Result{State: turn.StateCompleted, Reason: exceeded.Reason, Answer: r.progress.LastText,
 		Code: turn.CodeLimitExceeded, Message: exceeded.Message}
 }
 
+// interruptedResult returns the result of a turn that ends because the policy for an error is interrupt.
 func (r *run) interruptedResult(why string) turn.Result {
 	return turn.Result{State: turn.StateCompleted, Reason: turn.FinishInterrupted, Answer: r.progress.LastText,
 		Message: "stopped for the operator to inspect: " + why}

@@ -14,8 +14,8 @@ import (
 )
 
 // Activities is the port through which the workflows Turn and Compact perform effects. A method's name is the type of
-// its activity.
-// Every method is idempotent: a repeated call with the same input finds the first call's result in the journal.
+// its activity. Every method is idempotent: a repeated call with the same input finds the first call's result in the
+// journal.
 type Activities interface {
 	// Begin appends the turn's message to its session and freezes the turn config.
 	Begin(context.Context, BeginInput) (BeginResult, error)
@@ -25,12 +25,13 @@ type Activities interface {
 	RefreshTools(context.Context, RefreshInput) (RefreshResult, error)
 	// CallTool claims one call, runs it, settles it and returns a receipt.
 	CallTool(context.Context, CallInput) (CallResult, error)
-	// AwaitCall returns when a call that CallTool has suspended with CallResult.Held can no longer use a response. It
-	// must run on the receipt's StickyQueue. An error means that this worker cannot continue the call.
+	// AwaitCall waits until a call that CallTool has suspended with CallResult.Held can no longer use a response. It must
+	// run on the receipt's StickyQueue. An error means that this worker cannot continue the call.
 	AwaitCall(context.Context, AwaitCallInput) error
 	// BeginSubagent claims a call of an agent's tool, and returns the message with which the agent's turn begins.
 	BeginSubagent(context.Context, SubagentInput) (BeginSubagentResult, error)
-	// SettleSubagent settles that call with the answer of the agent's turn, which has ended or could not begin.
+	// SettleSubagent settles a call that BeginSubagent has claimed: with the answer of the agent's turn, or with an error
+	// if the turn could not begin.
 	SettleSubagent(context.Context, SettleSubagentInput) (CallResult, error)
 	// Ask records the requests that the turn waits for, so that clients can see them.
 	Ask(context.Context, AskInput) (AskResult, error)
@@ -42,9 +43,9 @@ type Activities interface {
 	Compact(context.Context, CompactInput) (CompactResult, error)
 }
 
-// call runs an activity of the port. Unlike the SDK's own call, it lets the compiler check In and Out. It returns as
-// soon as ctx is cancelled. The activity learns of the cancellation with its next heartbeat, and the journal rejects
-// its writes from then on.
+// call runs the activity act of the port. Unlike workflow.ExecuteActivity, it lets the compiler check the types of
+// input and result. It returns as soon as ctx is cancelled, before the activity has ended: the activity gets the
+// cancellation with its next heartbeat, and the journal rejects its writes once the turn is settled.
 func call[In, Out any](ctx workflow.Context, act func(Activities, context.Context, In) (Out, error),
 	in In) (Out, error) {
 	var out Out
@@ -56,7 +57,7 @@ func call[In, Out any](ctx workflow.Context, act func(Activities, context.Contex
 	return out, err
 }
 
-// callLocal runs an activity of the port inside the workflow task.
+// callLocal runs the activity act of the port as a local activity, in the process of the workflow task.
 func callLocal[In, Out any](ctx workflow.Context, act func(Activities, context.Context, In) (Out, error),
 	in In) (Out, error) {
 	var out Out
@@ -64,8 +65,8 @@ func callLocal[In, Out any](ctx workflow.Context, act func(Activities, context.C
 	return out, err
 }
 
-// activityName returns the method's name. Both kinds of activities are called by name, because the SDK accepts a
-// function as a local activity as it is and rejects the method of an interface.
+// activityName returns the name of a method of an interface, given as a method expression such as Activities.Infer. The
+// workflows start activities by name because the SDK does not accept a method of an interface.
 func activityName(method any) string {
 	name := runtime.FuncForPC(reflect.ValueOf(method).Pointer()).Name()
 	return name[strings.LastIndexByte(name, '.')+1:]
@@ -75,7 +76,7 @@ func activityName(method any) string {
 type BeginInput struct {
 	turn.BeginInput
 	Limits *LimitsRequest `json:"limits,omitempty"`
-	// OutputSchema is that of the turn's Input.
+	// OutputSchema is the OutputSchema of the turn's Input.
 	OutputSchema json.RawMessage `json:"output_schema,omitempty"`
 }
 
@@ -83,14 +84,14 @@ type BeginInput struct {
 type BeginResult struct {
 	Config turn.Config `json:"config"`
 	Head   turn.Head   `json:"head"` // right after the turn's message
-	// Duplicate is set if another turn has already received this message. It is that turn's result, as far as it is
-	// known.
+	// Duplicate is set if another turn has already received this message. It is the result of that turn, or what is known
+	// of it before the turn has ended.
 	Duplicate *Result `json:"duplicate,omitempty"`
-	// Kept means that the message begins no turn, because it is a subagent's answer for which nothing is left or which a
-	// user has stopped. The session's next inference gets it.
+	// Kept means that the message begins no turn. It is the answer of a subagent that a user has stopped, or that has left
+	// too little of the limits for another turn. The session's next inference gets it.
 	Kept bool `json:"kept,omitempty"`
-	// Earlier are the messages that the session's previous turn has left and that come before this one: the first of them
-	// begins the turn. Later are those that come after it; the turn gets them next.
+	// Earlier and Later are messages that the session's previous turn has left. If there are Earlier ones, nothing has
+	// begun: the first of them must begin the turn. Later ones come after this message; the turn gets them next.
 	Earlier []Message `json:"earlier,omitempty"`
 	Later   []Message `json:"later,omitempty"`
 }
@@ -107,7 +108,7 @@ type RefreshInput struct {
 type RefreshResult struct {
 	PromptConfig string      `json:"prompt_config,omitempty"` // the blob that replaces the turn's
 	Tools        []turn.Tool `json:"tools,omitempty"`         // in addition to the turn's
-	Recovered    []string    `json:"recovered,omitempty"`     // servers whose tools these are
+	Recovered    []string    `json:"recovered,omitempty"`     // the servers of these tools
 	Unavailable  []string    `json:"unavailable,omitempty"`
 }
 
@@ -116,9 +117,9 @@ type InferInput struct {
 	Session  string             `json:"session"`
 	Turn     string             `json:"turn"`
 	Step     int                `json:"step"`
-	Expect   turn.Head          `json:"expect"` // before Outcomes are appended
+	Expect   turn.Head          `json:"expect"` // the transcript's head before Outcomes are appended
 	Outcomes []turn.CallOutcome `json:"outcomes,omitempty"`
-	// Messages are those to merge into the turn. Infer appends them after Outcomes and skips a message whose ID the
+	// Messages are the messages to merge into the turn. Infer appends them after Outcomes and skips a message whose ID the
 	// session already has.
 	Messages []Message       `json:"messages,omitempty"`
 	Prompt   turn.PromptSpec `json:"plan"`
@@ -127,8 +128,7 @@ type InferInput struct {
 	Tenant     string `json:"tenant,omitempty"`
 	Provider   string `json:"provider,omitempty"`
 	Background bool   `json:"background,omitempty"`
-	// Subagents is what the turn's subagents have cost, or may still cost. It lowers what is left of the turn's
-	// max_cost_usd.
+	// Subagents is what the turn's subagents have cost or may still cost. It counts against the turn's max_cost_usd.
 	Subagents turn.USD `json:"subagents,omitempty"`
 }
 
@@ -137,8 +137,8 @@ type InferResult struct {
 	Proposal turn.Proposal `json:"proposal"`
 	Head     turn.Head     `json:"head"` // after the completion
 	Usage    turn.Usage    `json:"usage"`
-	Failures int           `json:"failures,omitempty"` // attempts whose stream was cut, and that are paid for
-	Busy     time.Duration `json:"busy"`
+	Failures int           `json:"failures,omitempty"` // attempts whose stream was cut, which cost money
+	Busy     time.Duration `json:"busy"`               // working time, over all attempts
 	// Provider and Model are set if a fallback has taken over from the turn's own model.
 	Provider string `json:"provider,omitempty"`
 	Model    string `json:"model,omitempty"`
@@ -164,7 +164,7 @@ type CallInput struct {
 	// is the turn's remaining working time, for waiting and running together.
 	ServerWait time.Duration `json:"server_wait,omitempty"`
 	Budget     time.Duration `json:"budget,omitempty"`
-	Model      string        `json:"model,omitempty"` // that asked for the call
+	Model      string        `json:"model,omitempty"` // the model that requested the call
 	// CheckApproval means that this call needs an approval for these arguments, and that the activity must check it in the
 	// journal.
 	CheckApproval bool `json:"check_approval,omitempty"`
@@ -177,8 +177,8 @@ type CallInput struct {
 	RepeatIfUnknown bool `json:"repeat_if_unknown,omitempty"`
 	// Resume means that the turn has already called this server, which has session affinity, on this worker.
 	Resume bool `json:"resume,omitempty"`
-	// OwningCall is the call that created the turn's connection to that server. A server that lost its state since that
-	// attempt began has another owning call.
+	// OwningCall is the call that created the turn's connection to that server. If the connection on the worker has
+	// another owning call, the server has lost the state of the earlier calls.
 	OwningCall string `json:"owning_call,omitempty"`
 }
 
@@ -191,41 +191,42 @@ type CallResult struct {
 	Busy    time.Duration `json:"busy"`
 	// Elicitations are the server's requests for user input. While there are any, the call has no outcome and waits.
 	Elicitations []turn.Elicitation `json:"elicitations,omitempty"`
-	// ElicitationAttempt is the attempt that recorded them in the journal: this one, or an earlier one whose end was
-	// lost.
+	// ElicitationAttempt is the attempt that recorded the elicitations in the journal: this attempt, or an earlier one
+	// that was lost afterwards.
 	ElicitationAttempt int `json:"elicitation_attempt,omitempty"`
 	// Held means that the server keeps the call open until it has the responses: only the worker of StickyQueue can
 	// continue the call. See Activities.AwaitCall.
 	Held bool `json:"held,omitempty"`
 	// StickyQueue is the task queue of the worker that holds the turn's connection to this server.
 	StickyQueue string `json:"sticky_queue,omitempty"`
-	// Used is what the subagent that was called has used, with those below it; nil for other calls.
+	// Used is what the called subagent has used, including its own subagents; nil for calls of other tools.
 	Used *turn.Spending `json:"used,omitempty"`
-	// Message is the one that SettleSubagentInput.Deliver asks for.
+	// Message is set if SettleSubagentInput.Deliver is: the message with the subagent's answer.
 	Message *Message `json:"message,omitempty"`
 }
 
-// SubagentInput is the call of an agent's tool, with what its subagent may use.
+// SubagentInput is a call of an agent's tool, and the allowance of its subagent.
 type SubagentInput struct {
 	CallInput
 	Granted turn.Allowance `json:"granted"`
 }
 
-// BeginSubagentResult is the message for the agent's session, or the receipt of a call that is settled already.
+// BeginSubagentResult is the message for the agent's session, or the receipt of a call that is already settled.
 type BeginSubagentResult struct {
 	Message Message `json:"message"`
-	// Granted is what the subagent may use, as the first claim of the call has recorded it.
+	// Granted is the subagent's allowance, as the first claim of the call has recorded it.
 	Granted turn.Allowance `json:"granted"`
-	Receipt *CallResult    `json:"receipt,omitempty"`
+	Receipt *CallResult    `json:"receipt,omitempty"` // nil if the call is not settled
 }
 
-// SettleSubagentInput names the call. Problem says why the agent's turn may have left nothing in the journal.
+// SettleSubagentInput names the call of an agent's tool.
 type SettleSubagentInput struct {
 	CallInput
+	// Problem says why the agent's workflow failed. It is the call's error if the journal has no turn of the agent.
 	Problem string `json:"problem,omitempty"`
-	// Started settles the call of an agent that works in the background, before its turn has ended.
+	// Started settles the call of an agent that works in the background, before the agent's turn has ended.
 	Started bool `json:"started,omitempty"`
-	// Deliver asks for the message with which the answer of such an agent goes to its caller's session.
+	// Deliver requests CallResult.Message, with which the answer of such an agent goes to its caller's session.
 	Deliver bool `json:"deliver,omitempty"`
 }
 
@@ -243,7 +244,7 @@ type (
 
 // AskResult says that clients can see the requests.
 type AskResult struct {
-	// Decisions are the ones already recorded, if the turn was reset to a point before its requests.
+	// Decisions are those that the journal already has, because the turn was reset to a point before its requests.
 	Decisions []turn.Decision `json:"decisions,omitempty"`
 }
 
@@ -257,8 +258,8 @@ type DecideResult struct {
 type FinishInput struct {
 	turn.FinishInput
 	Tenant string `json:"tenant,omitempty"`
-	// Opening is the message of a turn that could not begin, if its run continues with the next message. The journal
-	// then records both, because the caller does not see how this turn ended.
+	// Opening is set for a turn whose Begin failed. It is the turn's first message, which Finish records together with the
+	// failure, because the message's sender does not see how the workflow ended.
 	Opening *Message `json:"opening,omitempty"`
 }
 
@@ -267,11 +268,12 @@ type FinishResult struct {
 	State turn.State `json:"state"`
 	// Answer is the partial text of an inference that was stopped.
 	Answer string `json:"answer,omitempty"`
-	// Usage is that of all attempts of the turn, if it differs from FinishInput.Counters: attempts failed or were stopped.
+	// Usage is the usage of all attempts of the turn. It is nil if FinishInput.Counters has the same, which is not so if
+	// attempts failed or were stopped.
 	Usage *turn.Usage `json:"usage,omitempty"`
-	// Undelivered are the IDs of FinishInput.Messages that no turn has: a workflow task that was lost accepted them after
-	// the turn was settled.
+	// Undelivered are the IDs of FinishInput.Messages that no turn of the session has. A Finish whose workflow task was
+	// lost had settled the turn before the workflow accepted these messages.
 	Undelivered []string `json:"undelivered,omitempty"`
-	// Stopped are the sessions of the subagents in the background that end with a turn that was stopped.
+	// Stopped is set for a cancelled turn: the sessions of the session's subagents in the background, which end with it.
 	Stopped []string `json:"stopped,omitempty"`
 }

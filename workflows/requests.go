@@ -10,8 +10,9 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// requestSet holds the requests of the turn's current step and their decisions, for handlers and workflow code. They
-// stay after the last decision, so that a late caller learns of it.
+// requestSet holds the requests of the turn's current step and their decisions. Update handlers add decisions, and the
+// workflow code reads them. Both stay in the set after the last decision, so that a client that decides too late gets
+// the first decision.
 type requestSet struct {
 	requests  []turn.Request
 	decisions []turn.Decision
@@ -20,8 +21,8 @@ type requestSet struct {
 	messagesBefore int
 }
 
-// add adds requests of one step, and forgets those of earlier steps. Calls of the same step wait independently: one may
-// not have read its decisions yet when another one adds its requests.
+// add adds requests, all of the same step, and removes those of other steps with their decisions. The requests of the
+// same step stay: its calls wait independently, so another call may not have read its decisions yet.
 func (s *requestSet) add(requests ...turn.Request) {
 	s.requests = slices.DeleteFunc(s.requests, func(req turn.Request) bool {
 		return req.Step != requests[0].Step || hasRequest(requests, req.ID)
@@ -30,7 +31,7 @@ func (s *requestSet) add(requests ...turn.Request) {
 	s.requests = append(s.requests, requests...)
 }
 
-// drop removes requests that could not be opened.
+// drop removes requests that could not be opened, with their decisions.
 func (s *requestSet) drop(requests []turn.Request) {
 	s.requests = slices.DeleteFunc(s.requests, func(req turn.Request) bool { return hasRequest(requests, req.ID) })
 	s.decisions = slices.DeleteFunc(s.decisions, func(r turn.Decision) bool { return hasRequest(requests, r.ID) })
@@ -40,6 +41,7 @@ func hasRequest(list []turn.Request, id string) bool {
 	return slices.ContainsFunc(list, func(r turn.Request) bool { return r.ID == id })
 }
 
+// find returns the request with this ID; the second result is false if there is none.
 func (s *requestSet) find(id string) (turn.Request, bool) {
 	i := slices.IndexFunc(s.requests, func(r turn.Request) bool { return r.ID == id })
 	if i < 0 {
@@ -48,6 +50,7 @@ func (s *requestSet) find(id string) (turn.Request, bool) {
 	return s.requests[i], true
 }
 
+// decision returns the decision of the request with this ID; the second result is false if there is none.
 func (s *requestSet) decision(id string) (turn.Decision, bool) {
 	i := slices.IndexFunc(s.decisions, func(r turn.Decision) bool { return r.ID == id })
 	if i < 0 {
@@ -63,12 +66,12 @@ func (s *requestSet) decide(r turn.Decision) {
 	}
 }
 
-// restore records decisions that the journal has from before a reset. They take precedence over those that arrived
-// since.
-func (s *requestSet) restore(before []turn.Decision) {
-	since := s.decisions
-	s.decisions = slices.Clone(before)
-	for _, r := range since {
+// restore adds decisions that the journal already has, because the turn was reset to a point before them. They take
+// precedence over decisions that have arrived since the reset.
+func (s *requestSet) restore(recorded []turn.Decision) {
+	arrived := s.decisions
+	s.decisions = slices.Clone(recorded)
+	for _, r := range arrived {
 		s.decide(r)
 	}
 }
@@ -83,7 +86,7 @@ func (s *requestSet) decided(requests []turn.Request) (list []turn.Decision) {
 	return list
 }
 
-// undecided returns those of the given requests that have no decision.
+// undecided returns the given requests that have no decision.
 func (s *requestSet) undecided(requests []turn.Request) (list []turn.Request) {
 	for _, r := range requests {
 		if _, settled := s.decision(r.ID); !settled {
@@ -96,6 +99,7 @@ func (s *requestSet) undecided(requests []turn.Request) (list []turn.Request) {
 // open returns the requests without a decision.
 func (s *requestSet) open() []turn.Request { return s.undecided(s.requests) }
 
+// expiry returns the time at which a request of now expires; the zero time means never, as does within <= 0.
 func expiry(ctx workflow.Context, within time.Duration) time.Time {
 	if within <= 0 {
 		return time.Time{}
@@ -103,9 +107,10 @@ func expiry(ctx workflow.Context, within time.Duration) time.Time {
 	return workflow.Now(ctx).Add(within)
 }
 
-// request opens requests and waits until each is settled by a decision, by its expiry, or because ended reports that
-// the call of an elicitation has ended. It returns the decisions by request ID. within is the time until the requests
-// expire; 0 means never. Waiting occupies no process and uses neither the turn's time nor its steps.
+// request opens requests and waits until each is settled: by a decision, by its expiry, or because the call of an
+// elicitation has ended, which ended reports. It returns the decisions by request ID. within is the time until the
+// requests expire; 0 means never. If the turn should continue on another version of the worker, request returns
+// errMoves. Waiting occupies no process and uses neither the turn's time nor its steps.
 func (r *run) request(
 	ctx workflow.Context, requests []turn.Request, within time.Duration, ended func() bool,
 ) (map[string]turn.Decision, error) {
@@ -130,9 +135,9 @@ func (r *run) request(
 	return decisions, r.upsertState(ctx, turn.StateRunning)
 }
 
-// openRequests publishes requests in the request set, in the journal and in the search attributes, and returns those
-// whose decision the journal does not have yet. The request set comes first: a client that reads a request in the
-// journal must be able to decide it, even if the worker that wrote it has died since.
+// openRequests publishes requests in the request set, in the journal and in the search attributes, and returns the
+// requests without a decision in the journal. The request set comes first: a client that reads a request in the journal
+// must be able to decide it, even if the worker that wrote it has died since.
 func (r *run) openRequests(ctx workflow.Context, requests []turn.Request) ([]turn.Request, error) {
 	r.requests.add(requests...)
 	in := AskInput{Session: r.session, Turn: r.turnID, Requests: requests, Head: r.progress.Head}
@@ -149,7 +154,7 @@ func (r *run) openRequests(ctx workflow.Context, requests []turn.Request) ([]tur
 	return open, r.upsertState(ctx, turn.StateWaiting)
 }
 
-// askSummary is the line that the Web UI shows for the activity that opens requests.
+// askSummary returns the line that the Web UI shows for the activity that opens requests.
 func askSummary(requests []turn.Request) string {
 	switch requests[0].Kind {
 	case turn.RequestQuestion:
@@ -163,7 +168,8 @@ func askSummary(requests []turn.Request) string {
 	return fmt.Sprintf("ask for %d approvals", len(requests))
 }
 
-// collect waits until every request is settled, and records each decision in the journal as it arrives.
+// collect waits until every request of open is settled, and records each decision in the journal as it arrives. See
+// request for within, ended and errMoves.
 func (r *run) collect(ctx workflow.Context, open []turn.Request, within time.Duration, ended func() bool) error {
 	expired := func() bool { return false }
 	if within > 0 {
@@ -185,7 +191,7 @@ func (r *run) collect(ctx workflow.Context, open []turn.Request, within time.Dur
 		}
 		messageIDs := r.decideRemaining(ctx, open, ended())
 		fresh := r.requests.decided(open)
-		if len(fresh) == 0 && r.mayMove(ctx, open) {
+		if len(fresh) == 0 && r.mayMove(ctx, open) { // new decisions are recorded first
 			return errMoves
 		}
 		in := DecideInput{Session: r.session, Turn: r.turnID, Decisions: fresh, MessageIDs: messageIDs}
@@ -193,7 +199,7 @@ func (r *run) collect(ctx workflow.Context, open []turn.Request, within time.Dur
 		if err != nil {
 			return err
 		}
-		if res.AlreadySent {
+		if res.AlreadySent { // the messages are duplicates: the question stays open
 			r.reopenQuestion(messageIDs)
 			continue
 		}
@@ -210,16 +216,16 @@ func (r *run) collect(ctx workflow.Context, open []turn.Request, within time.Dur
 func (r *run) decide(ctx workflow.Context, in DecideInput) (out DecideResult, err error) {
 	const summary = "record what was decided"
 	future := runRegular(ctx, Activities.Decide, in, summary)
-	if workflow.Await(ctx, future.IsReady) != nil { // stopped
+	if workflow.Await(ctx, future.IsReady) != nil { // cancelled
 		return out, ctx.Err()
 	}
 	err = future.Get(ctx, &out)
 	return out, err
 }
 
-// decideRemaining settles requests that need no explicit decision: a question that a message has answered, requests
-// that have expired, and elicitations whose call has ended. It returns the IDs of the messages that it took as an
-// answer.
+// decideRemaining decides requests that need no explicit decision: a question that a message has answered, requests
+// that have expired and, if ended is true, the elicitations of a call that has ended. It returns the IDs of the
+// messages that answer the question.
 func (r *run) decideRemaining(ctx workflow.Context, open []turn.Request, ended bool) (messageIDs []string) {
 	for _, req := range open {
 		expired := turn.Decision{
@@ -240,10 +246,12 @@ func (r *run) decideRemaining(ctx workflow.Context, open []turn.Request, ended b
 	return messageIDs
 }
 
-// never is the ended of requests that do not depend on a call.
+// never is the ended function of requests that do not depend on a call.
 func never() bool { return false }
 
-// findRequest returns the request that a decision names, or an error that says why it needs no decision.
+// findRequest returns the request that a client decides, by the request's ID and kind, or an error that says why it
+// accepts no decision. turnID is the turn that the client names; "" means the running turn. A request that is already
+// settled is no error, because the client may repeat its decision.
 func (r *run) findRequest(ctx workflow.Context, turnID, id string, kind turn.RequestKind) (turn.Request, error) {
 	req, known := r.requests.find(id)
 	switch {
@@ -256,7 +264,9 @@ func (r *run) findRequest(ctx workflow.Context, turnID, id string, kind turn.Req
 		return req, rejected(turn.CodeNotWaiting,
 			fmt.Sprintf("this turn has no open %s %q", kind, turn.Truncate(id, 40)))
 	}
-	if _, settled := r.requests.decision(id); !settled && !req.ExpiresAt.IsZero() && !workflow.Now(ctx).Before(req.ExpiresAt) {
+	_, settled := r.requests.decision(id)
+	expired := !req.ExpiresAt.IsZero() && !workflow.Now(ctx).Before(req.ExpiresAt)
+	if !settled && expired {
 		return req, rejected(turn.CodeApprovalExpired,
 			fmt.Sprintf("%s %s expired at %s", kind, id, req.ExpiresAt.UTC().Format(time.RFC3339)))
 	}

@@ -12,50 +12,52 @@ import (
 )
 
 // Under a Worker Deployment a run stays on the version of the worker that began it (it is pinned). A turn moves to the
-// deployment's current version when it continues in a new run. It does so between turns, when its history is long, and
-// while it waits for approvals or an answer: nothing of it runs then. The server tells a run of a new version only in a
-// workflow task, so a rollout sends the signal Nudge to the turns that wait.
+// deployment's current version when it continues in a new run: when its history is long, and while it waits for
+// approvals or an answer, because it has no activities then. The server reports a new version to a run only in a
+// workflow task, so a rollout sends the signal Nudge to waiting turns.
 
-// NudgeSignal is a signal without an effect of its own: it gives a waiting turn the workflow task in which it moves.
+// NudgeSignal is a signal that gives a waiting turn a workflow task, in which the turn notices a new version. The
+// signal has no other effect.
 const NudgeSignal = "Nudge"
 
-// errMoves ends a wait for decisions because the turn continues on another version of the worker.
+// errMoves means that a wait for decisions has ended because the turn should continue on another version of the worker.
 var errMoves = errors.New("the turn moves to another version of the worker")
 
 // nextRun returns the error that continues a workflow in a new run, on the current version of the worker.
 func nextRun(ctx workflow.Context, workflowType string, in any) error {
-	takeNudges(ctx)
+	discardNudges(ctx)
 	return workflow.NewContinueAsNewErrorWithOptions(ctx, workflow.ContinueAsNewErrorOptions{
 		InitialVersioningBehavior: workflow.ContinueAsNewVersioningBehaviorAutoUpgrade,
 	}, workflowType, in)
 }
 
 // targetChanged reports whether a new run would begin on another version of the worker. It is false in a run's first
-// workflow task: a server that reports a change by mistake would otherwise make each run start another one.
+// workflow task. Otherwise, if the server reported a change by mistake, each run would only start the next one.
 func targetChanged(ctx workflow.Context) bool {
 	info := workflow.GetInfo(ctx)
 	return info.GetTargetWorkerDeploymentVersionChanged() && info.GetCurrentHistoryLength() > firstTask
 }
 
-// firstTask is the length of the history in a run's first workflow task: it has been started, and the task scheduled
-// and started.
+// firstTask is the number of history events in a run's first workflow task: the workflow is started, and the task is
+// scheduled and started.
 const firstTask = 3
 
-// mayMove reports whether the turn can continue in a new run while it waits for these requests. The attempts of calls
-// with elicitations are part of this run, so their turns stay.
+// mayMove reports whether the turn should continue in a new run, on another version of the worker, while it waits for
+// the open requests. A turn that waits for an elicitation stays, because the suspended call is part of this run's
+// state.
 func (r *run) mayMove(ctx workflow.Context, open []turn.Request) bool {
 	elicits := slices.ContainsFunc(open, func(req turn.Request) bool { return req.Kind == turn.RequestElicitation })
 	return !elicits && targetChanged(ctx) && workflow.AllHandlersFinished(ctx)
 }
 
-// keepProposal keeps the proposal whose requests the turn waits for. The next run resumes with it, and the journal has the
-// requests and the decisions made so far.
+// keepProposal stores the proposal whose requests the turn waits for in r.progress, so that the next run resumes with
+// it. The journal has the decisions made so far. expiresAt is when the requests expire; zero means never.
 func (r *run) keepProposal(p turn.Proposal, expiresAt time.Time) {
 	r.progress.Waiting = &turn.Waiting{Proposal: p, ExpiresAt: expiresAt, Requests: r.requests.open(),
 		MessagesBefore: r.requests.messagesBefore}
 }
 
-// resumePhase returns the phase with which a continued run begins.
+// resumePhase returns the phase with which a continued run begins. The requests of a waiting turn keep their expiry.
 func (r *run) resumePhase() turn.Phase {
 	phase := turn.Resume(&r.progress)
 	r.phase = phase.Name()
@@ -65,17 +67,19 @@ func (r *run) resumePhase() turn.Phase {
 	return phase
 }
 
-// waitFor returns how long new requests wait. Those of a turn that moved keep the time at which they expire.
-func (r *run) waitFor(ctx workflow.Context, configured time.Duration) time.Duration {
+// requestTimeout returns the time until new requests expire: configured, in which 0 means never, or the rest of their
+// time if an earlier run has opened them. The latter is so only for the first requests of a continued run.
+func (r *run) requestTimeout(ctx workflow.Context, configured time.Duration) time.Duration {
 	at := r.expiresAt
-	if r.expiresAt = (time.Time{}); at.IsZero() {
+	r.expiresAt = time.Time{}
+	if at.IsZero() {
 		return configured
 	}
-	return max(at.Sub(workflow.Now(ctx)), time.Millisecond)
+	return max(at.Sub(workflow.Now(ctx)), time.Millisecond) // at least 1 ms, because 0 means never
 }
 
-// takeNudges takes the signals that a run has got, which the SDK would otherwise report as lost.
-func takeNudges(ctx workflow.Context) {
+// discardNudges receives the Nudge signals that the run did not need. Otherwise the SDK would report them as lost.
+func discardNudges(ctx workflow.Context) {
 	for nudges := workflow.GetSignalChannel(ctx, NudgeSignal); nudges.ReceiveAsync(nil); {
 	}
 }
@@ -83,10 +87,11 @@ func takeNudges(ctx workflow.Context) {
 // ReadyWorkflow is the workflow type that checks a version of the worker before it becomes current.
 const ReadyWorkflow = "Ready"
 
-// readyWithin bounds the check of a worker, with its wait for a task.
+// readyWithin bounds the check of a worker, including the time until a worker of the version takes the activity.
 const readyWithin = 20 * time.Second
 
-// Ready runs the readiness check of a worker as an activity of the same version.
+// Ready checks that a version of the worker can run turns. The activity that checks it runs on the same version as the
+// workflow.
 func Ready(ctx workflow.Context) error {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		ScheduleToCloseTimeout: readyWithin, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},

@@ -10,9 +10,10 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// A server with session affinity keeps state between the calls of a turn, in one process on one worker. The turn's first
-// call may go to any worker; later ones go to the sticky queue of that worker. If the worker is lost, so is the server's
-// state. The model is told, and its next call starts without state.
+// A server with session affinity keeps state between the calls of a turn, in one process on one worker. The turn's
+// first call may go to any worker; later calls go to the sticky queue of that worker. If the worker is lost, so is the
+// server's state. The next call then fails with an error that says so, and the call after that starts with a new
+// server.
 
 // stickyTimeout is how long a call waits for the worker of its sticky queue to start it. A healthy worker starts it at
 // once.
@@ -26,9 +27,10 @@ func server(tool turn.Tool) string {
 	return tool.ID
 }
 
-// awaitOwner waits while another call makes the turn's connection to the tool's server. The caller must pass its call's
-// receipt and error to the returned function.
-func (r *run) awaitOwner(ctx workflow.Context, tool turn.Tool) (settle func(CallResult, error), err error) {
+// awaitConnection waits while another call makes the turn's connection to the tool's server, if the server has session
+// affinity. If the turn then has no connection, this call makes it, and other calls wait. The caller must call done
+// with the call's receipt and error: it records the connection and lets the waiting calls continue.
+func (r *run) awaitConnection(ctx workflow.Context, tool turn.Tool) (done func(CallResult, error), err error) {
 	if !tool.SessionAffinity {
 		return func(CallResult, error) {}, nil
 	}
@@ -39,7 +41,7 @@ func (r *run) awaitOwner(ctx workflow.Context, tool turn.Tool) (settle func(Call
 	if _, known := r.progress.StickyQueues[name]; known {
 		return func(CallResult, error) {}, nil
 	}
-	r.connecting[name] = true
+	r.connecting[name] = true // until done is called
 	return func(receipt CallResult, err error) {
 		delete(r.connecting, name)
 		if err == nil && receipt.StickyQueue != "" {
@@ -49,6 +51,8 @@ func (r *run) awaitOwner(ctx workflow.Context, tool turn.Tool) (settle func(Call
 	}, nil
 }
 
+// setStickyQueue records the task queue of the worker that holds the turn's connection to a server; "" means that the
+// connection is lost, which the next call reports.
 func (r *run) setStickyQueue(name, queue string) {
 	if r.progress.StickyQueues == nil {
 		r.progress.StickyQueues = map[string]string{}
@@ -64,11 +68,14 @@ func (r *run) setOwningCall(name, call string) {
 	r.progress.OwningCalls[name] = call
 }
 
+// dropStickyQueue forgets the turn's connection to a server, so that the next call makes a new one.
 func (r *run) dropStickyQueue(name string) {
 	delete(r.progress.StickyQueues, name)
 	delete(r.progress.OwningCalls, name)
 }
 
+// stickyQueue returns the task queue of the worker that holds the turn's connection to the tool's server, or "" if
+// there is none.
 func (r *run) stickyQueue(tool turn.Tool) string {
 	if !tool.SessionAffinity {
 		return ""
@@ -76,26 +83,28 @@ func (r *run) stickyQueue(tool turn.Tool) string {
 	return r.progress.StickyQueues[server(tool)]
 }
 
-// recordDependence records whether the call depends on the state that its server keeps for the turn. All attempts of
-// a call depend on the same state: if it is lost, none of them may run without it.
+// recordDependence records in c whether the call depends on state that its server keeps for the turn: the turn has
+// already called this server. All attempts of a call depend on the same state: if it is lost, none of them may run.
 func (r *run) recordDependence(c *callState, tool turn.Tool) {
 	if _, known := r.progress.StickyQueues[server(tool)]; known && tool.SessionAffinity && !c.dependsOnState {
 		c.dependsOnState, c.owningCall = true, r.progress.OwningCalls[server(tool)]
 	}
 }
 
-// checkStateLost forgets the server's sticky queue if err means that the state that the call depends on is lost, unless
-// another call has created new state since. A call that its sticky queue did not start in time was not sent.
-func (r *run) checkStateLost(c *callState, tool turn.Tool, err error) error {
+// handleStateLost updates the turn's connection to the tool's server if err means that the connection, and with it the
+// state that the call depends on, is lost. It returns the error to report: tool_state_lost if no worker took the call
+// from its sticky queue in time, so that it was not sent, and otherwise err.
+func (r *run) handleStateLost(c *callState, tool turn.Tool, err error) error {
 	name := server(tool)
-	current := r.progress.OwningCalls[name] == c.owningCall
+	current := r.progress.OwningCalls[name] == c.owningCall // no other call has made a new connection since
 	switch {
 	case !c.dependsOnState || err == nil:
 		return err
 	case neverStarted(err):
 		err = temporal.NewApplicationError(stateLostText, string(turn.CodeToolStateLost))
 	case attemptLost(err) && current && r.progress.StickyQueues[name] != "":
-		r.setStickyQueue(name, "") // the journal knows the call's fate; the state that it relied on is gone
+		// Another attempt looks up in the journal how this call ended. The next call reports that the state is lost.
+		r.setStickyQueue(name, "")
 	}
 	if code(err) == turn.CodeToolStateLost && current {
 		r.dropStickyQueue(name)
@@ -103,6 +112,7 @@ func (r *run) checkStateLost(c *callState, tool turn.Tool, err error) error {
 	return err
 }
 
+// stateLostText is the model's text for a call that was not sent because its server's state is lost.
 const stateLostText = "server state lost: the worker that held the connection to this server is gone, and with it " +
 	"the state that the server " +
 	"kept for this turn. The call was not made. The next call starts with a new server."

@@ -13,18 +13,22 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// maxSubagents bounds the subagents of a turn that run at the same time.
+// maxSubagents bounds the inline subagents of a turn that run at the same time. The turn waits for an inline subagent,
+// unlike for one that works in the background.
 const maxSubagents = 4
 
-// stepAgents are the subagents of a step, and what each may use.
+// stepAgents holds the allowances of the subagents that a step calls.
 type stepAgents struct {
 	turn.Shares
-	slots workflow.Semaphore
-	// before is Counters.Granted before the step, and granted is what the step has granted.
+	slots workflow.Semaphore // limits inline subagents to maxSubagents at a time
+	// before is Counters.Granted before the step, and granted is the sum of what the step has granted to subagents in the
+	// background.
 	before, granted turn.Spending
 }
 
-// newStepAgents divides what is left of the turn's limits between the subagents that a step calls.
+// newStepAgents divides what is left of the turn's limits between the subagents that a step calls. It returns nil if
+// the step calls none. While the step runs, Counters.Granted includes the whole shares of the subagents in the
+// background.
 func (r *run) newStepAgents(ctx workflow.Context, states []*callState) *stepAgents {
 	inline, background := 0, 0
 	for _, cs := range states {
@@ -44,22 +48,23 @@ func (r *run) newStepAgents(ctx workflow.Context, states []*callState) *stepAgen
 		Shares: turn.SharesOf(r.progress.Config.Limits, *c, len(states), inline, background), before: c.Granted,
 		slots: workflow.NewSemaphore(ctx, maxSubagents),
 	}
-	for range background { // the step's other calls get what these leave
+	for range background { // so that the step's other calls cannot use these shares
 		c.Granted = c.Granted.Add(a.Background.All())
 	}
 	return a
 }
 
-// settle counts what the step has granted instead of what it might have.
-func (a *stepAgents) settle(c *turn.Counters) {
+// countGranted replaces the shares that newStepAgents has added to Counters.Granted by what the step has granted: a
+// call that was denied, for example, has granted nothing. It is called when the step's calls have ended.
+func (a *stepAgents) countGranted(c *turn.Counters) {
 	if a != nil {
 		c.Granted = a.before.Add(a.granted)
 	}
 }
 
-// runSubagent runs a call of an agent's tool: it claims the call, runs the agent's turn as a child workflow, and settles
-// the call with its answer. The subagent's session and the ID of its message derive from the call, so a turn that was
-// reset, or whose worker died, gets the answer of the subagent that it started before.
+// runSubagent runs a call of an agent's tool: it claims the call, runs the agent's turn as a child workflow, and
+// settles the call with the turn's answer. The subagent's session and the ID of its message derive from the call, so a
+// turn that was reset gets the answer of the subagent that it started before the reset.
 func (r *run) runSubagent(ctx workflow.Context, c *callState, tool turn.Tool) (CallResult, error) {
 	if c.call.Background {
 		return r.runInBackground(ctx, c, tool)
@@ -72,28 +77,30 @@ func (r *run) runSubagent(ctx workflow.Context, c *callState, tool turn.Tool) (C
 		return CallResult{}, err
 	}
 	share := r.agents.Inline
+	// Calls of the step that have ended meanwhile have used working time.
 	share.Time = min(share.Time, turn.Remaining(r.progress.Config.Limits, r.workedSoFar()))
 	if !share.Enough() {
 		return CallResult{}, nothingLeft()
 	}
 	begun, subagent, err := r.claimAgent(ctx, c, tool, share)
-	if err != nil || begun.Receipt != nil {
+	if err != nil || begun.Receipt != nil { // the call was settled before a reset
 		return orEmpty(begun.Receipt), err
 	}
 	began := r.worked
 	busy, problem := subagent.run(ctx)
 	r.addWork(began, busy)
-	settling := ctx
-	if ctx.Err() != nil { // the subagent has been stopped with the turn, and has ended
+	settleCtx := ctx
+	if ctx.Err() != nil { // the subagent was cancelled with the turn and has ended: settle the call nevertheless
 		var cancel workflow.CancelFunc
-		settling, cancel = workflow.NewDisconnectedContext(ctx)
+		settleCtx, cancel = workflow.NewDisconnectedContext(ctx)
 		defer cancel()
 	}
-	return runJournal(settling, Activities.SettleSubagent, SettleSubagentInput{CallInput: subagent.CallInput, Problem: problem},
-		"settle "+summary(subagent.CallInput))
+	in := SettleSubagentInput{CallInput: subagent.CallInput, Problem: problem}
+	return runJournal(settleCtx, Activities.SettleSubagent, in, "settle "+summary(in.CallInput))
 }
 
-// claimAgent claims a call of an agent's tool, with what its subagent may use.
+// claimAgent runs BeginSubagent, which claims a call of an agent's tool and grants share to its subagent. It returns
+// the activity's result and, unless the call is settled already, the agent's turn to run.
 func (r *run) claimAgent(ctx workflow.Context, c *callState, tool turn.Tool,
 	share turn.Allowance) (BeginSubagentResult, agentTurn, error) {
 	c.attempt++
@@ -102,6 +109,7 @@ func (r *run) claimAgent(ctx workflow.Context, c *callState, tool turn.Tool,
 	return begun, agentTurn{CallInput: in, Message: begun.Message}, err
 }
 
+// orEmpty returns the receipt, or an empty one for nil.
 func orEmpty(receipt *CallResult) CallResult {
 	if receipt == nil {
 		return CallResult{}
@@ -109,34 +117,39 @@ func orEmpty(receipt *CallResult) CallResult {
 	return *receipt
 }
 
+// nothingLeft returns the error of a call whose subagent would get too small an allowance for a turn.
 func nothingLeft() error {
 	return temporal.NewApplicationError("not enough is left of the turn's max_steps, max_tokens, max_cost_usd or "+
 		"turn_timeout for an agent", string(turn.CodePolicyDenied))
 }
 
-// The pauses before a subagent whose session has a running turn is started again.
+// The first and the longest pause before the next try to start a subagent whose session has a running turn. The pauses
+// double.
 const (
 	firstSubagentPause = 2 * time.Second
 	maxSubagentPause   = time.Minute
 )
 
-// agentTurn is the turn of an agent that a call starts.
+// agentTurn is the turn of a subagent. The embedded CallInput is that of the call of the agent's tool.
 type agentTurn struct {
 	CallInput
-	Message Message `json:"message"`
-	// Agent is the agent of the caller, and Asks is Input's.
+	Message Message `json:"message"` // the subagent's task
+	// Agent is the name of the caller's agent. Asks is that of the turn's Input.
 	Agent string `json:"agent,omitempty"`
 	Asks  bool   `json:"asks,omitempty"`
 }
 
+// session returns the ID of the subagent's session.
 func (a agentTurn) session() string { return turn.SubagentSession(a.Turn, a.Call.ID) }
 
+// name returns the name of the agent that the call runs.
 func (a agentTurn) name() string { return strings.TrimPrefix(a.Tool.ID, turn.AgentTools) }
 
-// maxAgentTurn bounds the part of a delivery that says which agent it runs, without the task, in bytes of JSON.
+// maxAgentTurn bounds an agentTurn without the text of its message, in bytes of JSON.
 const maxAgentTurn = 16 << 10
 
-// check rejects the call of an agent that no turn has made.
+// check rejects a DeliverInput.Call that cannot come from a turn: its session or tenant is not that of the delivery, or
+// its tool is not an agent's.
 func (a *agentTurn) check(in DeliverInput) *turn.Error {
 	sized := *a
 	sized.Message.Text = ""
@@ -154,19 +167,21 @@ func (a *agentTurn) check(in DeliverInput) *turn.Error {
 	return checkMessage(a.Message)
 }
 
-// priority is that of the caller's activities.
+// priority returns the priority of the subagent's workflow, which is that of its caller's activities.
 func (a agentTurn) priority() temporal.Priority {
 	p := Priority(a.Tenant, a.Message.Background)
 	p.PriorityKey--
 	return p
 }
 
-// run runs the agent's turn, and waits for its end. It returns the turn's working time, and why the turn failed as far
-// as Temporal knows: the journal has the rest. A subagent that an earlier run of the caller has started, before a reset,
-// goes on; when it has ended, the next one finds its answer.
+// run runs the agent's turn as a child workflow and waits until it has ended. It returns the turn's working time and,
+// if the turn failed, Temporal's reason; the journal has the answer. If the subagent still runs because the caller's
+// turn was reset, run waits for its end and starts it again: that run finds the message in the journal and repeats its
+// answer.
 func (a agentTurn) run(ctx workflow.Context) (busy time.Duration, problem string) {
 	session, id := a.session(), WorkflowID(a.Tenant, a.session())
-	// A turn that ends while its subagents run asks them to stop, and each of them settles its own calls.
+	// If the caller's workflow closes while the subagent runs, the server cancels the subagent, which settles its own
+	// turn.
 	ctx = workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
 		WorkflowID:            id,
 		ParentClosePolicy:     enumspb.PARENT_CLOSE_POLICY_REQUEST_CANCEL,
@@ -190,33 +205,33 @@ func (a agentTurn) run(ctx workflow.Context) (busy time.Duration, problem string
 			return detailsOf(err).Busy, turn.Truncate(err.Error(), turn.ResultPreview)
 		}
 		if workflow.Sleep(ctx, pause) != nil {
-			stopping, cancel := workflow.NewDisconnectedContext(ctx)
-			defer cancel()
-			stop(stopping, id)
+			cancelCtx, done := workflow.NewDisconnectedContext(ctx)
+			defer done()
+			requestCancel(cancelCtx, id) // the subagent is no child of this run, so the server does not cancel it
 			return 0, "it was stopped"
 		}
 	}
 }
 
-// stop asks a workflow to stop.
-func stop(ctx workflow.Context, id string) {
+// requestCancel requests the cancellation of the workflow with this ID. A failure is only logged.
+func requestCancel(ctx workflow.Context, id string) {
 	if err := workflow.RequestCancelExternalWorkflow(ctx, id, "").Get(ctx, nil); err != nil {
 		workflow.GetLogger(ctx).Warn("a workflow could not be stopped", "workflow", id, "error", err)
 	}
 }
 
-// maxBackground bounds the agents that a turn calls in the background.
+// maxBackground bounds the subagents that a turn starts in the background.
 const maxBackground = 4
 
-// BackgroundID returns the ID of the workflow that runs the turn of a subagent in the background and sends its answer to
-// the caller's session.
+// BackgroundID returns the ID of the workflow that runs the turn of a subagent in the background and sends its answer
+// to the caller's session.
 func BackgroundID(tenant, session string) string {
 	return WorkflowID(tenant, turn.SubagentAnswerID(session))
 }
 
-// runInBackground starts a delivery that runs the agent's turn and sends its answer to the caller's session, and
-// settles the call. The delivery outlives this turn, which goes on meanwhile: what the agent may use is taken from what
-// is left of the turn's limits.
+// runInBackground starts a Deliver workflow that runs the agent's turn and sends its answer to the caller's session. It
+// settles the call as soon as the workflow has started. The turn continues meanwhile and may end first, so the whole
+// allowance of the subagent counts against the turn's limits at once.
 func (r *run) runInBackground(ctx workflow.Context, c *callState, tool turn.Tool) (CallResult, error) {
 	switch share := r.agents.Background; {
 	case !share.Enough():
@@ -235,45 +250,48 @@ func (r *run) runInBackground(ctx workflow.Context, c *callState, tool turn.Tool
 		return *begun.Receipt, nil
 	}
 	subagent.Agent, subagent.Asks = r.progress.Config.Agent, true
-	own, _ := workflow.NewDisconnectedContext(ctx) // a cancelled one would stop the delivery: see stopBackground
-	options := workflow.WithChildOptions(own, workflow.ChildWorkflowOptions{
+	// With ctx, the cancellation of the turn would cancel the delivery directly; stopBackground does that instead.
+	disconnected, _ := workflow.NewDisconnectedContext(ctx)
+	childCtx := workflow.WithChildOptions(disconnected, workflow.ChildWorkflowOptions{
 		WorkflowID:            BackgroundID(subagent.Tenant, subagent.session()),
 		ParentClosePolicy:     enumspb.PARENT_CLOSE_POLICY_ABANDON,
 		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
 		Priority:              subagent.priority(),
 		StaticSummary:         Summary(subagent.name() + " for " + subagent.Session + ", in the background"),
 	})
-	err = workflow.ExecuteChildWorkflow(options, DeliverWorkflow, DeliverInput{
+	err = workflow.ExecuteChildWorkflow(childCtx, DeliverWorkflow, DeliverInput{
 		Version: WireVersion, Session: subagent.Session, Tenant: subagent.Tenant, Agent: subagent.Agent, Call: &subagent,
 	}).GetChildWorkflowExecution().Get(ctx, nil)
 	var started *temporal.ChildWorkflowExecutionAlreadyStartedError
 	switch {
 	case ctx.Err() != nil:
 		return CallResult{}, ctx.Err()
-	case err != nil && !errors.As(err, &started): // which an earlier run of this turn has done, before a reset
+	case err != nil && !errors.As(err, &started): // a delivery that already runs was started before a reset
 		return CallResult{}, err
 	}
 	return runJournal(ctx, Activities.SettleSubagent, SettleSubagentInput{CallInput: subagent.CallInput, Started: true},
 		"settle "+summary(subagent.CallInput))
 }
 
-// stopBackground stops the agents in the background with these sessions. A stopped turn stops its own even if the journal
-// is unavailable, and then those of the session's earlier turns, which Finish reports.
+// stopBackground requests the cancellation of the subagents in the background that have these sessions. A cancelled
+// turn calls it twice: first with its own subagents, which it can stop even if the journal is unavailable, and then
+// with those of the session's earlier turns, which Finish reports.
 func (r *run) stopBackground(ctx workflow.Context, sessions []string) {
 	for _, session := range sessions {
-		stop(ctx, BackgroundID(r.in.Tenant, session))
+		requestCancel(ctx, BackgroundID(r.in.Tenant, session))
 	}
 }
 
-// answer runs the turn of an agent in the background, and returns the message with its answer.
+// answer runs the turn of a subagent in the background, settles its call, and returns the message with the answer for
+// the caller's session.
 func (a agentTurn) answer(ctx workflow.Context) (Message, error) {
 	_, problem := a.run(ctx)
 	if ctx.Err() != nil {
 		problem = "it was stopped"
 	}
-	settling, cancel := workflow.NewDisconnectedContext(ctx)
+	settleCtx, cancel := workflow.NewDisconnectedContext(ctx) // a cancelled subagent's call is settled, too
 	defer cancel()
-	receipt, err := runJournal(settling, Activities.SettleSubagent,
+	receipt, err := runJournal(settleCtx, Activities.SettleSubagent,
 		SettleSubagentInput{CallInput: a.CallInput, Problem: problem, Deliver: true}, "settle "+summary(a.CallInput))
 	switch {
 	case ctx.Err() != nil:
@@ -287,7 +305,8 @@ func (a agentTurn) answer(ctx workflow.Context) (Message, error) {
 	return *receipt.Message, nil
 }
 
-// detailsOf returns the result that a failed or cancelled turn leaves in its error.
+// detailsOf returns the Result in the details of the error of a failed or cancelled turn. It returns an empty Result if
+// the error has none.
 func detailsOf(err error) (result Result) {
 	var failed *temporal.ApplicationError
 	var cancelled *temporal.CanceledError

@@ -15,23 +15,23 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// maxCallAttempts bounds the attempts of one call. If a worker dies, a new attempt finds in the journal what the last
-// one did, and a repeatable tool runs again.
+// maxCallAttempts bounds the attempts of one call. If a worker dies, the next attempt reads in the journal what the
+// last attempt did, and a repeatable tool runs again.
 const maxCallAttempts = 5
 
 // callState is the state of one call from proposal to receipt.
 type callState struct {
 	call           turn.CallProposal
 	decision       turn.Decision
-	attempt        int                        // the last attempt
+	attempt        int                        // the number of the latest attempt, from 1; 0 before the first
 	busy           time.Duration              // working time of earlier attempts, including waits for the server
 	elicited       int                        // the number of elicitations of its server so far
 	responses      []turn.ElicitationResponse // responses to the latest elicitations
-	respondsTo     int                        // the attempt that returned them
-	reached        int                        // the attempts that may have reached the tool, and whose ends are unknown
+	respondsTo     int                        // the number of the attempt that returned these elicitations
+	reached        int                        // the number of attempts that may have reached the tool and ended unknown
 	dependsOnState bool                       // the call depends on the state that its stateful server keeps for the turn
-	owningCall     string                     // the call that created this state
-	queue          string                     // the task queue of the worker with the call's open connection; empty: any
+	owningCall     string                     // the ID of the call that created this state
+	queue          string                     // the task queue of the worker that must run the call; empty: any
 	outcome        turn.CallOutcome
 	receipt        CallResult
 	err            error
@@ -44,10 +44,11 @@ const (
 	maxRepeats = 20
 )
 
-// callTool runs a step's calls and passes their results on in request order.
+// callTool waits for the approvals of a step's calls and runs the calls. The next phase gets their results, in the
+// order in which the model requested the calls.
 func (r *run) callTool(ctx workflow.Context, p turn.CallTool) turn.Phase {
 	approvals, err := r.approvals(ctx, p.Calls)
-	if errors.Is(err, errMoves) {
+	if errors.Is(err, errMoves) { // Turn continues in a new run, because r.progress.Waiting is set
 		return p
 	}
 	if err != nil {
@@ -58,8 +59,8 @@ func (r *run) callTool(ctx workflow.Context, p turn.CallTool) turn.Phase {
 		states[i] = &callState{call: c, decision: approvals[c.ID], outcome: turn.CallOutcome{CallID: c.ID}}
 	}
 	r.runCalls(ctx, states)
-	results := make([]turn.CallOutcome, len(states))
-	receipts := make([]CallResult, len(states))
+	results := make([]turn.CallOutcome, len(states)) // for the transcript
+	receipts := make([]CallResult, len(states))      // for the counters and the policy
 	for i, cs := range states {
 		results[i], receipts[i] = cs.outcome, cs.receipt
 		if err == nil {
@@ -79,8 +80,9 @@ func (r *run) callTool(ctx workflow.Context, p turn.CallTool) turn.Phase {
 	return p.BuildPrompt(results)
 }
 
-// runCalls runs calls in parallel, up to MaxParallelCalls at a time. A suspended call does not count until it
-// continues.
+// runCalls runs calls in parallel, up to MaxParallelCalls at a time, and waits until all have ended. Their outcomes,
+// receipts and errors are then in states. A call that is suspended by an elicitation does not count towards
+// MaxParallelCalls until it continues.
 func (r *run) runCalls(ctx workflow.Context, states []*callState) {
 	r.agents = r.newStepAgents(ctx, states)
 	r.worked = 0
@@ -90,7 +92,7 @@ func (r *run) runCalls(ctx workflow.Context, states []*callState) {
 		workflow.Go(ctx, func(ctx workflow.Context) {
 			defer wg.Done()
 			for again := true; again; again = r.resume(ctx, c) {
-				if slots.Acquire(ctx, 1) != nil { // stopped before it got a slot
+				if slots.Acquire(ctx, 1) != nil { // the turn was cancelled before the call got a slot
 					return
 				}
 				if ctx.Err() == nil {
@@ -101,11 +103,11 @@ func (r *run) runCalls(ctx workflow.Context, states []*callState) {
 		})
 	}
 	wg.Wait(ctx)
-	r.agents.settle(&r.progress.Counters)
+	r.agents.countGranted(&r.progress.Counters)
 }
 
-// count adds a step's calls to the turn's counters. A step counts as an error if none of its calls succeeded, unless
-// users denied all of them.
+// count adds a step's calls to the turn's counters. A step is an error for max_consecutive_errors if none of its calls
+// succeeded, unless users denied all of them. approvals are the users' decisions by call ID.
 func (r *run) count(receipts []CallResult, approvals map[string]turn.Decision) {
 	c := &r.progress.Counters
 	c.ToolCalls += len(receipts)
@@ -114,7 +116,7 @@ func (r *run) count(receipts []CallResult, approvals map[string]turn.Decision) {
 	for _, receipt := range receipts {
 		if receipt.Used != nil {
 			used := *receipt.Used
-			used.Time = 0 // which Busy has
+			used.Time = 0 // Busy already includes it
 			c.Subagents = c.Subagents.Add(used)
 		}
 		succeeded = succeeded || receipt.Outcome == turn.OutcomeOK
@@ -137,7 +139,8 @@ func allDenied(receipts []CallResult, approvals map[string]turn.Decision) bool {
 	return true
 }
 
-// afterToolErrors applies a policy that ends the turn after a tool error.
+// afterToolErrors returns the result with which the turn ends if a call failed and the policy ends a turn for that. It
+// returns nil if the turn continues.
 func (r *run) afterToolErrors(receipts []CallResult) *turn.Result {
 	for _, receipt := range receipts {
 		if receipt.Outcome != turn.OutcomeError && receipt.Outcome != turn.OutcomeUnknown {
@@ -156,7 +159,9 @@ func (r *run) afterToolErrors(receipts []CallResult) *turn.Result {
 	return nil
 }
 
-// oneCall takes one call from proposal to receipt. Policy or a decision may settle it without an attempt.
+// oneCall runs one call, unless the policy or a user's decision forbids it. The CallOutcome is for the transcript; it
+// is empty except for the ID if the activity has settled the call, because the journal then has the outcome. The error
+// ends the turn; a call that only failed has no error.
 func (r *run) oneCall(ctx workflow.Context, cs *callState) (turn.CallOutcome, CallResult, error) {
 	c := cs.call
 	settled := turn.CallOutcome{CallID: c.ID}
@@ -165,7 +170,7 @@ func (r *run) oneCall(ctx workflow.Context, cs *callState) (turn.CallOutcome, Ca
 		settled.Outcome, settled.Text = turn.OutcomeDenied, "there is no tool "+c.Tool
 		return settled, CallResult{Outcome: turn.OutcomeDenied}, nil
 	}
-	if c.Code != "" { // no approval was requested, and none is needed
+	if c.Code != "" { // the call cannot run, whatever a user would decide
 		settled.Outcome, settled.Code, settled.Text = turn.OutcomeError, c.Code, c.Why
 		return settled, CallResult{CallID: c.ID, Outcome: settled.Outcome, Tool: c.Tool, Preview: c.Why}, nil
 	}
@@ -175,23 +180,25 @@ func (r *run) oneCall(ctx workflow.Context, cs *callState) (turn.CallOutcome, Ca
 	}
 	receipt, err := r.perform(ctx, cs, tool)
 	if err != nil && ctx.Err() != nil {
-		return settled, receipt, ctx.Err() // stopped: the journal knows whether the call was claimed
+		return settled, receipt, ctx.Err() // cancelled: Finish settles the call by what the journal has of it
 	}
 	if outcome := outcomeOf(err); outcome != "" {
-		// The journal has at most an open claim of this call. If it has an outcome, that outcome stands.
+		// The next inference settles the call with this outcome. If the journal already has an outcome, that one stands.
 		settled.Outcome, settled.Code, settled.Text = outcome, knownCode(code(err)), modelText(cs, tool, outcome, err)
-		if (cs.reached > 0 || cs.elicited > 0) && outcome != turn.OutcomeUnknown { // an earlier attempt may have done something
+		mayHaveEffect := cs.reached > 0 || cs.elicited > 0 // of an earlier attempt
+		if mayHaveEffect && outcome != turn.OutcomeUnknown {
 			settled.Outcome, settled.Code, settled.Text = turn.OutcomeUnknown, turn.CodeToolOutcomeUnknown, reachedText(cs, err)
 		}
 		return settled, CallResult{CallID: c.ID, Outcome: settled.Outcome, Tool: c.Tool, Preview: settled.Text}, nil
 	}
-	if receipt.Tool != "" {
+	if receipt.Tool != "" { // it is empty after an error that ends the turn
 		r.noteTool(c.Tool)
 	}
 	return settled, receipt, err
 }
 
-// perform attempts a call, or runs the turn of the agent that it calls, if the turn has time left for it.
+// perform runs a call that is allowed: the turn of a subagent if the tool is an agent, and the tool otherwise. It
+// returns an error if the turn has no time left for the call.
 func (r *run) perform(ctx workflow.Context, c *callState, tool turn.Tool) (CallResult, error) {
 	if tool.Activity == turn.ActivityAgent {
 		return r.runSubagent(ctx, c, tool)
@@ -202,7 +209,7 @@ func (r *run) perform(ctx workflow.Context, c *callState, tool turn.Tool) (CallR
 	return r.attemptCall(ctx, c, tool)
 }
 
-// denyReason returns why policy or a user's decision forbids a call, or an empty string if the call may run.
+// denyReason returns why policy or a user's decision forbids a call, for the model, or "" if the call may run.
 func denyReason(c turn.CallProposal, decision turn.Decision) string {
 	switch {
 	case c.Permission == turn.Allow, c.Permission == turn.Ask && decision.Allowed:
@@ -216,15 +223,16 @@ func denyReason(c turn.CallProposal, decision turn.Decision) string {
 	return c.Why + "; do not try again"
 }
 
-// attemptCall runs the call, and attempts it again as long as its fate must be looked up in the journal.
+// attemptCall attempts a call of a tool until an attempt ends it or attemptAgain returns false. A new attempt does not
+// simply run the tool again: the activity first looks up in the journal what earlier attempts did.
 func (r *run) attemptCall(ctx workflow.Context, c *callState, tool turn.Tool) (receipt CallResult, err error) {
-	settle, err := r.awaitOwner(ctx, tool)
+	done, err := r.awaitConnection(ctx, tool)
 	if err != nil {
 		return CallResult{}, err
 	}
-	defer func() { settle(receipt, err) }()
+	defer func() { done(receipt, err) }()
 	r.recordDependence(c, tool)
-	for n := 1; ; n++ {
+	for n := 1; ; n++ { // n starts again when a suspended call continues, unlike c.attempt
 		c.attempt++
 		in, began := r.callInput(c, tool), r.worked
 		if tool.Activity == turn.ActivityLocal && c.attempt == 1 {
@@ -232,21 +240,21 @@ func (r *run) attemptCall(ctx workflow.Context, c *callState, tool turn.Tool) (r
 		} else {
 			receipt, err = r.regularCall(ctx, in, cmp.Or(c.queue, r.stickyQueue(tool)))
 		}
-		if n < maxCallAttempts && r.moved(err) {
+		if n < maxCallAttempts && r.adoptQueues(err) { // the worker lacks the role
 			continue
 		}
-		if queue := workerOf(err); n < maxCallAttempts && queue != "" {
+		if queue := workerOf(err); n < maxCallAttempts && queue != "" { // the worker lacks the tool
 			c.queue = queue
 			continue
 		}
-		err = checkElsewhere(checkKey(err))
-		if err == nil || attemptLost(err) {
+		err = explainRedirected(explainKeyError(err))
+		if err == nil || attemptLost(err) { // any worker may run the next attempt
 			c.queue = ""
 		}
 		if mayHaveRun(err) {
 			c.reached++
 		}
-		err = checkHosted(tool, r.checkStateLost(c, tool, err))
+		err = explainUnhosted(tool, r.handleStateLost(c, tool, err))
 		c.busy += r.addWork(began, cmp.Or(receipt.Busy, workingTime(err)))
 		if err == nil || !c.attemptAgain(tool, err, n) || ctx.Err() != nil {
 			return receipt, err
@@ -254,16 +262,17 @@ func (r *run) attemptCall(ctx workflow.Context, c *callState, tool turn.Tool) (r
 	}
 }
 
-// attemptAgain reports whether another attempt is right. It is if the last one was lost or timed out, because the
-// journal knows more; if the last one certainly did not reach its tool; or if the outcome is unknown and the tool is
-// repeatable. n is the number of attempts since the call was last resumed.
+// attemptAgain reports whether to attempt a call again whose last attempt failed with err. It returns true in three
+// cases: the attempt was lost or timed out, so that only the journal has its outcome; it certainly did not reach its
+// tool; or its outcome is unknown and the tool is repeatable. n is the number of attempts since the call was last
+// resumed.
 func (c *callState) attemptAgain(tool turn.Tool, err error, n int) bool {
 	switch code(err) {
 	case turn.CodeToolNotSent, turn.CodeJournalUnavailable:
 		if tool.Activity != turn.ActivityLocal || c.attempt > 1 {
 			return false // the activity has already waited for the server or the journal
 		}
-	case turn.CodeWorkerUnavailable:
+	case turn.CodeWorkerUnavailable: // the attempt did nothing, because another attempt was still running
 	case turn.CodeToolOutcomeUnknown:
 		return c.repeatable(tool)
 	default:
@@ -274,27 +283,28 @@ func (c *callState) attemptAgain(tool turn.Tool, err error, n int) bool {
 	return n < maxCallAttempts
 }
 
-// repeatable reports whether a call with an unknown outcome may be attempted once more. When the call's time is over,
-// the activity settles the call instead of failing.
+// repeatable reports whether a call with an unknown outcome may be attempted once more. It does not check the call's
+// time: when that is over, the activity settles the call as unknown, which ends the attempts.
 func (c *callState) repeatable(tool turn.Tool) bool { return tool.Repeatable && c.attempt < maxRepeats }
 
 // mayHaveRun reports whether an attempt that ended with err may have reached its tool.
 func mayHaveRun(err error) bool {
 	var busy time.Duration
-	var reached bool
+	var reached bool // the activity reports it as the second detail of its error
 	if app := failureOf(err); app != nil && app.Details(&busy, &reached) == nil && reached {
 		return true
 	}
 	return code(err) == turn.CodeToolOutcomeUnknown || attemptLost(err) && !neverStarted(err)
 }
 
-// neverStarted reports whether no worker took the activity from its task queue in time.
+// neverStarted reports whether err is the timeout of an activity that no worker took from its task queue in time.
 func neverStarted(err error) bool {
 	var timeout *temporal.TimeoutError
 	return errors.As(err, &timeout) && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START
 }
 
-// workingTime returns the working time of an attempt that ended with err, as reported by its activity.
+// workingTime returns the working time of an attempt that ended with err: the first detail of the activity's error or,
+// if the attempt timed out, of its last heartbeat. It returns 0 if there is none.
 func workingTime(err error) (busy time.Duration) {
 	if err == nil {
 		return 0
@@ -315,9 +325,9 @@ func workingTime(err error) (busy time.Duration) {
 	return busy
 }
 
-// attemptLost reports whether err means that the attempt was lost, and is not CallTool's own error. The
-// server reports such an error when a worker dies. The SDK does when it fails to report the activity's result, which
-// happens while a worker stops.
+// attemptLost reports whether err means that the end of the attempt is unknown: it is a timeout, or an error that the
+// activity did not return itself. The server reports a timeout when a worker dies. The SDK reports an error of its own
+// if it cannot deliver the activity's result, for example while a worker stops.
 func attemptLost(err error) bool {
 	if err == nil || temporal.IsCanceledError(err) {
 		return false
@@ -326,7 +336,8 @@ func attemptLost(err error) bool {
 	return errors.As(err, &timeout) || !code(err).Known()
 }
 
-// outcomeOf returns the outcome of a call that ended with err, or an empty one if the turn cannot continue.
+// outcomeOf returns the outcome of a call whose last attempt ended with err. It returns "" if err is nil, because the
+// receipt then has the outcome, and if err ends the turn.
 func outcomeOf(err error) turn.Outcome {
 	switch code(err) {
 	case turn.CodeToolNotSent, turn.CodeToolDrift, turn.CodeToolStateLost:
@@ -342,6 +353,8 @@ func outcomeOf(err error) turn.Outcome {
 	return ""
 }
 
+// callInput returns the input of the call's next attempt. Its timeouts are at most the working time that the turn has
+// left.
 func (r *run) callInput(c *callState, tool turn.Tool) CallInput {
 	l := r.progress.Config.Limits
 	timeout, left := tool.Timeout, turn.Remaining(l, r.workedSoFar())
@@ -361,10 +374,11 @@ func (r *run) callInput(c *callState, tool turn.Tool) CallInput {
 	return in
 }
 
-// noteTool records a tool for the search attributes, once.
+// noteTool adds a tool to those in the search attributes, unless it is there already or the bounds are reached.
 func (r *run) noteTool(id string) {
 	tools := r.progress.Tools
-	if !slices.Contains(tools, id) && len(tools) < maxToolsShown && len(id)+len(strings.Join(tools, "")) <= maxToolsBytes {
+	fits := len(tools) < maxToolsShown && len(id)+len(strings.Join(tools, "")) <= maxToolsBytes
+	if !slices.Contains(tools, id) && fits {
 		r.progress.Tools = append(tools, id)
 	}
 }

@@ -21,7 +21,7 @@ import (
 func Turn(ctx workflow.Context, in Input) (Result, error) {
 	in = in.bound(ctx)
 	r := newRun(ctx, in)
-	if err := r.handlers(ctx); err != nil {
+	if err := r.registerHandlers(ctx); err != nil {
 		return Result{}, err
 	}
 	var phase turn.Phase
@@ -32,8 +32,8 @@ func Turn(ctx workflow.Context, in Input) (Result, error) {
 	}
 	for {
 		switch p := phase.(type) {
-		case turn.BuildPrompt:
-			if r.tooLong(ctx) {
+		case turn.BuildPrompt: // the only phase whose whole state is in r.progress, which the next run gets
+			if r.historyTooLong(ctx) {
 				return Result{}, r.continueAsNew(ctx)
 			}
 			phase = r.buildPrompt(ctx, p)
@@ -50,7 +50,7 @@ func Turn(ctx workflow.Context, in Input) (Result, error) {
 		default:
 			return Result{}, errors.New("the turn is in no known phase")
 		}
-		if r.progress.Waiting != nil {
+		if r.progress.Waiting != nil { // while it waits for decisions, the turn moves to another version of the worker
 			return Result{}, r.continueAsNew(ctx)
 		}
 	}
@@ -59,27 +59,27 @@ func Turn(ctx workflow.Context, in Input) (Result, error) {
 // run is the state of one run of a turn: its input and its progress.
 type run struct {
 	in           Input
-	id           string // of the workflow
+	id           string // the workflow ID
 	session      string
 	turnID       string
 	runID        string
 	progress     turn.Progress
 	phase        turn.PhaseName
-	begun        bool     // the journal has the turn
-	opening      string   // the ID of the message that the turn began with
-	refused      *Message // the message that the turn could not begin with
-	opened       bool     // a message has begun the turn
-	stopping     bool     // the turn was stopped, or hands its messages on: it takes no more
-	queuedByStop []string // the IDs of messages that arrived after the stop and would have been merged
+	begun        bool     // the Begin activity has succeeded: the journal has the turn
+	opening      string   // the ID of the message that begins the turn
+	refused      *Message // the message with which Begin failed; nil if Begin did not fail
+	opened       bool     // the turn has its first message, and may still be waiting for Begin
+	stopping     bool     // the turn accepts no more messages: it was cancelled, or it delivers its unused messages
+	queuedByStop []string // the IDs of messages that arrived after a cancellation and were queued for that reason only
 	requests     requestSet
-	expiresAt    time.Time       // of the requests that a run continues with; zero: none, or never
-	connecting   map[string]bool // servers to which a call is making the turn's connection
-	worked       time.Duration   // working time of the step's calls so far
-	agents       *stepAgents     // that the step calls; nil if there are none
+	expiresAt    time.Time       // when the requests expire with which a run continues; zero: no such requests, or never
+	connecting   map[string]bool // the servers to which a call is making the turn's connection
+	worked       time.Duration   // the working time of the step's calls so far; see addWork
+	agents       *stepAgents     // the subagents that the step calls; nil if there are none
 }
 
-// newRun sets all state that the handlers use. An update that arrives with the start of a run is handled while the
-// handlers are being registered, before any other code of the run.
+// newRun returns the state of a run with all fields that the update and query handlers use. They must be set first: an
+// update that arrives with the start of a run is handled during the registration of the handlers.
 func newRun(ctx workflow.Context, in Input) *run {
 	info := workflow.GetInfo(ctx)
 	id := info.WorkflowExecution.ID
@@ -112,11 +112,14 @@ func (r *run) observer(ctx workflow.Context) func(turn.Transition) {
 	}
 }
 
-// tooLong reports whether the history is large enough to continue in a new run.
-func (r *run) tooLong(ctx workflow.Context) bool {
+// historyTooLong reports whether the turn should continue in a new run because its history is long. A cancelled turn
+// ends in this run.
+func (r *run) historyTooLong(ctx workflow.Context) bool {
 	return workflow.GetInfo(ctx).GetContinueAsNewSuggested() && ctx.Err() == nil
 }
 
+// continueAsNew returns the error that continues the turn in a new run, with r.progress. It first waits for the update
+// handlers, because an update that is not finished would be lost.
 func (r *run) continueAsNew(ctx workflow.Context) error {
 	if err := workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) }); err != nil {
 		return err
@@ -128,11 +131,11 @@ func (r *run) continueAsNew(ctx workflow.Context) error {
 	})
 }
 
-// done settles the turn, records its end in the search attributes and returns its result. A delivery sends the messages
-// that came too late for this turn to the session, where they begin the next turn. A stopped turn keeps in its
-// transcript the messages that were to be merged into it.
+// done settles the turn, records its end in the search attributes and returns the result or error of the workflow.
+// Messages that the turn accepted and did not use begin the session's next turn: done starts a delivery that sends
+// them. A cancelled turn instead keeps in its transcript the messages that it would have merged.
 func (r *run) done(ctx workflow.Context, p turn.Done) (Result, error) {
-	ctx, cancel := workflow.NewDisconnectedContext(ctx)
+	ctx, cancel := workflow.NewDisconnectedContext(ctx) // a cancelled turn must be settled, too
 	defer cancel()
 	e := p.Result
 	if e.State == turn.StateCancelled {
@@ -150,32 +153,35 @@ func (r *run) done(ctx workflow.Context, p turn.Done) (Result, error) {
 		return Result{}, err
 	}
 	r.showEnding(ctx, e)
-	left := slices.DeleteFunc(r.leftover(), func(m Message) bool { return slices.Contains(kept, m.ID) })
-	left = r.release(left)
-	if err := r.handOn(ctx, e, left); err != nil {
+	left := slices.DeleteFunc(r.unanswered(), func(m Message) bool { return slices.Contains(kept, m.ID) })
+	left = r.unqueue(left)
+	if err := r.deliverLeft(ctx, e, left); err != nil {
 		return Result{}, err
 	}
-	takeNudges(ctx)
+	discardNudges(ctx)
 	return r.outcome(e, left)
 }
 
-// settle records in the journal how the turn ended. It returns the ending to report, and the IDs of the accepted
-// messages that the transcript of a stopped turn keeps. If the journal cannot record the ending, the turn has failed.
+// settle records in the journal that the turn ended with e. It returns the result to report, which is a failure if the
+// journal could not record e, and the IDs of the accepted messages that the transcript of a cancelled turn keeps.
 func (r *run) settle(ctx workflow.Context, e turn.Result) (turn.Result, []string, error) {
-	if !r.begun && (r.refused == nil || !r.refused.Late && len(r.leftover()) == 0) {
+	// A turn whose Begin failed is recorded only if its caller would not see the failure otherwise: a delivery sent the
+	// message, or more messages wait for this run.
+	recordRefusal := r.refused != nil && (r.refused.Late || len(r.unanswered()) > 0)
+	if !r.begun && !recordRefusal {
 		return e, nil, nil
 	}
-	late := r.lateMessages()
-	settled, err := r.finish(ctx, e, late)
+	unmerged := r.unmerged()
+	settled, err := r.finish(ctx, e, unmerged)
 	if err != nil {
 		output := e.Answer
 		e = r.resultOf(err)
 		e.Answer = output
-		return e, nil, r.upsertResult(ctx, e)
+		return e, nil, r.upsertResult(ctx, e) // again, because done has recorded another result
 	}
-	r.stopBackground(ctx, slices.DeleteFunc(settled.Stopped,
+	r.stopBackground(ctx, slices.DeleteFunc(settled.Stopped, // without the turn's own, which done has stopped
 		func(s string) bool { return slices.Contains(r.progress.Background, s) }))
-	if settled.Answer != "" {
+	if settled.Answer != "" { // the partial text of an inference that was cancelled
 		e.Answer = settled.Answer
 	}
 	if settled.Usage != nil {
@@ -184,8 +190,8 @@ func (r *run) settle(ctx workflow.Context, e turn.Result) (turn.Result, []string
 			return e, nil, err
 		}
 	}
-	var kept []string
-	for _, m := range late {
+	var kept []string // all of unmerged that the transcript has
+	for _, m := range unmerged {
 		if !slices.Contains(settled.Undelivered, m.ID) {
 			kept = append(kept, m.ID)
 		}
@@ -193,30 +199,33 @@ func (r *run) settle(ctx workflow.Context, e turn.Result) (turn.Result, []string
 	return e, kept, nil
 }
 
-// lateMessages returns the messages that were to be merged into a turn that was stopped.
-func (r *run) lateMessages() []Message {
+// unmerged returns the accepted messages that a cancelled turn would have merged: its transcript keeps them. It returns
+// nil if the turn was not cancelled.
+func (r *run) unmerged() []Message {
 	if !r.stopping {
 		return nil
 	}
-	return slices.DeleteFunc(r.leftover(), func(m Message) bool { return m.Queue })
+	return slices.DeleteFunc(r.unanswered(), func(m Message) bool { return m.Queue })
 }
 
-// release lets the messages that arrived after a stop be merged into the next turn. Otherwise later messages would
-// overtake them.
-func (r *run) release(left []Message) []Message {
+// unqueue clears Queue of the messages that send queued only because they arrived after a cancellation. The next turn
+// merges them then. If they stayed queued, later messages would overtake them.
+func (r *run) unqueue(left []Message) []Message {
 	for i, m := range left {
 		left[i].Queue = m.Queue && !slices.Contains(r.queuedByStop, m.ID)
 	}
 	return left
 }
 
-// leftover returns the accepted messages that have no answer. If such a message is already in the transcript, because
-// its inference failed later, the turn that it begins finds it there.
-func (r *run) leftover() []Message {
+// unanswered returns the accepted messages that no completed inference has seen: those to be merged, then the inbox. A
+// message to be merged may be in the transcript already, if its inference failed later. It is then not appended again
+// when it is delivered.
+func (r *run) unanswered() []Message {
 	return append(slices.Clone(r.progress.Merging), r.progress.Inbox...)
 }
 
-// outcome returns the result or error with which the workflow closes. left are the messages that the turn leaves.
+// outcome returns the result or error with which the workflow closes. left are the messages that the turn accepted and
+// did not use.
 func (r *run) outcome(e turn.Result, left []Message) (Result, error) {
 	result := r.result(e)
 	for _, m := range left {
@@ -232,6 +241,8 @@ func (r *run) outcome(e turn.Result, left []Message) (Result, error) {
 	return result, nil
 }
 
+// result returns the workflow's Result for a turn that ended with e. Busy is set only for a subagent's turn, because
+// only the caller of a subagent counts it.
 func (r *run) result(e turn.Result) Result {
 	c := r.progress.Counters
 	out := Result{

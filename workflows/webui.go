@@ -38,8 +38,8 @@ const maxToolsShown = 16
 // KiB.
 const maxToolsBytes = 1500
 
-// upsertResult records the turn's end in the search attributes. everturn sets what is known at the start, so a turn
-// that never waits needs only this one event.
+// upsertResult records the turn's end in the search attributes, as one history event. The client sets the attributes
+// that are known at the start of the turn.
 func (r *run) upsertResult(ctx workflow.Context, e turn.Result) error {
 	p := r.progress
 	updates := []temporal.SearchAttributeUpdate{
@@ -58,7 +58,8 @@ func (r *run) upsertResult(ctx workflow.Context, e turn.Result) error {
 	return workflow.UpsertTypedSearchAttributes(ctx, updates...)
 }
 
-// upsertCost records the cost of a turn again, with attempts that were stopped or failed.
+// upsertCost records the turn's cost and tokens again after Finish has added those of failed and stopped attempts. It
+// does nothing if the cost is 0 or unknown.
 func (r *run) upsertCost(ctx workflow.Context) error {
 	u := r.progress.Counters.Usage
 	if u.Cost == 0 {
@@ -78,10 +79,13 @@ func (r *run) show(ctx workflow.Context) {
 	workflow.SetCurrentDetails(ctx, r.details(string(r.phase)))
 }
 
+// showEnding updates the run's current details with the turn's end.
 func (r *run) showEnding(ctx workflow.Context, e turn.Result) {
 	workflow.SetCurrentDetails(ctx, r.details(string(e.State)+" ("+string(e.Reason)+")"))
 }
 
+// details returns the Markdown of the run's current details: the open requests, and a table with state in its first
+// row.
 func (r *run) details(state string) string {
 	c, cfg := r.progress.Counters, r.progress.Config
 	var b strings.Builder
@@ -108,7 +112,7 @@ func (r *run) details(state string) string {
 // maxRequestsShown bounds the open requests in the details: the server accepts 20,000 bytes, and 3 KiB read well.
 const maxRequestsShown = 3
 
-// details describes the open requests for an operator.
+// details describes the open requests for an operator, in Markdown. It returns "" if there are none.
 func (s *requestSet) details() string {
 	var b strings.Builder
 	open := s.open()
@@ -126,7 +130,8 @@ func (s *requestSet) details() string {
 	return b.String()
 }
 
-// codeBlock returns the beginning of a text as a block of code. No line of the text can end the block.
+// codeBlock returns the first 400 bytes of a text as a Markdown code block. Its fence is longer than any in the text,
+// so the text cannot end the block. language may be "".
 func codeBlock(language, text string) string {
 	text, fence := turn.Truncate(text, 400), "```"
 	for strings.Contains(text, fence) {
@@ -139,17 +144,18 @@ func codeBlock(language, text string) string {
 // bytes.
 func Summary(text string) string { return turn.Truncate(escapeCell(printable.Line(text, 160)), 200) }
 
-// timer returns the options of a timer that the Web UI shows with this name.
+// timer returns the options of a timer that the Web UI shows with the given name.
 func timer(name string) workflow.TimerOptions {
 	return workflow.TimerOptions{Summary: turn.Truncate(name, 200)}
 }
 
-// awaitWithin waits until ok is true, at most for the given time.
+// awaitWithin waits until ok returns true, for at most the time within. It returns false if that time has passed, and
+// an error if ctx is cancelled. name is the name of its timer in the Web UI.
 func awaitWithin(ctx workflow.Context, within time.Duration, name string, ok func() bool) (bool, error) {
 	return workflow.AwaitWithOptions(ctx, workflow.AwaitOptions{Timeout: within, TimerOptions: timer(name)}, ok)
 }
 
-// escapeCell prevents text of a model or a tool from being rendered as Markdown or HTML.
+// escapeCell escapes text of a model or a tool, so that it is not rendered as Markdown or HTML.
 func escapeCell(s string) string {
 	return cellEscaper.Replace(s)
 }

@@ -86,16 +86,16 @@ type Result struct {
 	Steps       int        `json:"steps"`
 	ToolCalls   int        `json:"tool_calls"`
 	Model       string     `json:"model,omitempty"`
-	// Left are the IDs of the messages that the turn accepted and did not use. They are sent to the session again, where
-	// they begin its next turn.
+	// Left are the IDs of the messages that the turn accepted and did not use. A delivery sends them to the session again,
+	// where they begin its next turn.
 	Left []string `json:"left,omitempty"`
-	// Busy is the working time of an agent's turn, for the turn that has called the agent.
+	// Busy is the working time of a subagent's turn, which its caller counts. It is 0 for other turns.
 	Busy time.Duration `json:"busy,omitempty"`
 }
 
-// UnmarshalJSON reads an Input and remembers unknown fields, so that the turn can reject them by name instead of
-// leaving a run that cannot begin. It accepts unknown fields if Continued is set, because an earlier run on a newer
-// worker may have written them.
+// UnmarshalJSON reads an Input. If the JSON is invalid or has unknown fields, it returns an input that the turn rejects
+// with a message, because the SDK would retry the workflow task of an input that cannot be decoded without end. It
+// accepts unknown fields if Continued is set: an earlier run on a newer worker may have written them.
 func (in *Input) UnmarshalJSON(b []byte) error {
 	type plain Input
 	var p plain
@@ -114,7 +114,8 @@ func (in *Input) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// check rejects an input that cannot run.
+// check rejects an invalid input. workflowID is that of the run, with which the input's tenant and session must agree.
+// It does not check the message, which may arrive later.
 func (in Input) check(workflowID string) *turn.Error {
 	if in.refusal != nil {
 		return in.refusal
@@ -145,8 +146,8 @@ func (in Input) check(workflowID string) *turn.Error {
 // maxOutputSchema bounds an output schema, in bytes. It is in every prompt of the turn.
 const maxOutputSchema = 64 << 10
 
-// Check returns an error with turn.CodeInputInvalid if a turn rejects the input of a client. Clients call it before
-// they start a turn, because a turn that cannot begin fails without an answer. The input needs a session and a message.
+// Check returns an error with turn.CodeInputInvalid if a turn would reject the input. Clients call it before they start
+// a turn, because a turn with an invalid input fails without an answer. The input must have a session and a message.
 func (in Input) Check() error {
 	if err := turn.CheckSession(in.Session); err != nil {
 		return invalid("%s", err.Error())
@@ -157,17 +158,18 @@ func (in Input) Check() error {
 	if err := checkAgent(in.Agent); err != nil {
 		return err
 	}
-	if err := checkSent(*in.Message); err != nil {
+	if err := checkSent(*in.Message); err != nil { // a nil *turn.Error must not become a non-nil error
 		return err
 	}
 	return nil
 }
 
+// invalid returns an error with turn.CodeInputInvalid.
 func invalid(format string, args ...any) *turn.Error {
 	return turn.Errorf(turn.CodeInputInvalid, nil, fmt.Sprintf(format, args...))
 }
 
-// checkVersion rejects what a newer client sends.
+// checkVersion rejects the version of a newer client.
 func checkVersion(version int) *turn.Error {
 	if version > WireVersion {
 		return invalid("the client's messages are of version %d; this worker knows version %d and older: update the worker",
@@ -188,7 +190,8 @@ const (
 // MaxAttachments bounds the media of a message.
 const MaxAttachments = 8
 
-// checkMessage rejects a message that is empty or too large for the history.
+// checkMessage rejects a message that is empty, or that has a field which is too large or invalid. It does not check
+// the size of the text: see checkEncodedSize.
 func checkMessage(m Message) *turn.Error {
 	switch {
 	case strings.TrimSpace(m.Text) == "" && m.Blob == "" && len(m.Media) == 0:
@@ -210,7 +213,7 @@ func checkMessage(m Message) *turn.Error {
 	return checkChoices(m)
 }
 
-// Apply returns l with the requested limits, or an error that names a limit which is too low or too high.
+// Apply returns l with the requested limits, or an error that names the first invalid one. A nil r requests none.
 func (r *LimitsRequest) Apply(l turn.Limits) (turn.Limits, error) {
 	if r == nil {
 		return l, nil
@@ -231,12 +234,15 @@ func (r *LimitsRequest) Apply(l turn.Limits) (turn.Limits, error) {
 	return l, l.Validate()
 }
 
+// set copies *from to *to, unless from is nil.
 func set[T any](to, from *T) {
 	if from != nil {
 		*to = *from
 	}
 }
 
+// setDuration parses *from as a duration and stores it in *to, unless from is nil. name is the limit's name in an
+// error.
 func setDuration(to *time.Duration, from *string, name string) error {
 	if from == nil {
 		return nil
@@ -251,4 +257,4 @@ func setDuration(to *time.Duration, from *string, name string) error {
 
 // A session belongs to a tenant, or to the default tenant if none is named. Updates, queries and cancellation of a
 // running turn address its workflow ID. The workflow ID contains the tenant, so a caller who acts for another tenant
-// cannot address the session under any session ID. The journal names a session by its tenant and its ID.
+// cannot address the session under any session ID. The journal's key of a session is its tenant and its ID.

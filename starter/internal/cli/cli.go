@@ -30,7 +30,8 @@ func Main() int {
 	return execute(context.Background(), a, os.Args[1:], signals)
 }
 
-// execute runs one command and returns the exit code.
+// execute runs the command line args and returns its exit code. The first of the signals cancels the command's context,
+// unless the command takes the signals over with Interrupts.Take.
 func execute(ctx context.Context, a *app.App, args []string, signals <-chan os.Signal) int {
 	ctx, a.Interrupts = app.Catch(ctx, signals)
 	a.Context = ctx
@@ -39,13 +40,13 @@ func execute(ctx context.Context, a *app.App, args []string, signals <-chan os.S
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
 	switch {
-	case err != nil && !a.Parsed:
+	case err != nil && !a.Parsed: // cobra refused the command line
 		err = app.UsageError(cmd, err)
 	case err != nil && errors.Is(context.Cause(ctx), app.ErrInterrupted):
 		err = &app.ExitError{Code: app.ExitCancelled, Cause: app.ErrInterrupted}
 	}
 	var exit *app.ExitError
-	if err != nil && (!errors.As(err, &exit) || exit.Cause != nil) {
+	if err != nil && (!errors.As(err, &exit) || exit.Cause != nil) { // an ExitError without a cause prints nothing
 		a.Report(err, outputOf(cmd))
 	}
 	return app.ExitCode(err)

@@ -14,7 +14,7 @@ import (
 	"github.com/everturn/everturn/starter/internal/cli/talk"
 )
 
-// command builds the tree of commands.
+// command returns the root command with all its subcommands and the flags that every command has.
 func command(a *app.App) *cobra.Command {
 	root := &cobra.Command{
 		Use:     "everturn",
@@ -63,7 +63,7 @@ type group struct {
 
 const groupDevelop = "Develop"
 
-// groups returns the commands in the order of the help. Cobra sorts the commands of a group.
+// groups returns the groups of commands in the order of the help. Cobra sorts the commands within a group by name.
 func groups(a *app.App) []group {
 	return []group{
 		{"Talk", []*cobra.Command{talk.Run(a), talk.Chat(a), talk.Send(a), talk.Attach(a), talk.Stop(a),

@@ -151,8 +151,8 @@ func TestCompletionAsksNothing(t *testing.T) {
 	c.untouched(t)
 }
 
-// TestATrustedFileIsUsed shows that the clone's traps work once the user has trusted it, and no longer when the user has
-// changed his mind.
+// TestATrustedFileIsUsed shows that the clone's traps work once the user has trusted it, and no longer when the user
+// has changed his mind.
 func TestATrustedFileIsUsed(t *testing.T) {
 	for name, trust := range map[string]func(c *clone) []string{
 		"trusted":       func(c *clone) []string { require.Equal(t, 0, c.run(t, "trust")); return nil },

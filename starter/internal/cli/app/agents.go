@@ -11,9 +11,10 @@ import (
 	"github.com/everturn/everturn/journal"
 )
 
-// CheckAgent returns an error for an agent that the configuration does not have. "" is the default.
+// CheckAgent returns an error if the configuration has no agent with this name. "" names the default agent.
 func (t *TurnClient) CheckAgent(name string) error { return checkAgent(t.Cfg, name) }
 
+// checkAgent is CheckAgent for a configuration.
 func checkAgent(cfg config.Config, name string) error {
 	if _, known := cfg.Agent(name); known {
 		return nil
@@ -30,8 +31,8 @@ func AgentNames(cfg config.Config) []string {
 	return names
 }
 
-// AgentFor returns the agent of a session's next turn: the given one, or that of its last turn if the configuration
-// still has it. "" means the default.
+// AgentFor returns the agent of a session's next turn: the agent named given or, if that is "", the agent of the
+// session's last turn if the configuration still has it. A result of "" means the default agent.
 func (t *TurnClient) AgentFor(ctx context.Context, session, given string) (string, error) {
 	if given != "" || session == "" || len(t.Cfg.Agents) == 0 {
 		return given, t.CheckAgent(given)
@@ -47,7 +48,7 @@ func (t *TurnClient) AgentFor(ctx context.Context, session, given string) (strin
 	return last, nil
 }
 
-// CompleteAgents offers the configured agents.
+// CompleteAgents offers the names of the configured agents to shell completion.
 func (a *App) CompleteAgents(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	loaded, err := a.LoadSilently()
 	if err != nil {

@@ -25,13 +25,13 @@ type App struct {
 	Program    string // how the user started the program; see ProgramName
 	Parsed     bool   // cobra has accepted the command line
 
-	Context    context.Context // of the command, which Load may ask the user in; nil means the background
+	Context    context.Context // the command's context, for Load's question to the user; nil: context.Background
 	ConfigPath string
 	TrustOnce  bool // the working folder is trusted for this command
 	Color      string
 	Overrides  map[string]string
 
-	keys *codec.Keys // of the last connection; nil without encryption
+	keys *codec.Keys // the encryption keys, read by the first Dial; nil without encryption
 }
 
 // Streams are a command's standard input and outputs.
@@ -41,7 +41,7 @@ type Streams struct {
 	Err io.Writer
 }
 
-// ShowHelp runs a command that only has subcommands.
+// ShowHelp prints the help of cmd. It is the RunE function of commands that only have subcommands.
 func ShowHelp(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 
 // Parent returns a command that only has subcommands.
@@ -81,10 +81,10 @@ func (a *App) CheckEnviron() error {
 	return loaded.CheckEnviron(a.Environ)
 }
 
-// Dial connects to the configured Temporal.
+// Dial connects to the Temporal server of the configuration, with the configured encryption of payloads.
 func (a *App) Dial(ctx context.Context, cfg config.Config) (_ temporalconn.Conn, err error) {
 	o := temporalconn.FromConfig(cfg.Temporal, a.Environ)
-	if a.keys == nil {
+	if a.keys == nil { // the first connection
 		if a.keys, err = codec.Open(cfg.Encryption); err != nil {
 			return nil, err
 		}
@@ -108,7 +108,8 @@ func (a *App) Lookup(name string) string {
 	return value
 }
 
-// UserName identifies the deciding user as user@host, as the operating system names both.
+// UserName returns the name under which the user's decisions are recorded: user@host. A part that the operating system
+// does not report is "unknown".
 func UserName() string {
 	name, host := "unknown", "unknown"
 	if u, err := user.Current(); err == nil && u.Username != "" {

@@ -13,8 +13,9 @@ import (
 // MaxCompletions is the maximum number of sessions or requests that shell completion offers.
 const MaxCompletions = 100
 
-// Completion returns a function that offers what list finds in the journal, except what the command line already has.
-// Shell completion does not show errors: without a journal, it offers nothing.
+// Completion returns a function for shell completion. It offers what list finds in the journal, without duplicates and
+// without arguments that the command line already has. list gets the arguments so far. Shell completion does not show
+// errors: without a journal, the function offers nothing.
 func (a *App) Completion(list func(ctx context.Context, j *journal.DB,
 	args []string) []cobra.Completion) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
@@ -38,7 +39,8 @@ func (a *App) Completion(list func(ctx context.Context, j *journal.DB,
 	}
 }
 
-// CompleteSessions offers the journal's sessions for the first n arguments.
+// CompleteSessions returns a function that offers the journal's sessions to shell completion, for the first n
+// arguments.
 func (a *App) CompleteSessions(n int) cobra.CompletionFunc {
 	return a.Completion(func(ctx context.Context, j *journal.DB, args []string) (offers []cobra.Completion) {
 		if len(args) >= n {

@@ -9,9 +9,9 @@ import (
 	"github.com/everturn/everturn/internal/temporalconn"
 )
 
-// connectChecked connects to Temporal, and refuses a development server that belongs to another folder: its workers
-// write to a different journal, so this command would not see the turns it starts, and a turn of the same name there is
-// a different turn. If the server does not tell its owner, reach cannot check and accepts it.
+// connectChecked connects to Temporal. It returns an error for a development server that belongs to another folder:
+// that server's workers write to a different journal, so this command would not see the turns that it starts, and a
+// session of the same name there is another session. A server that does not report its owner is accepted.
 func (a *App) connectChecked(ctx context.Context, cfg config.Config) (temporalconn.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectWithin)
 	defer cancel()
@@ -30,7 +30,8 @@ func (a *App) connectChecked(ctx context.Context, cfg config.Config) (temporalco
 // connectWithin is how long a command waits for Temporal.
 const connectWithin = 8 * time.Second
 
-// WithClient starts what n asks for on this machine, and calls do with a client for turns.
+// WithClient loads the configuration, starts the processes that n requires, connects to the journal and to Temporal,
+// and calls do with a client for turns. It closes everything after do has returned.
 func (a *App) WithClient(ctx context.Context, n Needs, do func(*TurnClient) error) error {
 	loaded, err := a.Load()
 	if err != nil {
@@ -49,11 +50,11 @@ func (a *App) WithClient(ctx context.Context, n Needs, do func(*TurnClient) erro
 	open := OpenJournal
 	if n.Journal {
 		open = ReadJournal
-		if err := checkJournalExists(cfg); err != nil {
+		if err := checkJournalExists(cfg); err != nil { // checked before the connection, which may take time
 			return err
 		}
 	}
-	if !n.offline { // before the journal, which a command that cannot reach Temporal does not create
+	if !n.offline { // before the journal, so that a command that cannot reach Temporal does not create one
 		if err := t.ConnectToTemporal(ctx); err != nil {
 			return err
 		}
@@ -66,8 +67,8 @@ func (a *App) WithClient(ctx context.Context, n Needs, do func(*TurnClient) erro
 	return do(t)
 }
 
-// OnSession calls do with the named session, or with the one that find returns if none is named. Temporal may be
-// unreachable; in that case the client's methods return the error.
+// OnSession calls do with a client and a session: the session in args or, if args is empty, the one that find returns.
+// The journal must exist. OnSession does not connect to Temporal; do can call ConnectToTemporal.
 func (a *App) OnSession(ctx context.Context, args []string, n Needs,
 	find func(*TurnClient, context.Context) (string, error),
 	do func(*TurnClient, string) error) error {
@@ -83,7 +84,7 @@ func (a *App) OnSession(ctx context.Context, args []string, n Needs,
 	})
 }
 
-// ConnectToTemporal connects to Temporal. If the client is already connected, call does nothing.
+// ConnectToTemporal connects the client to Temporal. It does nothing if the client is already connected.
 func (t *TurnClient) ConnectToTemporal(ctx context.Context) error {
 	if t.Online {
 		return nil

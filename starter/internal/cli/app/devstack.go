@@ -18,11 +18,11 @@ import (
 	"github.com/everturn/everturn/workflows"
 )
 
-// StateDir holds everything that --dev writes.
+// StateDir is the folder, relative to the working folder, that holds everything that --dev writes.
 const StateDir = statedir.Name
 
-// devDrain bounds how long a --dev worker waits for its running activities. It is short because the user waits too, and
-// no work is lost.
+// devDrain bounds how long a --dev worker waits for its running activities when it stops. It is short because the user
+// waits for it, and no work is lost.
 const devDrain = 2 * time.Second
 
 // devRetention is how long the development server keeps closed turns.
@@ -30,24 +30,24 @@ const devRetention = 30 * 24 * time.Hour
 
 // Needs are the processes and connections that a command needs.
 type Needs struct {
-	Server, Worker bool   // on this machine
+	Server, Worker bool   // start a development server on this machine, and a worker in this process
 	Quiet          bool   // do not print the progress of starting them, or of waiting for a worker
 	Journal        bool   // the journal must exist
-	Model          string // it must exist, if this configuration can tell
-	offline        bool   // Temporal may be unreachable
+	Model          string // the model must exist, unless only the workers' configuration can tell; "": no check
+	offline        bool   // do not connect to Temporal
 }
 
-// devStack is what a command has started on this machine: nothing, a server, or a server and a worker.
+// devStack holds the processes that a command has started on this machine: none, a server, or a server and a worker.
 type devStack struct {
-	server *devserver.Stack
-	stop   context.CancelFunc
-	done   chan error // closed when the worker has ended
-	log    *os.File
+	server *devserver.Stack   // nil: none
+	stop   context.CancelFunc // stops the worker; nil: no worker
+	done   chan error         // gets the worker's error and is closed when the worker has ended
+	log    *os.File           // the worker's log
 }
 
-// StartStack resolves the cluster that the configuration means and returns the configuration with its address and
-// namespace. If n asks for a server, StartStack starts one on this machine or joins the running one; if n asks for a
-// worker, StartStack runs it in this process.
+// StartStack resolves the configured Temporal cluster and returns cfg with the cluster's address and namespace. If
+// n.Server is set, it starts a development server on this machine or joins the running one. If n.Worker is set, it runs
+// a worker in this process. The caller closes the stack.
 func (a *App) StartStack(ctx context.Context, cfg config.Config, n Needs) (*devStack, config.Config, error) {
 	s := &devStack{}
 	opts := temporalconn.FromConfig(cfg.Temporal, a.Environ)
@@ -82,8 +82,8 @@ func (a *App) StartStack(ctx context.Context, cfg config.Config, n Needs) (*devS
 	return s, cfg, nil
 }
 
-// startServer starts the development server or joins the running one. If movable, the server may use other ports than
-// the configured ones.
+// startServer starts the development server or joins the running one, and returns cfg with the server's addresses. If
+// movable is true, the server may use other ports than the configured ones, because the user has not set them.
 func (s *devStack) startServer(ctx context.Context, a *App,
 	cfg config.Config, n Needs, movable bool) (config.Config, error) {
 	if err := KeepState(); err != nil {
@@ -97,6 +97,7 @@ func (s *devStack) startServer(ctx context.Context, a *App,
 	if err != nil {
 		return cfg, fmt.Errorf("finding the folder %s: %w", StateDir, err)
 	}
+	// with returns do as a function that first connects to the server's address.
 	with := func(do func(context.Context, temporalconn.Conn) error) func(context.Context, string) error {
 		return func(ctx context.Context, address string) error {
 			at := cfg
@@ -133,7 +134,8 @@ func (s *devStack) startServer(ctx context.Context, a *App,
 	return cfg, nil
 }
 
-// refuseOwner turns the error that a server belongs to another folder into a refusal.
+// refuseOwner returns the error of CheckOwner. If the server belongs to another folder, it is a devserver.Refusal,
+// which keeps devserver from joining that server.
 func refuseOwner(err error) error {
 	if errors.Is(err, config.ErrInvalid) {
 		return &devserver.Refusal{Reason: err.Error()}
@@ -141,7 +143,8 @@ func refuseOwner(err error) error {
 	return err
 }
 
-// stackError gives a refused stack the exit code ExitConfig, and one that did not start ExitUnreachable.
+// stackError gives an error of the development server its exit code: ExitConfig if devserver refused to start or join
+// it, and ExitUnreachable if it failed for another reason without an exit code.
 func stackError(err error) error {
 	var refused *devserver.Refusal
 	switch {
@@ -165,12 +168,13 @@ func KeepState() error {
 		return nil
 	}
 	err := os.WriteFile(file, []byte(ignoreAll), 0o600)
-	if err != nil && !errors.Is(err, syscall.EROFS) { // on a read-only disk nothing is written that could be committed
+	if err != nil && !errors.Is(err, syscall.EROFS) { // on a read-only disk there is nothing to keep out of commits
 		return Usage("writing to the folder %s: %w", StateDir, err)
 	}
 	return nil
 }
 
+// withConnection calls do with a connection to Temporal, and closes it afterwards.
 func (a *App) withConnection(ctx context.Context, cfg config.Config, do func(context.Context,
 	temporalconn.Conn) error) error {
 	c, err := a.Dial(ctx, cfg)
@@ -189,7 +193,7 @@ func prepareNamespace(ctx context.Context, c temporalconn.Conn, namespace, folde
 			folder, journal))
 }
 
-// startWorker runs the engine in this process. The worker logs to a file, because the terminal belongs to the turn.
+// startWorker runs a worker in this process until Close. It logs to a file, because the terminal shows the turn.
 func (s *devStack) startWorker(ctx context.Context, a *App, cfg config.Config) error {
 	if err := KeepState(); err != nil {
 		return err
@@ -204,7 +208,7 @@ func (s *devStack) startWorker(ctx context.Context, a *App, cfg config.Config) e
 	if err != nil {
 		return err
 	}
-	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	running, stop := context.WithCancel(context.WithoutCancel(ctx)) // only Close stops the worker
 	s.stop, s.done = stop, make(chan error, 1)
 	go func() {
 		defer close(s.done)
@@ -213,7 +217,7 @@ func (s *devStack) startWorker(ctx context.Context, a *App, cfg config.Config) e
 	return nil
 }
 
-// Failed returns a channel that reports that the worker ended by itself. Without a worker, the channel is nil.
+// Failed returns a channel that gets an error when the worker ends before Close. Without a worker, the channel is nil.
 func (s *devStack) Failed() <-chan error { return s.done }
 
 // Close drains the worker, then releases the server, which stops when its last user releases it.

@@ -25,8 +25,8 @@ const (
 	ExitTimeout     = 124
 )
 
-// ExitError ends the program with a code. A nil cause prints nothing, because the command has already printed
-// everything.
+// ExitError is a command's error that sets the exit code. If Cause is nil, nothing more is printed, because the command
+// has already printed everything.
 type ExitError struct {
 	Code  int
 	Cause error
@@ -78,7 +78,7 @@ func ExitCode(err error) int {
 	return ExitFailed
 }
 
-// TurnExit returns the exit code for a turn's result.
+// TurnExit returns the exit code for a turn's result. Every finish reason that it does not list is a limit.
 func TurnExit(r workflows.Result) int {
 	switch {
 	case r.State == turn.StateCancelled:
@@ -103,10 +103,10 @@ func TurnExit(r workflows.Result) int {
 	return ExitLimit
 }
 
-// ErrDetached reports that the user detached from the turn, which goes on.
+// ErrDetached ends a command that has stopped to follow a turn, which continues. The exit code is ExitAnswered.
 var ErrDetached = &ExitError{Code: ExitAnswered}
 
-// MinHash is the minimum number of digits that identify a hash.
+// MinHash is the minimum number of leading digits with which a user may name a hash.
 const MinHash = 8
 
 // errorCodes name the exit codes in JSON.
@@ -122,7 +122,8 @@ type errorRecord struct {
 	Message string `json:"message"`
 }
 
-// Report prints the error of a command on stderr: as JSON if its output is JSON, otherwise as text.
+// Report prints the error of a command on stderr: as JSON if output, the value of its flag --output, is a JSON format,
+// and otherwise as text.
 func (a *App) Report(err error, output string) {
 	message, exit := a.WithTypedCommands(Printable(err.Error())), ExitCode(err)
 	if output == OutputJSON || output == OutputJSONL {

@@ -12,8 +12,9 @@ import (
 	"github.com/everturn/everturn/journal"
 )
 
-// OpenJournal opens the configured journal as its tenant sees it: no command can see another tenant's sessions. A file
-// that cannot be opened is a configuration error; a busy one is not.
+// OpenJournal opens the configured journal, limited to the sessions of the configured tenant. It creates a SQLite
+// journal that does not exist. A file that cannot be opened is a configuration error (see JournalError); a journal that
+// does not answer in time is journal.ErrUnavailable.
 func OpenJournal(ctx context.Context, cfg config.Config) (*journal.DB, error) {
 	sqlite := cfg.Journal.Driver == config.DriverSQLite
 	if sqlite && filepath.Dir(filepath.Clean(cfg.Journal.Path)) == StateDir {
@@ -21,11 +22,12 @@ func OpenJournal(ctx context.Context, cfg config.Config) (*journal.DB, error) {
 			return nil, err
 		}
 	}
-	opening, cancel := context.WithTimeout(ctx, openWithin)
+	limited, cancel := context.WithTimeout(ctx, openWithin)
 	defer cancel()
-	j, err := engine.OpenJournal(opening, cfg)
+	j, err := engine.OpenJournal(limited, cfg)
+	timedOut := limited.Err() != nil && ctx.Err() == nil
 	switch {
-	case err != nil && opening.Err() != nil && ctx.Err() == nil && !errors.Is(err, journal.ErrUnavailable):
+	case err != nil && timedOut && !errors.Is(err, journal.ErrUnavailable):
 		return nil, fmt.Errorf("%w: %s has not answered for %v: %w", journal.ErrUnavailable, cfg.Journal.Place(), openWithin,
 			err)
 	case err != nil:
@@ -37,8 +39,8 @@ func OpenJournal(ctx context.Context, cfg config.Config) (*journal.DB, error) {
 // openWithin is how long a command waits for its journal.
 const openWithin = 5 * time.Second
 
-// JournalError turns an error of opening the journal into a configuration error, unless trying again may help or the
-// journal can only be read.
+// JournalError turns an error of opening the journal into a configuration error. It returns err unchanged if the
+// command was interrupted, or if the journal is unavailable or read-only, which have other exit codes.
 func JournalError(ctx context.Context, err error) error {
 	if ctx.Err() != nil || errors.Is(err, journal.ErrUnavailable) || errors.Is(err, journal.ErrReadOnly) {
 		return err
@@ -46,6 +48,7 @@ func JournalError(ctx context.Context, err error) error {
 	return AsUsage(err)
 }
 
+// checkJournalExists returns an error if the configured journal does not exist yet.
 func checkJournalExists(cfg config.Config) error {
 	if engine.HasJournal(cfg) {
 		return nil
@@ -76,7 +79,7 @@ func (a *App) WithJournal(ctx context.Context, do func(*journal.DB) error) error
 	return do(j)
 }
 
-// LastSession returns the session that was used last.
+// LastSession returns the ID of the session that was used last.
 func LastSession(ctx context.Context, j *journal.DB) (string, error) {
 	sessions, err := j.Sessions(ctx, 1)
 	if err != nil {
@@ -88,7 +91,8 @@ func LastSession(ctx context.Context, j *journal.DB) (string, error) {
 	return sessions[0].ID, nil
 }
 
-// SessionArg returns the named session, or the last one if none is named.
+// SessionArg returns the session that args names, or the session that was used last if args is empty. The session must
+// exist.
 func SessionArg(ctx context.Context, j *journal.DB, args []string) (string, error) {
 	if len(args) == 0 {
 		return LastSession(ctx, j)

@@ -12,10 +12,10 @@ type LimitFlags struct {
 	maxTokens              int64
 	MaxCost                float64
 	timeout, retryFor      string
-	Request                *workflows.LimitsRequest
+	Request                *workflows.LimitsRequest // the limits that were set, after Read; nil if none was
 }
 
-// Register adds the flags.
+// Register adds the flags of the limits.
 func (l *LimitFlags) Register(flags *pflag.FlagSet) {
 	flags.IntVar(&l.maxSteps, "max-steps", 0, "the maximum number of inferences of the turn")
 	flags.IntVar(&l.maxToolCalls, "max-tool-calls", 0, "the maximum number of tool calls of the turn")
@@ -26,10 +26,11 @@ func (l *LimitFlags) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&l.timeout, "turn-timeout", "", "the maximum working time of the turn, for example 5m")
 }
 
-// Read records the flags that were set; the others keep the configuration's limits.
+// Read sets Request to the limits whose flags were set on the command line. The other limits keep their configured
+// values.
 func (l *LimitFlags) Read(flags *pflag.FlagSet) {
 	r := &workflows.LimitsRequest{}
-	set := map[string]func(){
+	apply := map[string]func(){
 		"max-steps":      func() { r.MaxSteps = &l.maxSteps },
 		"max-tool-calls": func() { r.MaxToolCalls = &l.maxToolCalls },
 		"max-tokens":     func() { r.MaxTokens = &l.maxTokens },
@@ -38,8 +39,8 @@ func (l *LimitFlags) Read(flags *pflag.FlagSet) {
 		"turn-timeout":   func() { r.TurnTimeout = &l.timeout },
 	}
 	flags.Visit(func(f *pflag.Flag) {
-		if apply, ok := set[f.Name]; ok {
-			apply()
+		if set, ok := apply[f.Name]; ok {
+			set()
 			l.Request = r
 		}
 	})

@@ -34,7 +34,7 @@ func (a *App) Colored(w any) bool {
 	return a.Lookup("CLICOLOR") != "0" && IsTerminal(w)
 }
 
-// Note prints a message for the user on stderr. It contains no escape sequences, so programs can read it too.
+// Note prints a message for the user on stderr, without escape sequences.
 func (a *App) Note(format string, args ...any) {
 	fmt.Fprintln(a.Err, a.WithTypedCommands(Printable(fmt.Sprintf(format, args...))))
 }
@@ -48,12 +48,13 @@ func (a *App) Aside(format string, args ...any) {
 	fmt.Fprintln(a.Err, text)
 }
 
-// proposed matches the beginning of a command that a message proposes: in backticks, or on an indented line.
+// proposed matches the word everturn at the beginning of a command that a message proposes: in backticks, or on a line
+// that is indented by two spaces.
 var proposed = regexp.MustCompile("(?m)(`|^  )everturn ")
 
-// WithTypedCommands spells the commands that a text proposes as the user would type them: with the name under which the
-// program was started, and with this command's --config, --trust-once and --tenant, without which the commands would not find the
-// session.
+// WithTypedCommands returns a text in which the proposed commands are spelled as the user must type them: with the name
+// under which the program was started, and with this command's --config, --trust-once and --tenant, because the
+// proposed command needs the same configuration and tenant to find the session.
 func (a *App) WithTypedCommands(text string) string {
 	command := "everturn"
 	if a.Program != "" {
@@ -71,8 +72,8 @@ func (a *App) WithTypedCommands(text string) string {
 	return proposed.ReplaceAllString(text, "${1}"+strings.ReplaceAll(command, "$", "$$")+" ")
 }
 
-// ProgramName returns how the user started the program with the path arg0: `go run` builds it below a folder whose name
-// contains go-build.
+// ProgramName returns how the user started the program whose path is arg0. `go run` starts a program below a folder
+// whose name begins with go-build.
 func ProgramName(arg0 string) string {
 	if strings.Contains(filepath.ToSlash(arg0), "/go-build") {
 		return "go run ./starter"
@@ -83,8 +84,8 @@ func ProgramName(arg0 string) string {
 	return arg0
 }
 
-// Printable removes the characters of a text that could control a terminal. Models and tools write the text that is
-// printed here.
+// Printable removes the characters of a text that could control a terminal, because the text may come from a model or a
+// tool.
 func Printable(s string) string { return termsafe.Printable(s) }
 
 // Line returns a text as one line of at most n runes.

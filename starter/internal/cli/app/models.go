@@ -5,7 +5,8 @@ import (
 	"github.com/everturn/everturn/engine"
 )
 
-// DefaultModel returns the model of turns whose messages name none, as far as this configuration tells.
+// DefaultModel returns the name of the model of turns whose messages name none. The workers' configuration decides;
+// this is what the command's own configuration says.
 func (t *TurnClient) DefaultModel() string {
 	all, _ := engine.Models(t.Cfg) // the built-in list is good enough for display
 	chain, err := engine.Chain(all, t.Cfg, "")
@@ -15,16 +16,17 @@ func (t *TurnClient) DefaultModel() string {
 	return chain[0].Name
 }
 
-// CheckModel returns an error for a model that the configured providers do not have. Workers with another configuration
-// may have it: without a provider here, the check is left to them.
+// CheckModel returns an error for a model that the configured providers do not have. It returns nil for every model if
+// this command's configuration has no provider, because the workers may have one.
 func (t *TurnClient) CheckModel(name string) error { return checkModel(t.Cfg, name, false) }
 
-// checkModel is CheckModel for a client whose worker is in this process (own), or elsewhere.
+// checkModel is CheckModel for a configuration. own is true if this process runs the worker, so that the check is final
+// even without a provider.
 func checkModel(cfg config.Config, name string, own bool) error {
-	if name == "" || !own && cfg.EffectiveLLM().Provider == config.ProviderDemo {
+	if name == "" || !own && cfg.EffectiveLLM().Provider == config.ProviderDemo { // demo: no provider is configured
 		return nil
 	}
-	all, _ := engine.Models(cfg) // see Workers: they log an unreadable list
+	all, _ := engine.Models(cfg) // an unreadable model list is logged by the workers
 	if _, err := all.Resolve(name); err != nil {
 		return AsUsage(err)
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 )
 
-// WriteJSON writes v as one line of JSON. It escapes every character that a terminal obeys or does not show;
-// encoding/json escapes only C0 controls.
+// WriteJSON writes v as one line of JSON. It escapes every control and invisible character (see Unseen); encoding/json
+// escapes only C0 controls.
 func WriteJSON(w io.Writer, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -30,11 +30,11 @@ func WriteJSON(w io.Writer, v any) error {
 	return err
 }
 
-// Unseen reports whether a terminal obeys a character or does not show it.
+// Unseen reports whether a terminal executes a character instead of showing it, or shows nothing for it.
 func Unseen(r rune) bool { return termsafe.Unprintable(r) || invisible.Rune(r) }
 
-// escape replaces invisible characters by \u escapes. In JSON without white space, such characters occur only in
-// strings.
+// escape replaces the characters that Unseen reports by \u escapes. b is JSON without white space between tokens, so
+// such characters occur only inside strings, where an escape is valid.
 func escape(b []byte) []byte {
 	var out bytes.Buffer
 	for _, r := range string(b) {
@@ -57,7 +57,7 @@ const (
 	OutputNone  = "none"
 )
 
-// choice is a flag that takes one of a few values.
+// choice is the pflag.Value of a flag that takes one of a few values.
 type choice struct {
 	value  *string
 	values []string
@@ -97,11 +97,12 @@ func OutputFlag(cmd *cobra.Command, output *string, values ...string) {
 	Choose(cmd, cmd.Flags(), output, "output", "o", alternatives(values), values...)
 }
 
-// PrintList prints a list as one JSON array, as one line of JSON for each element, or as text.
+// PrintList prints a list in the format output: as one JSON array, as one line of JSON for each element, or by calling
+// text, which prints it itself.
 func PrintList[T any](w io.Writer, output string, list []T, text func() error) error {
 	switch output {
 	case OutputJSON:
-		return WriteJSON(w, append([]T{}, list...))
+		return WriteJSON(w, append([]T{}, list...)) // a nil list is [] and not null
 	case OutputJSONL:
 		for _, v := range list {
 			if err := WriteJSON(w, v); err != nil {

@@ -24,7 +24,8 @@ const (
 	defaultRows    = 24
 )
 
-// SizeOf returns a terminal's size. If w is not a terminal, sizeOf returns 0 columns: its lines are not broken.
+// SizeOf returns the size of the terminal w in columns and rows. If w is not a terminal, SizeOf returns 0 columns, for
+// which lines are not wrapped.
 func SizeOf(w any) (columns, rows int) {
 	f, ok := w.(*os.File)
 	if !ok || !IsTerminal(f) {
@@ -37,14 +38,14 @@ func SizeOf(w any) (columns, rows int) {
 	return columns, rows
 }
 
-// Pages are the screens of a text that the user must see before the command accepts a yes.
+// Pages are the pages of a text that the user must see to its end before the command accepts a yes.
 type Pages struct {
-	rows   []string
-	height int
+	rows   []string // not shown yet
+	height int      // rows of a page
 }
 
-// PagesOf splits a text into pages for the terminal on stderr. A page leaves two rows: one for the prompt, one of the
-// page before.
+// PagesOf splits a text into pages for the terminal on stderr. A page leaves two rows free: one for the prompt, and one
+// that still shows the end of the previous page.
 func (a *App) PagesOf(text string) *Pages {
 	columns, height := SizeOf(a.Err)
 	return &Pages{rows: termsafe.Rows(text, columns), height: max(height-2, 1)}
@@ -61,11 +62,13 @@ func (p *Pages) Next() string {
 // Left returns the number of rows not shown yet.
 func (p *Pages) Left() int { return len(p.rows) }
 
+// Prompt returns the prompt below a page that is not the last one.
 func (p *Pages) Prompt() string {
 	return fmt.Sprintf("-- %s more; Enter shows them, [n]o: ", ui.Count(p.Left(), "row"))
 }
 
-// Line asks for a line on the terminal, until ctx ends.
+// Line prints a prompt and reads a line from the terminal, without its newline. If ctx ends first, Line returns the
+// cause.
 func (a *App) Line(ctx context.Context, prompt string) (string, error) {
 	fmt.Fprint(a.Err, prompt)
 	r, err := cancelreader.NewReader(a.In)
@@ -81,12 +84,12 @@ func (a *App) Line(ctx context.Context, prompt string) (string, error) {
 	return line, err
 }
 
-// Draws reports whether the command can show a form to the user: on a terminal that can move its cursor.
+// Draws reports whether the command can show a form, which needs a terminal that can move its cursor.
 func (a *App) Draws() bool { return a.OnTerminal() && a.Lookup("TERM") != "dumb" }
 
 // RunForm shows a form on the terminal. The error is ErrInterrupted if the user presses Ctrl-C.
 func (a *App) RunForm(ctx context.Context, d *form.Dialog) (turn.ElicitationResponse, error) {
-	out, _ := a.Err.(*os.File) // a terminal; see Draws
+	out, _ := a.Err.(*os.File) // a terminal, because Draws is true
 	environ := a.Environ
 	if !a.Colored(a.Err) {
 		environ = append(slices.Clone(environ), "NO_COLOR=1")
@@ -98,7 +101,8 @@ func (a *App) RunForm(ctx context.Context, d *form.Dialog) (turn.ElicitationResp
 	return r, err
 }
 
-// Seen shows a text page by page and reports whether the user has gone to its end.
+// Seen shows a text page by page and reports whether the user has seen all of it. After each page the user presses
+// Enter for the next one; any other answer ends the text.
 func (a *App) Seen(ctx context.Context, text string) (bool, error) {
 	p := a.PagesOf(text)
 	a.Note("%s", p.Next())
@@ -115,7 +119,8 @@ func (a *App) Seen(ctx context.Context, text string) (bool, error) {
 	return true, nil
 }
 
-// Agrees asks a question and reports whether the answer is yes.
+// Agrees asks a question and reports whether the user's answer is yes. If the terminal is closed, the answer is no; if
+// ctx ends, Agrees returns an error.
 func (a *App) Agrees(ctx context.Context, question string) (bool, error) {
 	line, err := a.Line(ctx, question+" [y]es, [n]o: ")
 	if ctx.Err() != nil {
@@ -128,7 +133,8 @@ func (a *App) Agrees(ctx context.Context, question string) (bool, error) {
 // maxLine bounds the length of a typed line, in bytes. A terminal buffers at most 4,096 bytes (termios(3)).
 const maxLine = 64 << 10
 
-// readLine reads up to the next newline and nothing after it, so that a later reader misses nothing.
+// readLine reads a line and returns it without its newline. It reads byte by byte, so that it consumes nothing after
+// the newline.
 func readLine(f io.Reader) (string, error) {
 	var line []byte
 	b := make([]byte, 1)

@@ -12,8 +12,9 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// NoteWait tells the user why the session's running turn waits, as Temporal knows it, and reports whether it does. The
-// journal may be what the turn waits for.
+// NoteWait prints why an activity of the session's running turn is being retried, for example because the provider or
+// the journal is unavailable, and reports whether it printed anything. The reason comes from Temporal, because the
+// journal may be the part that is unavailable.
 func (t *TurnClient) NoteWait(ctx context.Context, session string) bool {
 	if !t.Online || t.quiet {
 		return false
@@ -31,7 +32,8 @@ func (t *TurnClient) NoteWait(ctx context.Context, session string) bool {
 	return false
 }
 
-// describeWait says why an activity is tried again, and when; "" if no attempt of it has failed with a known code.
+// describeWait returns why an activity is retried, and the time of the next attempt. It returns "" if the last attempt
+// did not fail with a turn.Code.
 func describeWait(p *workflowpb.PendingActivityInfo) string {
 	failure := p.GetLastFailure()
 	if !turn.Code(failure.GetApplicationFailureInfo().GetType()).Known() {

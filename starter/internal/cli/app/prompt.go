@@ -12,13 +12,13 @@ import (
 	"github.com/everturn/everturn/journal/record"
 )
 
-// maxPrompt bounds what is read from standard input, in bytes.
+// maxPrompt bounds a message on standard input, in bytes.
 const maxPrompt = record.MaxMessageBytes
 
 var errEmptyPrompt = Usage("the message is empty: give it as an argument, for example `everturn run \"Which files are " +
 	"here?\"`, or on standard input")
 
-// PromptOrNone is Prompt for a message that may be empty.
+// PromptOrNone is Prompt for a command whose message may be empty: it returns "" instead of an error.
 func (a *App) PromptOrNone(ctx context.Context, args []string) (string, error) {
 	text, err := a.Prompt(ctx, args)
 	if errors.Is(err, errEmptyPrompt) {
@@ -27,9 +27,9 @@ func (a *App) PromptOrNone(ctx context.Context, args []string) (string, error) {
 	return text, err
 }
 
-// Prompt returns the prompt. It reads standard input only if the argument is "-", or if there is no argument and
-// standard input is a pipe or a file. With another argument it leaves standard input alone, which may be an inherited
-// pipe that never ends.
+// Prompt returns the message of a command: the arguments, joined by spaces, or standard input. It reads standard input
+// only if the argument is "-", or if there is no argument and standard input is a pipe or a file. With another argument
+// it does not read standard input, because that may be an inherited pipe that never ends.
 func (a *App) Prompt(ctx context.Context, args []string) (string, error) {
 	text := strings.Join(args, " ")
 	if text == "-" || len(args) == 0 && readable(a.In) {
@@ -44,8 +44,8 @@ func (a *App) Prompt(ctx context.Context, args []string) (string, error) {
 	return text, nil
 }
 
-// readPrompt reads a stream to its end. Reading cannot be interrupted: if ctx ends, the reading goroutine lives until
-// the command ends.
+// readPrompt reads f to its end and returns the text. A read cannot be interrupted: if ctx ends first, readPrompt
+// returns and its goroutine stays blocked until the program exits.
 func readPrompt(ctx context.Context, f *os.File) (string, error) {
 	type content struct {
 		b   []byte
@@ -74,7 +74,7 @@ func readPrompt(ctx context.Context, f *os.File) (string, error) {
 	}
 }
 
-// readable reports whether f is a pipe or a file, which has an end.
+// readable reports whether f is a pipe or a regular file. Reading them ends by itself, unlike reading from a terminal.
 func readable(f *os.File) bool {
 	if f == nil {
 		return false

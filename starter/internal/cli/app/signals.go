@@ -10,20 +10,20 @@ import (
 	"time"
 )
 
-// ErrInterrupted is the cause of a context that a signal has ended.
+// ErrInterrupted is the cancellation cause of a context that a signal has cancelled.
 var ErrInterrupted = errors.New("interrupted")
 
-// interrupts are the signals that ask the program to end. Until a command takes them over, the first one cancels the
-// command's context, so that a build, a connection or a read from standard input ends; the next one kills the program,
-// as in programs that catch no signals.
+// interrupts handles the signals that end the program, SIGINT and SIGTERM. The first signal cancels the command's
+// context, so that a build, a connection or a read from standard input ends; the next one kills the program, as in a
+// program that catches no signals. A command that handles the signals itself calls Take.
 type interrupts struct {
 	incoming   <-chan os.Signal
 	once       sync.Once
-	handedOver chan struct{}
-	ended      chan struct{} // closed when the goroutine of catch has ended
+	handedOver chan struct{} // closed by Take
+	ended      chan struct{} // closed when the goroutine of Catch has ended
 }
 
-// Catch returns a context that ends with the first signal.
+// Catch returns a context that the first signal of incoming cancels with the cause ErrInterrupted.
 func Catch(ctx context.Context, incoming <-chan os.Signal) (context.Context, *interrupts) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	i := &interrupts{incoming: incoming, handedOver: make(chan struct{}), ended: make(chan struct{})}
@@ -32,6 +32,7 @@ func Catch(ctx context.Context, incoming <-chan os.Signal) (context.Context, *in
 		select {
 		case <-incoming:
 			cancel(ErrInterrupted)
+			// From then on, the next signal kills the program. A copy of the first signal must not.
 			time.AfterFunc(sameSignalWithin, func() { signal.Reset(os.Interrupt, syscall.SIGTERM) })
 		case <-i.handedOver:
 		}
@@ -39,7 +40,8 @@ func Catch(ctx context.Context, incoming <-chan os.Signal) (context.Context, *in
 	return ctx, i
 }
 
-// Take hands the signals over to the caller: from now on, no signal ends the context.
+// Take returns the channel of the signals, which the caller handles from now on: they no longer cancel the context of
+// Catch.
 func (i *interrupts) Take() <-chan os.Signal {
 	i.once.Do(func() { close(i.handedOver) })
 	<-i.ended
@@ -47,14 +49,15 @@ func (i *interrupts) Take() <-chan os.Signal {
 }
 
 const (
-	// sameSignalWithin is the time within which a repeated signal counts as the same one: GNU timeout signals its command
-	// and then the command's process group, and a parent process may also pass on a terminal's Ctrl-C.
+	// sameSignalWithin is the time within which a repeated signal counts as a copy of the first one. GNU timeout sends a
+	// signal to its command and then to the command's process group, and a parent process may pass on a terminal's Ctrl-C.
 	sameSignalWithin = 50 * time.Millisecond
-	// secondCtrlCWithin is how long the command waits for a second Ctrl-C after the first one has detached.
+	// secondCtrlCWithin is how long a command waits for a second Ctrl-C after the first one has detached it from its turn.
 	secondCtrlCWithin = 3 * time.Second
 )
 
-// PressedAgain waits for another Ctrl-C and reports whether it came. Any other signal ends the wait.
+// PressedAgain waits three seconds for a second Ctrl-C and reports whether the user pressed it. Another signal
+// ends the wait.
 func PressedAgain(signals <-chan os.Signal) bool {
 	first, over := time.Now(), time.After(secondCtrlCWithin)
 	for {

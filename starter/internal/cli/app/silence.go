@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// lookWithin is how long a command looks for the reason of a silence.
-const lookWithin = time.Second
+// checkWriteWithin bounds the check whether the journal can be written.
+const checkWriteWithin = time.Second
 
-// NoteSilence tells the user why no worker has answered: the journal, to which a worker writes first, cannot be written.
-// If it can, the reason is otherwise.
+// NoteSilence prints why no worker has answered. If the journal cannot be written, that is the reason, because a worker
+// writes to the journal before it answers. If it can be written, NoteSilence prints the text otherwise.
 func (t *TurnClient) NoteSilence(ctx context.Context, otherwise string) {
 	if t.quiet {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookWithin)
+	ctx, cancel := context.WithTimeout(ctx, checkWriteWithin)
 	defer cancel()
 	if t.Journal != nil {
 		if err := t.Journal.CheckWrite(ctx); err != nil {

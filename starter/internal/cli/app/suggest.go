@@ -11,7 +11,7 @@ import (
 	"github.com/everturn/everturn/internal/nearest"
 )
 
-// UsageError adds the command's usage to the error with which cobra refused a command line.
+// UsageError adds the usage of cmd to err, with which cobra refused a command line. An ExitError stays as it is.
 func UsageError(cmd *cobra.Command, err error) error {
 	var exit *ExitError
 	if errors.As(err, &exit) {
@@ -20,7 +20,8 @@ func UsageError(cmd *cobra.Command, err error) error {
 	return Usage("%w: use `%s` (see `%s --help`)", err, cmd.UseLine(), cmd.CommandPath())
 }
 
-// FlagError adds a suggestion to the error of a flag that cannot be read.
+// FlagError makes an error of the command line's flags understandable: it suggests the nearest flag for an unknown one,
+// and names the value of a number that cannot be parsed.
 func FlagError(cmd *cobra.Command, err error) error {
 	hint := ""
 	var unknown *pflag.NotExistError
@@ -37,13 +38,15 @@ func FlagError(cmd *cobra.Command, err error) error {
 	return Usage("%w%s (see `%s --help`)", err, hint, cmd.CommandPath())
 }
 
+// flagNames returns the names of a command's flags.
 func flagNames(cmd *cobra.Command) []string {
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 	return names
 }
 
-// OnlySubcommands checks the arguments of a command that only has subcommands.
+// OnlySubcommands is the Args function of a command that only has subcommands: it returns an error for every argument,
+// because cobra passes it only arguments that name no subcommand. The error suggests the nearest subcommand.
 func OnlySubcommands(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

@@ -18,7 +18,7 @@ var (
 	faultStyle = lipgloss.NewStyle().Foreground(lipgloss.Red)
 )
 
-// states are the colours of the words that a table has for states.
+// states are the styles of the words for states in a table.
 var states = map[string]lipgloss.Style{
 	"completed": lipgloss.NewStyle().Foreground(lipgloss.Green),
 	"connected": lipgloss.NewStyle().Foreground(lipgloss.Green),
@@ -29,7 +29,8 @@ var states = map[string]lipgloss.Style{
 
 const gap = 2 // columns of a terminal between two columns of a table
 
-// Table prints rows in columns below their heads. On a terminal, each row takes one line: the last column is cut.
+// Table prints rows in columns below the heads. On a terminal it truncates the last column, so that each row fits into
+// one line.
 func (a *App) Table(heads []string, rows [][]string) error {
 	if columns, _ := SizeOf(a.Out); columns > 0 {
 		cutLast(heads, rows, columns)
@@ -46,12 +47,12 @@ func (a *App) Table(heads []string, rows [][]string) error {
 			case column == 0:
 				style = nameStyle
 			default:
-				style = states[rows[row][column]]
+				style = states[rows[row][column]] // no style for other words
 			}
 			return style.PaddingRight(gap)
 		}).String()
 	for line := range strings.Lines(text) {
-		if !colour {
+		if !colour { // for programs, without the padding of the last column
 			line = strings.TrimRight(line, " \n")
 		}
 		if _, err := fmt.Fprintln(a.Out, strings.TrimRight(line, "\n")); err != nil {
@@ -61,10 +62,11 @@ func (a *App) Table(heads []string, rows [][]string) error {
 	return nil
 }
 
-// cutLast cuts the last column of a table, so that rows fit into a number of columns, but not to less than its head.
+// cutLast truncates the last column of a table so that each row fits into a terminal with this number of columns. It
+// leaves the last column at least as wide as its head.
 func cutLast(heads []string, rows [][]string, columns int) {
 	last := len(heads) - 1
-	room := columns
+	room := columns // for the last column
 	for i := range last {
 		widest := ansi.StringWidth(heads[i])
 		for _, row := range rows {
@@ -80,8 +82,9 @@ func cutLast(heads []string, rows [][]string, columns int) {
 // helpNames matches the headings, the commands and the flags of a help text.
 var helpNames = regexp.MustCompile(`(?m)^\S.*:$|^  [a-z]+ {2,}|^ +(-\w, )?--[\w-]+|^      --[\w-]+`)
 
-// Help makes the help fit the terminal, spells its commands as the user started the program and, in colour, paints its
-// headings, commands and flags.
+// Help sets a help function for root and its subcommands. It wraps the descriptions of flags to the terminal's width,
+// spells commands as the user must type them (see WithTypedCommands) and, if the output is coloured, colours headings,
+// commands and flags.
 func (a *App) Help(root *cobra.Command) {
 	show := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
@@ -89,7 +92,7 @@ func (a *App) Help(root *cobra.Command) {
 			cmd.Root().SetUsageTemplate(strings.ReplaceAll(cmd.Root().UsageTemplate(), ".FlagUsages",
 				fmt.Sprintf(".FlagUsagesWrapped %d", columns)))
 		}
-		var b strings.Builder
+		var b strings.Builder // cobra's help, before it is changed
 		out := cmd.OutOrStdout()
 		cmd.SetOut(&b)
 		defer cmd.SetOut(out)

@@ -11,16 +11,18 @@ import (
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 )
 
-// Load reads the configuration: defaults, file, environment, flags. An agent.toml that is found in the working folder
-// counts only if the user trusts it: on a terminal, Load asks. A file that --config names is the user's word.
+// Load reads the configuration: defaults, file, environment, flags. An agent.toml in the working folder requires the
+// user's trust: on a terminal Load asks for it, and elsewhere it returns an error. A file that --config names needs no
+// trust, because the user has named it.
 func (a *App) Load() (*config.Loaded, error) { return a.load(a.askForTrust) }
 
-// LoadSilently is Load for shell completion, which cannot ask.
+// LoadSilently is Load for shell completion: it never asks, and returns an error if agent.toml is not trusted.
 func (a *App) LoadSilently() (*config.Loaded, error) {
 	return a.load(func(f trust.Folder, r *trust.Record) error { return untrusted(f, r) })
 }
 
-// LoadToShow is Load for commands that only show the configuration: an untrusted file is shown, too.
+// LoadToShow is Load for commands that only show the configuration: it also reads an untrusted file, and prints a note
+// about it.
 func (a *App) LoadToShow() (*config.Loaded, error) {
 	loaded, err := a.load(nil)
 	if err == nil && loaded.Path != "" && a.ConfigPath == "" && !a.trusts(".") {
@@ -29,8 +31,9 @@ func (a *App) LoadToShow() (*config.Loaded, error) {
 	return loaded, err
 }
 
-// load reads the configuration. ifUntrusted, if it is not nil, decides about a found file that the user does not trust;
-// r is what the user trusts of an earlier version, or nil.
+// load reads the configuration. If the working folder has an agent.toml that the user does not trust, load calls
+// ifUntrusted and returns its error; if ifUntrusted is nil, load uses the file. r is the user's trust in an earlier
+// version of the folder, or nil.
 func (a *App) load(ifUntrusted func(f trust.Folder, r *trust.Record) error) (*config.Loaded, error) {
 	o := config.LoadOptions{Path: a.ConfigPath, Environ: a.Environ, Overrides: a.Overrides}
 	if a.ConfigPath == "" {
@@ -41,19 +44,22 @@ func (a *App) load(ifUntrusted func(f trust.Folder, r *trust.Record) error) (*co
 		if err := a.checkTrust(f, ifUntrusted); err != nil {
 			return nil, err
 		}
+		// The content that was checked, because the file may have changed since. It is empty without an agent.toml.
 		o.Content = append([]byte{}, f.Content...)
 	}
 	loaded, err := config.Load(o)
 	if err != nil {
 		return nil, err
 	}
-	if r := &loaded.Config.Runtime; r.TrustWorkspace == nil {
-		instructs := a.instructs(r.Workspace)
-		r.TrustWorkspace = &instructs
+	if r := &loaded.Config.Runtime; r.TrustWorkspace == nil { // the configuration does not say
+		trusted := a.trustsWorkspace(r.Workspace)
+		r.TrustWorkspace = &trusted
 	}
 	return loaded, nil
 }
 
+// checkTrust calls ifUntrusted if the user does not trust the folder f, and returns its error. It does nothing if f has
+// no agent.toml, with --trust-once, or if ifUntrusted is nil.
 func (a *App) checkTrust(f trust.Folder, ifUntrusted func(trust.Folder, *trust.Record) error) error {
 	if f.Settings == nil || a.TrustOnce || ifUntrusted == nil {
 		return nil
@@ -72,16 +78,16 @@ func (a *App) checkTrust(f trust.Folder, ifUntrusted func(trust.Folder, *trust.R
 	return ifUntrusted(f, r)
 }
 
-// instructs reports whether the AGENTS.md and the skills of a workspace count: the user trusts the working folder,
-// which it is in, or the workspace itself.
-func (a *App) instructs(workspace string) bool {
+// trustsWorkspace reports whether agents may follow the AGENTS.md and the skills of a workspace: the user trusts the
+// working folder, if the workspace is inside it, or the workspace itself.
+func (a *App) trustsWorkspace(workspace string) bool {
 	if trust.Inside(".", workspace) {
 		return a.TrustOnce || a.trusts(".")
 	}
 	return a.trusts(workspace)
 }
 
-// trusts reports whether the user trusts a folder as it is. What cannot be read is not trusted.
+// trusts reports whether the user trusts the current content of a folder. It returns false if that cannot be read.
 func (a *App) trusts(folder string) bool {
 	j, err := trust.Open(a.Environ)
 	if err != nil {
@@ -95,7 +101,8 @@ func (a *App) trusts(folder string) bool {
 	return trusted && err == nil
 }
 
-// untrusted refuses a file that is not trusted, or no longer.
+// untrusted returns the error for an agent.toml that is not trusted. r is the user's trust in an earlier version of the
+// folder, or nil.
 func untrusted(f trust.Folder, r *trust.Record) error {
 	what := "agent.toml in %s is not trusted"
 	if r != nil {
@@ -105,7 +112,8 @@ func untrusted(f trust.Folder, r *trust.Record) error {
 		"`everturn trust`, or for one command with --trust-once", f.Root)
 }
 
-// askForTrust asks the user whether to trust a folder, and records a yes.
+// askForTrust shows what a folder would do and asks the user whether to trust it. It records a yes, and returns an
+// error for a no. Without a terminal it returns the error of untrusted.
 func (a *App) askForTrust(f trust.Folder, r *trust.Record) error {
 	if !a.OnTerminal() {
 		return untrusted(f, r)
@@ -115,7 +123,7 @@ func (a *App) askForTrust(f trust.Folder, r *trust.Record) error {
 		return AsUsage(err)
 	}
 	ctx := cmp.Or(a.Context, context.Background())
-	DiscardInput(a.In)
+	DiscardInput(a.In) // keys that were typed before the text appeared are no answer to it
 	yes, err := a.Seen(ctx, text)
 	if err == nil && yes {
 		yes, err = a.Agrees(ctx, "trust this folder, and use its agent.toml?")
@@ -129,7 +137,7 @@ func (a *App) askForTrust(f trust.Folder, r *trust.Record) error {
 	return a.Trust(f)
 }
 
-// Trust records that the user trusts a folder as it is.
+// Trust records that the user trusts the folder with the content that f has read.
 func (a *App) Trust(f trust.Folder) error {
 	j, err := trust.Open(a.Environ)
 	if err == nil {
@@ -138,6 +146,7 @@ func (a *App) Trust(f trust.Folder) error {
 	return asUsageOrNil(err)
 }
 
+// asUsageOrNil is AsUsage for an error that may be nil.
 func asUsageOrNil(err error) error {
 	if err == nil {
 		return nil
@@ -145,8 +154,9 @@ func asUsageOrNil(err error) error {
 	return AsUsage(err)
 }
 
-// DescribeFolder says what a folder would do, or what has changed in it since the user trusted r. The folder's own text
-// is in it with each character that a terminal obeys or does not show written as an escape.
+// DescribeFolder returns a text for the user that lists what the files of a folder would do or, if r is not nil, what
+// has changed since the user trusted the folder as r records it. Control and invisible characters in text from the
+// folder are written as escapes.
 func DescribeFolder(f trust.Folder, r *trust.Record) (string, error) {
 	var b strings.Builder
 	title := "you do not trust this folder yet: "
@@ -169,5 +179,5 @@ func DescribeFolder(f trust.Folder, r *trust.Record) (string, error) {
 	return strings.TrimRight(b.String(), "\n"), nil
 }
 
-// oneLine returns a text of a folder as one line in which everything is visible.
+// oneLine returns a text from a folder as one line, with control and invisible characters written as escapes.
 func oneLine(s string) string { return strings.ReplaceAll(termsafe.Visible(s), "\n", `\n`) }

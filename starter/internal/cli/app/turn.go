@@ -16,11 +16,12 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// dialWithin bounds how long a command waits for a Temporal server that it can do without.
+// dialWithin bounds how long a command waits for Temporal if it can also continue without it.
 const dialWithin = 3 * time.Second
 
-// Find returns the turn to follow: the named one, or the session's last turn, which Temporal may know before the
-// journal does. Without Temporal, find uses what the journal knows.
+// Find returns the turn to follow: the turn turnID or, if that is "", the session's last turn. Temporal may know the
+// last turn before the journal does, so Find connects to Temporal unless the journal has the end of the named turn. If
+// Temporal is unreachable, Find returns the turn that the journal has.
 func (t *TurnClient) Find(ctx context.Context, session, turnID string) (Started, error) {
 	if turnID != "" {
 		if row, err := t.Journal.Turn(ctx, turnID); err == nil && row.Session != session {
@@ -28,7 +29,7 @@ func (t *TurnClient) Find(ctx context.Context, session, turnID string) (Started,
 				Quoted(row.Session), turnID)
 		}
 	}
-	known, err := t.Client.Find(ctx, session, turnID)
+	known, err := t.Client.Find(ctx, session, turnID) // without a connection, in the journal only
 	if err != nil && (t.Online || !errors.Is(err, client.ErrNotFound)) {
 		return Started{}, t.notFound(session, turnID, err)
 	}
@@ -40,15 +41,18 @@ func (t *TurnClient) Find(ctx context.Context, session, turnID string) (Started,
 	if t.Online || turnID != "" && ended {
 		return t.linked(known), nil
 	}
-	return t.askTemporal(ctx, known, turnID, recorded, ended)
+	return t.findOnTemporal(ctx, known, turnID, recorded, ended)
 }
 
-// askTemporal connects to Temporal and asks it for the turn. known is what the journal has of the turn.
-func (t *TurnClient) askTemporal(ctx context.Context, known client.Turn,
+// findOnTemporal connects to Temporal and finds the turn there: the turn turnID, or the session's last turn. If it
+// cannot connect, it returns known, the turn that the journal has. recorded reports whether the journal has one, and
+// ended whether that turn has ended.
+func (t *TurnClient) findOnTemporal(ctx context.Context, known client.Turn,
 	turnID string, recorded, ended bool) (Started, error) {
-	dialling, cancel := context.WithTimeout(ctx, dialWithin)
+	dialCtx, cancel := context.WithTimeout(ctx, dialWithin)
 	defer cancel()
-	err := t.ConnectToTemporal(dialling)
+	err := t.ConnectToTemporal(dialCtx)
+	unreachable := errors.Is(err, client.ErrUnreachable) || dialCtx.Err() != nil
 	switch {
 	case err == nil:
 		session := known.Session
@@ -56,7 +60,7 @@ func (t *TurnClient) askTemporal(ctx context.Context, known client.Turn,
 			return Started{}, t.notFound(session, turnID, err)
 		}
 	case ended && errors.Is(err, config.ErrInvalid): // another folder's server uses our address; ours is not running
-	case !recorded, !errors.Is(err, client.ErrUnreachable) && dialling.Err() == nil:
+	case !recorded, !unreachable:
 		return Started{}, err
 	case !ended:
 		t.App.Note("Temporal is unreachable; showing what the journal has of the turn (%v)", err)
@@ -64,7 +68,8 @@ func (t *TurnClient) askTemporal(ctx context.Context, known client.Turn,
 	return t.linked(known), nil
 }
 
-// notFound says what to do about a turn that could not be found.
+// notFound turns client.ErrNotFound into an error that says which command lists the turns or sessions. It returns every
+// other error unchanged. turnID may be "".
 func (t *TurnClient) notFound(session, turnID string, err error) error {
 	switch {
 	case !errors.Is(err, client.ErrNotFound):
@@ -75,10 +80,10 @@ func (t *TurnClient) notFound(session, turnID string, err error) error {
 	return Usage("Temporal has no session %q; `everturn list` lists the sessions of the journal", session)
 }
 
-// Latest returns the session that was used last.
+// Latest returns the ID of the session that was used last.
 func (t *TurnClient) Latest(ctx context.Context) (string, error) { return LastSession(ctx, t.Journal) }
 
-// Running returns the only session with a turn that is not over.
+// Running returns the ID of the session with a running turn. It returns an error if there are none or several.
 func (t *TurnClient) Running(ctx context.Context) (string, error) {
 	if err := t.ConnectToTemporal(ctx); err != nil {
 		return "", err
@@ -95,8 +100,8 @@ func (t *TurnClient) Running(ctx context.Context) (string, error) {
 	return "", Usage("several sessions have a running turn: name one of them (%s)", Line(strings.Join(found, ", "), 400))
 }
 
-// Fork creates a session that shares messages 1..at of another one, or all messages if at is 0. An empty ID makes the
-// client choose one.
+// Fork creates a session that shares messages 1..at of the given session, or all its messages if at is 0. as is the new
+// session's ID; if it is "", the client chooses one.
 func (t *TurnClient) Fork(ctx context.Context, session string, at int64, as string) (journal.SessionRecord, error) {
 	rec, err := t.Client.Fork(ctx, client.ForkInput{Session: session, At: at, ID: as})
 	switch {
@@ -116,17 +121,17 @@ type TurnClient struct {
 	App     *App
 	Journal *journal.DB
 	Cfg     config.Config
-	// client only reads the journal until the command has connected to Temporal.
+	// Client only reads the journal until the command has connected to Temporal.
 	Client    *client.Client
 	conn      temporalconn.Conn // nil until the command has connected
-	Online    bool              // client has a connection
+	Online    bool              // Client is connected to Temporal
 	quiet     bool              // print no notes about waiting
-	closeConn func()            // closes the connection that call has opened
-	// failed reports the end of this command's own worker; nil if the command has no worker.
+	closeConn func()            // closes the connection that ConnectToTemporal has opened
+	// Failed gets an error when this command's own worker ends. It is nil if the command has no worker.
 	Failed <-chan error
 }
 
-// Started names a turn, with its link.
+// Started is a turn with its link in the Web UI, as -o json prints it.
 type Started struct {
 	Version int `json:"v"`
 	client.Turn
@@ -135,7 +140,8 @@ type Started struct {
 	Link   string `json:"link"`
 }
 
-// NewTurnClient returns a client that uses a connection, which may be nil, and a journal. The caller closes both.
+// NewTurnClient returns a client that uses the connection c, or no connection if c is nil, and the journal j. The
+// caller closes both. failed becomes TurnClient.Failed.
 func (a *App) NewTurnClient(c temporalconn.Conn, j *journal.DB, cfg config.Config,
 	failed <-chan error) *TurnClient {
 	t := &TurnClient{App: a, Journal: j, Cfg: cfg, Failed: failed, closeConn: func() {}}
@@ -143,7 +149,7 @@ func (a *App) NewTurnClient(c temporalconn.Conn, j *journal.DB, cfg config.Confi
 	return t
 }
 
-// connect makes the client use a connection from now on; nil means no connection.
+// connect makes t use the connection c from now on; nil means no connection.
 func (t *TurnClient) connect(c temporalconn.Conn) {
 	t.conn, t.Online = c, c != nil
 	o := client.Options{TaskQueue: t.Cfg.Temporal.TaskQueue, Agent: t.Cfg.Runtime.Agent, Tenant: t.Cfg.Tenant}
@@ -154,7 +160,8 @@ func (t *TurnClient) connect(c temporalconn.Conn) {
 	t.Client = client.New(c, o)
 }
 
-// Send sends a message to its session. If it returns no error, the message will be answered exactly once.
+// Send sends a message to its session and returns the turn that accepted it. If it returns no error, the message will
+// be answered exactly once.
 func (t *TurnClient) Send(ctx context.Context, in client.SendInput) (Started, error) {
 	var sent client.Turn
 	err := t.UntilWorkerAnswers(func() (err error) { sent, err = t.Client.Send(ctx, in); return err })
@@ -166,22 +173,25 @@ func (t *TurnClient) Send(ctx context.Context, in client.SendInput) (Started, er
 	return s, nil
 }
 
-// NoteOtherSettings says that a turn may run under other settings than this command has read, because a worker that
-// began with others polls the task queue. A command whose configuration says nothing about turns has no opinion.
+// NoteOtherSettings warns the user if a worker that polls the task queue has started with other settings than this
+// command has read: a turn may run under the worker's settings. It does not warn if this command runs no worker and its
+// configuration sets nothing that concerns turns.
 func (t *TurnClient) NoteOtherSettings(ctx context.Context) {
-	if !t.Online || t.quiet || t.Failed == nil && t.Cfg.Settings() == config.Default().Settings() {
+	nothingToCompare := t.Failed == nil && t.Cfg.Settings() == config.Default().Settings()
+	if !t.Online || t.quiet || nothingToCompare {
 		return
 	}
 	pollers, err := temporalconn.Pollers(ctx, t.conn, t.Cfg.Temporal.TaskQueue)
 	if err != nil {
-		return // what the command does next says so
+		return // the command's next request to Temporal reports the problem
 	}
 	if others := temporalconn.WithOtherSettings(pollers, t.Cfg.Settings()); len(others) > 0 {
 		t.App.Note("warning: %s", OtherSettings(others, t.Cfg.Temporal.TaskQueue))
 	}
 }
 
-// OtherSettings describes the first of the workers that began with other settings.
+// OtherSettings returns a warning about the first of others, the workers with other settings. queue is their task
+// queue.
 func OtherSettings(others []temporalconn.Poller, queue string) string {
 	return fmt.Sprintf(
 		"worker %s polls task queue %s (now or in the last minute) and began with other settings, for example "+
@@ -189,14 +199,15 @@ func OtherSettings(others []temporalconn.Poller, queue string) string {
 		Line(others[0].Identity, 80), queue)
 }
 
-// linked adds the link to a turn.
+// linked returns a turn with its link.
 func (t *TurnClient) linked(named client.Turn) Started {
 	s := Started{Version: workflows.WireVersion, Turn: named}
 	s.Link = t.link(s)
 	return s
 }
 
-// sendError says what to do about a message that was not accepted.
+// sendError returns the error for a message that was not accepted, with what the user can do. sent has the session and
+// message ID, and alone is client.SendInput's Alone. It returns unknown errors unchanged.
 func sendError(sent client.Turn, alone bool, err error) error {
 	var refused *turn.Error
 	session := Quoted(sent.Session)
@@ -215,7 +226,8 @@ func sendError(sent client.Turn, alone bool, err error) error {
 	return err
 }
 
-// NoWorker is the error of a request that no worker has answered.
+// NoWorker returns the error of a request that no worker has answered, with the exit code ExitUnreachable. err is
+// client.ErrNoWorker or client.ErrVersionLost; then is the end of the message, which says what the user can do.
 func NoWorker(err error, then string) error {
 	if errors.Is(err, client.ErrVersionLost) {
 		return &ExitError{Code: ExitUnreachable, Cause: fmt.Errorf("%w; %s", err, then)}
@@ -224,11 +236,12 @@ func NoWorker(err error, then string) error {
 		client.ErrNoWorker, then)}
 }
 
-// answerWithin is how long a request may go without an answer before the command tells the user why. A worker answers
-// within moments.
+// answerWithin is how long a request may take before the command tells the user that no worker has answered. Normally a
+// worker answers in much less time.
 const answerWithin = 2 * time.Second
 
-// UntilWorkerAnswers calls ask, which only a worker answers, and tells the user if no worker answers for a while.
+// UntilWorkerAnswers calls ask, a request that a worker must answer, and returns its error. If no worker answers for a
+// while, it prints a note.
 func (t *TurnClient) UntilWorkerAnswers(ask func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- ask() }()
@@ -241,7 +254,7 @@ func (t *TurnClient) UntilWorkerAnswers(ask func() error) error {
 	return <-done
 }
 
-// NoteVersionLost tells the user if the session's running turn stays on a version of the worker that does not run.
+// NoteVersionLost prints a note if the session's running turn is pinned to a version for which no worker runs.
 func (t *TurnClient) NoteVersionLost(ctx context.Context, session string) {
 	if !t.Online || t.quiet {
 		return

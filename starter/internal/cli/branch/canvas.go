@@ -28,7 +28,8 @@ until you merge.`
 	return cmd
 }
 
-// canvasOf calls f with the session's canvas.
+// canvasOf calls f with the repository of the canvases, and the tenant and session that select one: the session in
+// args, or the last session if args is empty.
 func canvasOf(ctx context.Context, a *app.App, args []string,
 	f func(repo *canvas.Repo, tenant, session string) error) error {
 	loaded, err := a.Load()
@@ -59,6 +60,7 @@ func canvasOf(ctx context.Context, a *app.App, args []string,
 	return err
 }
 
+// canvasShow returns the command that shows a session's branch and the files that it changes.
 func canvasShow(a *app.App) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
@@ -92,6 +94,7 @@ func canvasShow(a *app.App) *cobra.Command {
 	return cmd
 }
 
+// canvasDiff returns the command that shows a session's changes as a diff.
 func canvasDiff(a *app.App) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
@@ -113,6 +116,7 @@ func canvasDiff(a *app.App) *cobra.Command {
 	return cmd
 }
 
+// canvasLog returns the command that lists a session's commits.
 func canvasLog(a *app.App) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
@@ -141,6 +145,7 @@ func canvasLog(a *app.App) *cobra.Command {
 	return cmd
 }
 
+// canvasMerge returns the command that merges a session's branch into another branch.
 func canvasMerge(a *app.App) *cobra.Command {
 	var into, message string
 	var squash bool
@@ -182,6 +187,7 @@ Exit codes: 0 merged, 1 a conflict or another failure.`,
 	return cmd
 }
 
+// canvasDrop returns the command that deletes a session's branch.
 func canvasDrop(a *app.App) *cobra.Command {
 	return &cobra.Command{
 		Use:               "drop <session>",

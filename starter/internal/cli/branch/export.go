@@ -9,6 +9,7 @@ import (
 	"github.com/everturn/everturn/starter/internal/cli/app"
 )
 
+// Export returns the command that exports a session.
 func Export(a *app.App) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
@@ -32,7 +33,7 @@ func Export(a *app.App) *cobra.Command {
 				if err := j.Export(cmd.Context(), session, f); err != nil {
 					return err
 				}
-				return f.Close()
+				return f.Close() // its error may mean that the file is incomplete
 			})
 		},
 	}

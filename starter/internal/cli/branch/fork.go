@@ -10,6 +10,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
+// Fork returns the command that forks a session.
 func Fork(a *app.App) *cobra.Command {
 	var at int64
 	var as, output string
@@ -34,7 +35,8 @@ Nothing is copied, and the other session does not change. Without --at, it share
 	return cmd
 }
 
-// branch creates a fork of a session and prints how to continue it.
+// branch creates a session that shares messages 1..at of the session in args, or all messages if at is 0, and prints
+// how to continue it. as is the new session's ID; if it is "", the client chooses one.
 func branch(ctx context.Context, a *app.App, args []string, at int64, as, output string) error {
 	if err := turn.CheckSession(as); as != "" && err != nil {
 		return app.Usage("--as: %w", err)

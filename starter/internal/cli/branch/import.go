@@ -18,6 +18,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
+// Import returns the command that imports a session.
 func Import(a *app.App) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
@@ -62,7 +63,8 @@ see policy.taint.`,
 	return cmd
 }
 
-// importError says that nothing was changed, unless the reply to the commit may have been lost.
+// importError returns the error of an import. It adds that nothing was changed, unless the import may have been
+// committed: the command was interrupted, or the journal became unavailable.
 func importError(ctx context.Context, err error) error {
 	if ctx.Err() != nil || errors.Is(err, journal.ErrUnavailable) {
 		return fmt.Errorf("importing: %w", err)
@@ -70,6 +72,7 @@ func importError(ctx context.Context, err error) error {
 	return app.JournalError(ctx, fmt.Errorf("importing: %w (nothing was changed)", err))
 }
 
+// printImported prints an imported session and the permissions that were not imported.
 func printImported(w io.Writer, imported portable.Imported) {
 	s := imported.Session
 	fmt.Fprintf(w, "session %s · %s · %s\n", app.Line(s.ID, 80), ui.Count(int(s.Head.Seq), "message"),
@@ -90,7 +93,7 @@ func printImported(w io.Writer, imported portable.Imported) {
 	}
 }
 
-// permittedArguments returns all arguments of a permission in one line.
+// permittedArguments returns a line with the arguments for which a permission was granted.
 func permittedArguments(p portable.DroppedPermission) string {
 	shown := exactly(p.Arguments)
 	switch {
@@ -105,5 +108,5 @@ func permittedArguments(p portable.DroppedPermission) string {
 	return shown
 }
 
-// exactly returns all of a text in one line.
+// exactly returns the whole text in one line, with control and invisible characters written as escapes.
 func exactly(s string) string { return strings.ReplaceAll(termsafe.Visible(s), "\n", `\n`) }

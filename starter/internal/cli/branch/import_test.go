@@ -11,8 +11,8 @@ import (
 	"github.com/everturn/everturn/journal"
 )
 
-// TestImportErrorPromisesNoMoreThanIsKnown checks that the error does not say that nothing was changed when the reply to
-// the commit may be lost.
+// TestImportErrorPromisesNoMoreThanIsKnown checks that the error does not say that nothing was changed when the reply
+// to the commit may be lost.
 func TestImportErrorPromisesNoMoreThanIsKnown(t *testing.T) {
 	const promise = "nothing was changed"
 	ended, cancel := context.WithCancel(t.Context())

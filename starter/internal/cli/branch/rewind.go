@@ -6,6 +6,7 @@ import (
 	"github.com/everturn/everturn/starter/internal/cli/app"
 )
 
+// Rewind returns the command that continues from an earlier message in a new session.
 func Rewind(a *app.App) *cobra.Command {
 	var to int64
 	var as, output string

@@ -17,6 +17,7 @@ and a key. A worker also records tapes itself, with llm.tape = "record:FOLDER".`
 	return cmd
 }
 
+// tapeFrom returns the command that writes the settled completions of a session's inferences to a tape.
 func tapeFrom(a *app.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "from <session> <folder>",

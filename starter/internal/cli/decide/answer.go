@@ -20,6 +20,7 @@ type answerFlags struct {
 	accept, decline, cancel bool
 }
 
+// Answer returns the command that answers questions and elicitations.
 func Answer(a *app.App) *cobra.Command {
 	var f answerFlags
 	cmd := &cobra.Command{
@@ -66,10 +67,10 @@ func (f answerFlags) given() bool { return len(f.fields) > 0 || f.accept || f.de
 // requestID matches the ID of a question (q) or of an elicitation (e).
 var requestID = regexp.MustCompile(`^(q[0-9]+|e[0-9]+(\.[0-9]+){2})$`)
 
-// split separates the names on the command line from the answer. If there is no answer, the command asks for it on the
-// terminal.
+// split separates the arguments into names, which are a session and a request or fewer, and the text of the answer. The
+// text is "" if the flags give the answer, or if the command asks for it on the terminal.
 func (f answerFlags) split(ctx context.Context, a *app.App, args []string) (names []string, text string, err error) {
-	actions := 0
+	actions := 0 // how many of accept, decline and cancel the flags name
 	for _, set := range []bool{f.accept || len(f.fields) > 0, f.decline, f.cancel} {
 		if set {
 			actions++
@@ -94,7 +95,8 @@ func (f answerFlags) split(ctx context.Context, a *app.App, args []string) (name
 	return args[:last], strings.TrimSuffix(text, "\n"), err
 }
 
-// answerNamed answers the named question or elicitation, or the only pending one.
+// answerNamed answers the question or elicitation in names, or the only pending one. Without a text and without flags
+// that give the answer, it asks the user.
 func answerNamed(ctx context.Context, t *app.TurnClient, names []string, text string, f answerFlags) error {
 	r, err := question(ctx, t, names)
 	if err != nil {
@@ -120,7 +122,8 @@ func answerNamed(ctx context.Context, t *app.TurnClient, names []string, text st
 	return nil
 }
 
-// respondWith sends the response that the command line gives to an elicitation.
+// respondWith sends the response to an elicitation that the text or the flags give. It returns the response in one
+// word, such as declined.
 func respondWith(ctx context.Context, t *app.TurnClient, r journal.RequestRecord,
 	text string, f answerFlags) (string, error) {
 	response, err := f.response(form.ElicitationOf(r.Request), text)
@@ -130,6 +133,7 @@ func respondWith(ctx context.Context, t *app.TurnClient, r journal.RequestRecord
 	return form.Acted(response), t.UntilWorkerAnswers(func() error { return respond(ctx, t, r, response) })
 }
 
+// response returns the response to the elicitation e that the flags or the text give.
 func (f answerFlags) response(e turn.Elicitation, text string) (turn.ElicitationResponse, error) {
 	switch {
 	case f.decline:
@@ -148,7 +152,7 @@ func (f answerFlags) response(e turn.Elicitation, text string) (turn.Elicitation
 	return form.Accept(e, text, fields)
 }
 
-// converse asks the user at the terminal for the answer, sends it, and says which action it was.
+// converse asks the user for the answer on the terminal and sends it. It returns the answer's status in one word.
 func converse(ctx context.Context, t *app.TurnClient, r journal.RequestRecord) (status string, err error) {
 	if r.Kind == turn.RequestElicitation && !t.App.Draws() {
 		return "", app.Usage("the terminal (TERM=dumb) cannot show the form: give the answer on the command line; "+

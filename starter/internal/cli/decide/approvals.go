@@ -10,6 +10,7 @@ import (
 	"github.com/everturn/everturn/starter/internal/cli/app"
 )
 
+// Approvals returns the command that lists the pending requests.
 func Approvals(a *app.App) *cobra.Command {
 	var output string
 	var limit int
@@ -34,7 +35,7 @@ commands that decide it.`,
 	return cmd
 }
 
-// listRequests prints the pending requests of all sessions, or of one.
+// listRequests prints at most limit pending requests of the session in args, or of all sessions if args is empty.
 func listRequests(ctx context.Context, a *app.App, j *journal.DB, args []string, limit int, output string) error {
 	session := ""
 	if len(args) > 0 {

@@ -19,12 +19,13 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// decideFlags are the flags of approve and deny.
+// decideFlags are the flags of approve and deny. deny is true for the command deny, which has only some of the flags.
 type decideFlags struct {
 	deny, all, yes, edit       bool
 	reason, always, hash, plan string
 }
 
+// register adds the flags that both commands have.
 func (f *decideFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.BoolVar(&f.all, "all", false, "decide every pending approval of the session")
@@ -34,6 +35,7 @@ func (f *decideFlags) register(cmd *cobra.Command) {
 		"denied")
 }
 
+// Approve returns the command that allows tool calls.
 func Approve(a *app.App) *cobra.Command {
 	var f decideFlags
 	cmd := &cobra.Command{
@@ -64,7 +66,7 @@ each call is shown and you confirm it; without a terminal, --hash or -y is requi
 	return cmd
 }
 
-// decideCalls decides the calls that the command line names.
+// decideCalls runs approve or deny. args are a session and the IDs of its calls, or only the session.
 func decideCalls(ctx context.Context, a *app.App, args []string, f decideFlags) error {
 	if err := f.check(args[1:]); err != nil {
 		return err
@@ -73,6 +75,7 @@ func decideCalls(ctx context.Context, a *app.App, args []string, f decideFlags) 
 		func(t *app.TurnClient) error { return decideNamed(ctx, t, args[0], args[1:], f) })
 }
 
+// check returns an error for flags that exclude each other, or that do not fit the named calls.
 func (f decideFlags) check(calls []string) error {
 	switch {
 	case f.all && len(calls) > 0:
@@ -88,7 +91,8 @@ func (f decideFlags) check(calls []string) error {
 	return nil
 }
 
-// decideNamed decides the named calls, or all pending ones.
+// decideNamed decides the named calls of a session or, without calls, its only pending call, or all of them with --all.
+// It checks all of them before it decides the first one.
 func decideNamed(ctx context.Context, t *app.TurnClient, session string, calls []string, f decideFlags) error {
 	requests, err := approvals(ctx, t, session, calls, f)
 	if err != nil {
@@ -103,7 +107,7 @@ func decideNamed(ctx context.Context, t *app.TurnClient, session string, calls [
 	if err != nil {
 		return err
 	}
-	var covered []string
+	var covered []string // calls that the grant of an earlier decision has already allowed
 	for _, r := range requests {
 		if slices.Contains(covered, r.ID) {
 			continue
@@ -126,7 +130,8 @@ func decideNamed(ctx context.Context, t *app.TurnClient, session string, calls [
 	return nil
 }
 
-// permits refuses a decision that the request does not permit, before any call is decided.
+// permits returns an error if the request does not permit the decision of the flags, or if an approval would need a
+// terminal and there is none.
 func (f decideFlags) permits(a *app.App, r journal.RequestRecord) error {
 	if f.deny {
 		return nil
@@ -154,7 +159,8 @@ func (f decideFlags) permits(a *app.App, r journal.RequestRecord) error {
 	return nil
 }
 
-// decideOne decides a call, and returns the calls that its grant has allowed, too.
+// decideOne sends the decision about one call and prints it. It returns the IDs of other calls that the grant of this
+// decision has allowed. quarantined maps the IDs of quarantined tools to their servers.
 func decideOne(ctx context.Context, t *app.TurnClient, r journal.RequestRecord, f decideFlags,
 	quarantined map[string]string) (covered []string, err error) {
 	var result client.DecideResult
@@ -183,7 +189,8 @@ func decideOne(ctx context.Context, t *app.TurnClient, r journal.RequestRecord, 
 	return result.Covered, nil
 }
 
-// changedPlan returns the plan that the user wants instead of the model's; nil if that is to be carried out.
+// changedPlan returns the plan that the user gives with --edit or --plan, to replace the model's plan. It returns nil
+// without these flags.
 func (f decideFlags) changedPlan(a *app.App, r journal.RequestRecord) (changed json.RawMessage, err error) {
 	switch {
 	case f.edit:
@@ -211,8 +218,9 @@ func (f decideFlags) changedPlan(a *app.App, r journal.RequestRecord) (changed j
 	return changed, err
 }
 
-// confirmed shows the whole call on a terminal and asks for confirmation. Without a terminal, --hash identifies the
-// arguments that the user has seen.
+// confirmed shows the whole call on the terminal and reports whether the user confirms to allow it. It returns true
+// without asking if the flags already confirm the decision, or if there is no terminal: permits then requires --hash or
+// --yes.
 func confirmed(ctx context.Context, t *app.TurnClient, r journal.RequestRecord, f decideFlags,
 	quarantined map[string]string) (bool, error) {
 	a := t.App

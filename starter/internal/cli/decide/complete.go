@@ -12,7 +12,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// completeRequests offers sessions with pending requests of some kinds, then their IDs, for the first n arguments.
+// completeRequests returns a function for shell completion: it offers the sessions with pending requests of these kinds
+// for the first argument, and the IDs of the session's requests for the others, up to n arguments.
 func completeRequests(a *app.App, n int, kinds ...turn.RequestKind) cobra.CompletionFunc {
 	return a.Completion(func(ctx context.Context, j *journal.DB, args []string) (offers []cobra.Completion) {
 		session := ""

@@ -7,6 +7,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
+// Deny returns the command that denies tool calls.
 func Deny(a *app.App) *cobra.Command {
 	f := decideFlags{deny: true}
 	cmd := &cobra.Command{

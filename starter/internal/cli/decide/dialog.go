@@ -19,15 +19,17 @@ type Dialog struct {
 	Request journal.RequestRecord
 }
 
-// NewDialog returns the dialog about a request.
+// NewDialog returns a dialog about the request r.
 func NewDialog(t *app.TurnClient, r journal.RequestRecord) *Dialog { return &Dialog{t, r} }
 
-// send sends a decision, and says which it was and which other calls its grant has allowed.
+// send sends a decision to the turn. status is the decision in one word, and empty for an approval; covered are the IDs
+// of other calls that the decision's grant has allowed.
 type send func(context.Context) (status string, covered []string, err error)
 
-// Ask shows the request to the user, and returns the function that sends the user's decision. It drops what was typed
-// before, so that a key typed earlier cannot approve what was not on the screen. The error is app.ErrInterrupted after
-// Ctrl-C in a form, the cause of ctx if ctx has ended, or that of a terminal that is closed.
+// Ask shows the request to the user, asks for the decision, and returns the function that sends it. Ask discards input
+// that was typed before, so that it cannot approve a request that was not on the screen yet. The error is
+// app.ErrInterrupted after Ctrl-C in a form, the cause of ctx if ctx has ended, or a read error if the terminal is
+// closed.
 func (d *Dialog) Ask(ctx context.Context) (send, error) {
 	a, r := d.t.App, d.Request
 	app.DiscardInput(a.In)
@@ -54,6 +56,7 @@ func (d *Dialog) Ask(ctx context.Context) (send, error) {
 	}
 }
 
+// askForm shows the form of an elicitation and returns the function that sends the user's response.
 func (d *Dialog) askForm(ctx context.Context) (send, error) {
 	response, err := d.t.App.RunForm(ctx, form.NewDialog(form.ElicitationOf(d.Request.Request)))
 	return func(ctx context.Context) (string, []string, error) {
@@ -61,8 +64,8 @@ func (d *Dialog) askForm(ctx context.Context) (send, error) {
 	}, err
 }
 
-// askApproval shows the pages of an approval and asks for the decision. The user must see all of the call before
-// allowing it.
+// askApproval shows the pages of an approval and asks for the decision. The user must see all pages before allowing the
+// call, but may deny it at any page.
 func (d *Dialog) askApproval(ctx context.Context, pages *app.Pages) (send, error) {
 	a, r := d.t.App, d.Request
 	a.Note("%s", pages.Next())
@@ -75,21 +78,21 @@ func (d *Dialog) askApproval(ctx context.Context, pages *app.Pages) (send, error
 		if err != nil {
 			return nil, err
 		}
-		typed, why, _ := strings.Cut(strings.TrimSpace(line), " ")
-		made, ok := ui.VerdictOf(typed)
+		typed, reason, _ := strings.Cut(strings.TrimSpace(line), " ")
+		verdict, ok := ui.VerdictOf(typed)
 		switch {
-		case pages.Left() > 0 && (!ok || made.Allow):
+		case pages.Left() > 0 && (!ok || verdict.Allow):
 			a.Note("%s", pages.Next())
-		case ok && made.Refused(r.Request) != nil:
-			a.Note("%v", made.Refused(r.Request))
+		case ok && verdict.Refused(r.Request) != nil:
+			a.Note("%v", verdict.Refused(r.Request))
 		case ok:
-			dec := decision{allow: made.Allow, reason: strings.TrimSpace(why), always: made.Grant}
-			if made.Edit {
+			dec := decision{allow: verdict.Allow, reason: strings.TrimSpace(reason), always: verdict.Grant}
+			if verdict.Edit {
 				dec.plan, err = edit(a, r)
 				if err != nil {
 					a.Note("%v", err)
 				}
-				if dec.plan == nil {
+				if dec.plan == nil { // not changed: ask again
 					continue
 				}
 			}
@@ -101,7 +104,8 @@ func (d *Dialog) askApproval(ctx context.Context, pages *app.Pages) (send, error
 	}
 }
 
-// edit lets the user change a plan in an editor. It returns nil if the plan is not changed.
+// edit opens the plan of the request in the user's editor and returns the changed plan as JSON, or nil if the user did
+// not change it.
 func edit(a *app.App, r journal.RequestRecord) (json.RawMessage, error) {
 	cmd, changed, err := ui.Editor(r.Arguments)
 	if err != nil {
@@ -115,7 +119,7 @@ func edit(a *app.App, r journal.RequestRecord) (json.RawMessage, error) {
 	return changed()
 }
 
-// decisionPrompt offers the verdicts that the request permits.
+// decisionPrompt returns the prompt with the keys of the verdicts that the request permits.
 func decisionPrompt(r turn.Request) string {
 	var offered []string
 	for _, v := range ui.Verdicts(r) {

@@ -16,13 +16,13 @@ import (
 
 // layout controls how requests are printed.
 type layout struct {
-	// columns is the width of the terminal; 0 breaks no lines.
+	// columns is the width of the terminal; 0 means that lines are not wrapped.
 	columns int
-	// asked leaves out the list of a form's fields, because the command asks for them one by one.
+	// asked omits the list of a form's fields, because the command asks for them one by one.
 	asked bool
 	// quarantined maps the IDs of quarantined tools to their servers.
 	quarantined map[string]string
-	// callers says, for the session of a subagent, which agents and which session led to it.
+	// callers maps the session of a subagent to a line that names its callers: see callersOf.
 	callers map[string]string
 }
 
@@ -32,7 +32,7 @@ func LayoutOf(w any) layout {
 	return layout{columns: columns}
 }
 
-// describe prints a request exactly and completely.
+// describe returns the text of a request, exactly and completely, with warnings about its tool.
 func (l layout) describe(r journal.RequestRecord) string {
 	var lines []string
 	for _, p := range ui.Describe(r.Session, r.Request) {
@@ -58,7 +58,8 @@ func (l layout) describe(r journal.RequestRecord) string {
 
 const bar = "  │ "
 
-// barred shows a text exactly and completely, each line behind a bar.
+// barred returns a text exactly and completely, with a bar before each line. The bar distinguishes the text of a model
+// or a server from the command's own.
 func (l layout) barred(s string) string {
 	columns := 0
 	if l.columns > 0 {
@@ -109,7 +110,8 @@ func exampleAnswer(r journal.RequestRecord) string {
 	return f.Example(app.Quoted)
 }
 
-// callersOf describes, for each request of a subagent, the agents that led to it and the session of the user.
+// callersOf returns, by the session of each subagent with a request, a line that names the agents from the user's
+// session down to the subagent, and the user's session.
 func callersOf(ctx context.Context, j *journal.DB, requests []journal.RequestRecord) map[string]string {
 	paths := map[string]string{}
 	for _, r := range requests {
@@ -117,7 +119,7 @@ func callersOf(ctx context.Context, j *journal.DB, requests []journal.RequestRec
 		for id := r.Turn; ; {
 			t, err := j.Turn(ctx, id)
 			if err != nil {
-				break // the requests are worth more than their path
+				break // show the requests even without the whole path
 			}
 			if path != "" {
 				path = " > " + path
@@ -135,7 +137,7 @@ func callersOf(ctx context.Context, j *journal.DB, requests []journal.RequestRec
 	return paths
 }
 
-// quarantinedTools returns the quarantined tools: the server of each, by the tool's ID.
+// quarantinedTools returns the servers of the quarantined tools, by the tool's ID.
 func quarantinedTools(ctx context.Context, j *journal.DB) (map[string]string, error) {
 	catalogues, err := j.Catalogues(ctx)
 	servers := map[string]string{}
@@ -147,7 +149,7 @@ func quarantinedTools(ctx context.Context, j *journal.DB) (map[string]string, er
 	return servers, err
 }
 
-// quarantineWarning warns that a decision has no effect, because the tool has changed since the turn received it.
+// quarantineWarning returns a warning that an approval has no effect, because the call's tool is quarantined.
 func quarantineWarning(r journal.RequestRecord, server string) string {
 	return fmt.Sprintf("warning: %s has changed and is quarantined: the call ends in tool_drift even if you allow it, "+
 		"unless the tool changes back; "+

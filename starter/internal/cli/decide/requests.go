@@ -15,7 +15,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// pending returns the pending requests of some kinds in a session, or in all sessions.
+// pending returns the pending requests of these kinds in a session or, if session is "", in all sessions.
 func pending(ctx context.Context, t *app.TurnClient, session string,
 	kinds ...turn.RequestKind) ([]journal.RequestRecord, error) {
 	if session != "" {
@@ -25,11 +25,13 @@ func pending(ctx context.Context, t *app.TurnClient, session string,
 	}
 	all, err := t.Client.Pending(ctx, client.PendingInput{Session: session, Limit: 1000})
 	return slices.DeleteFunc(all, func(r journal.RequestRecord) bool {
-		return !slices.Contains(kinds, r.Kind) || session != "" && r.Session != session // a subagent's
+		ofSubagent := session != "" && r.Session != session
+		return !slices.Contains(kinds, r.Kind) || ofSubagent
 	}), err
 }
 
-// approvals returns the approvals that the command line names.
+// approvals returns the pending approvals of the named calls or, without calls, the session's only one, or all of them
+// with --all. It returns an error if a call is not pending, or if its arguments do not have the hash of --hash.
 func approvals(ctx context.Context, t *app.TurnClient, session string,
 	calls []string, f decideFlags) ([]journal.RequestRecord, error) {
 	pending, err := pending(ctx, t, session, turn.RequestApproval)
@@ -44,7 +46,7 @@ func approvals(ctx context.Context, t *app.TurnClient, session string,
 		return nil, app.Usage("%d calls of session %q wait for approval: name the calls (%s), or use --all", len(pending),
 			session, names(pending))
 	case len(calls) == 0:
-		return pending, checkHash(pending[0], f.hash)
+		return pending, checkHash(pending[0], f.hash) // a hash excludes --all, so there is one call
 	}
 	var chosen []journal.RequestRecord
 	for _, call := range calls {
@@ -60,7 +62,8 @@ func approvals(ctx context.Context, t *app.TurnClient, session string,
 	return chosen, nil
 }
 
-// question returns the question or elicitation that an answer is for.
+// question returns the pending question or elicitation that args names, by its session and ID. If args has no ID, there
+// must be only one in the session or, if args is empty, in all sessions.
 func question(ctx context.Context, t *app.TurnClient, args []string) (journal.RequestRecord, error) {
 	session, id := "", ""
 	if len(args) > 0 {
@@ -95,7 +98,8 @@ func question(ctx context.Context, t *app.TurnClient, args []string) (journal.Re
 	return journal.RequestRecord{}, err
 }
 
-// checkHash refuses a call whose arguments are not the ones that the user has seen.
+// checkHash returns an error if the hash of the call's arguments does not begin with hash, the value of --hash: the
+// arguments are not those that the user has seen. Without a hash it returns nil.
 func checkHash(r journal.RequestRecord, hash string) error {
 	if hash == "" || len(hash) >= app.MinHash && strings.HasPrefix(r.ArgumentsHash, hash) {
 		return nil
@@ -109,7 +113,8 @@ func checkHash(r journal.RequestRecord, hash string) error {
 			r.ID, ui.ShortHash(r.ArgumentsHash), app.Line(hash, 20), app.Quoted(r.Session))}
 }
 
-// notPending says why a request cannot be decided: it is already decided, or does not exist.
+// notPending returns an error that says why the request id cannot be decided: it is already decided, or it does not
+// exist. pending are the session's pending requests, which the error names.
 func notPending(ctx context.Context, t *app.TurnClient, session, id string, pending []journal.RequestRecord) error {
 	rec, err := t.Journal.Session(ctx, session)
 	if err != nil {
@@ -138,6 +143,7 @@ func notPending(ctx context.Context, t *app.TurnClient, session, id string, pend
 	return app.Usage("session %q has no pending request %s; %s", session, app.Line(id, 40), hint)
 }
 
+// names returns the IDs of requests, separated by commas.
 func names(requests []journal.RequestRecord) string {
 	ids := make([]string, len(requests))
 	for i, r := range requests {
@@ -154,8 +160,8 @@ type decision struct {
 	plan   json.RawMessage // instead of the model's
 }
 
-// decide sends the decision to the turn. It allows a call only with the hash of the arguments that were shown, and
-// denies it whatever they are.
+// decide sends a decision about a call to its turn, with the hash of the arguments that were shown. It does not allow a
+// call whose exact arguments cannot be shown; such a call can only be denied.
 func decide(ctx context.Context, t *app.TurnClient, r journal.RequestRecord, d decision) (client.DecideResult, error) {
 	in := client.DecideInput{
 		Session: r.Session, Turn: r.Turn, Call: r.ID, ArgumentsHash: r.ArgumentsHash, By: app.UserName(), Reason: d.reason,
@@ -172,21 +178,22 @@ func decide(ctx context.Context, t *app.TurnClient, r journal.RequestRecord, d d
 	return result, decideError(r, err)
 }
 
-// answer answers a question of the model.
+// answer sends the answer to a question of the model.
 func answer(ctx context.Context, t *app.TurnClient, r journal.RequestRecord, text string) error {
 	return decideError(r, t.Client.Answer(ctx, client.AnswerInput{
 		Session: r.Session, Turn: r.Turn, Question: r.ID, Text: text, By: app.UserName(),
 	}))
 }
 
-// respond responds to an elicitation.
+// respond sends the response to an elicitation.
 func respond(ctx context.Context, t *app.TurnClient, r journal.RequestRecord, response turn.ElicitationResponse) error {
 	return decideError(r, t.Client.Respond(ctx, client.RespondInput{
 		Session: r.Session, Turn: r.Turn, Request: r.ID, Response: response, By: app.UserName(),
 	}))
 }
 
-// decideError says what to do about a decision that the turn did not accept.
+// decideError returns the error for a decision that the turn did not accept, with what the user can do. It returns nil
+// if err is nil, and other errors unchanged.
 func decideError(r journal.RequestRecord, err error) error {
 	session := app.Quoted(r.Session)
 	var refused *turn.Error

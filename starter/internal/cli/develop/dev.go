@@ -13,6 +13,7 @@ import (
 	"github.com/everturn/everturn/starter/internal/cli/app"
 )
 
+// Dev returns the command that runs Temporal, its Web UI and a worker.
 func Dev(a *app.App) *cobra.Command {
 	var noWorker, slow bool
 	cmd := &cobra.Command{
@@ -42,7 +43,8 @@ server keeps its data in the folder .everturn.`,
 	return cmd
 }
 
-// runStack keeps the stack up until a signal arrives or its worker ends.
+// runStack starts the development server and, if worker is true, a worker in this process. It runs until a signal
+// arrives or the worker ends. Meanwhile it notes when the server stops or starts to answer.
 func runStack(ctx context.Context, a *app.App, cfg config.Config, worker bool) error {
 	stack, cfg, err := a.StartStack(ctx, cfg, app.Needs{Server: true, Worker: worker})
 	if err != nil {
@@ -63,12 +65,12 @@ func runStack(ctx context.Context, a *app.App, cfg config.Config, worker bool) e
 		select {
 		case <-signals:
 			return nil
-		case <-ctx.Done(): // the signal arrived before take
+		case <-ctx.Done(): // the signal arrived before Take
 			return context.Cause(ctx)
 		case err := <-stack.Failed():
 			return err
 		case <-ticker.C:
-			if now := listens(ctx, cfg.Temporal.Address); now != answers {
+			if now := serverListens(ctx, cfg.Temporal.Address); now != answers {
 				answers = now
 				noteServer(a, cfg.Temporal.Address, answers)
 			}
@@ -76,11 +78,11 @@ func runStack(ctx context.Context, a *app.App, cfg config.Config, worker bool) e
 	}
 }
 
-// lookEvery is how often dev checks that the server still runs.
+// lookEvery is how often dev checks that the server still runs, and the timeout of the check.
 const lookEvery = 2 * time.Second
 
-// listens reports whether a server accepts connections at the address.
-func listens(ctx context.Context, address string) bool {
+// serverListens reports whether a server accepts TCP connections at the address.
+func serverListens(ctx context.Context, address string) bool {
 	dialer := net.Dialer{Timeout: lookEvery}
 	c, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
@@ -90,8 +92,8 @@ func listens(ctx context.Context, address string) bool {
 	return true
 }
 
-// noteServer says that the Temporal server has ended, or is back. Nothing is lost meanwhile, and the worker connects
-// again by itself.
+// noteServer prints that the Temporal server answers again or, if answers is false, that it no longer does. Nothing is
+// lost meanwhile, and the worker reconnects by itself.
 func noteServer(a *app.App, address string, answers bool) {
 	if answers {
 		a.Note("Temporal answers on %s again; the turns continue", address)
@@ -102,5 +104,5 @@ func noteServer(a *app.App, address string, answers bool) {
 		"(its log is %s)", address, filepath.Join(app.StateDir, "temporal.log"))
 }
 
-// DevServer is the supervisor of the development server. Only --dev starts it.
+// DevServer returns the command that supervises the development server. Only dev and --dev start it.
 func DevServer(a *app.App) *cobra.Command { return devserver.Command(a.Err) }

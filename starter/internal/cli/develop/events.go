@@ -7,6 +7,7 @@ import (
 	"github.com/everturn/everturn/starter/internal/cli/app"
 )
 
+// Events returns the command that prints the schema of the events.
 func Events(a *app.App) *cobra.Command {
 	return app.Parent("events", "Describe the events of -o jsonl", &cobra.Command{
 		Use:   "schema",

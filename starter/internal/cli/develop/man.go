@@ -11,7 +11,7 @@ import (
 	"github.com/everturn/everturn/starter/internal/cli/app"
 )
 
-// Man writes the manual pages. Help does not list the command, because only packagers need it.
+// Man returns the command that writes the manual pages. The help does not list it, because only packagers need it.
 func Man(a *app.App) *cobra.Command {
 	return &cobra.Command{
 		Use:    "man <folder>",
@@ -24,7 +24,8 @@ func Man(a *app.App) *cobra.Command {
 			}
 			root := cmd.Root()
 			root.DisableAutoGenTag = true
-			header := &doc.GenManHeader{Title: "EVERTURN", Section: "1", Source: "Everturn", Manual: "Everturn", Date: built(a)}
+			header := &doc.GenManHeader{Title: "EVERTURN", Section: "1", Source: "Everturn", Manual: "Everturn",
+				Date: manDate(a)}
 			if err := doc.GenManTree(root, header, args[0]); err != nil {
 				return app.Usage("writing the manual pages: %w", err)
 			}
@@ -33,9 +34,9 @@ func Man(a *app.App) *cobra.Command {
 	}
 }
 
-// built returns the date of the manual pages: SOURCE_DATE_EPOCH if it is set (reproducible-builds.org), otherwise the
+// manDate returns the date of the manual pages: SOURCE_DATE_EPOCH if it is set (reproducible-builds.org), otherwise the
 // current time.
-func built(a *app.App) *time.Time {
+func manDate(a *app.App) *time.Time {
 	at := time.Now()
 	if seconds, err := strconv.ParseInt(a.Lookup("SOURCE_DATE_EPOCH"), 10, 64); err == nil {
 		at = time.Unix(seconds, 0).UTC()

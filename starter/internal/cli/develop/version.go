@@ -9,6 +9,7 @@ import (
 	"github.com/everturn/everturn/starter/internal/cli/app"
 )
 
+// Version returns the command that prints the program's version.
 func Version(a *app.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",

@@ -11,7 +11,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// contextUse is how much of the model's context window a session's conversation takes.
+// contextUse is how much of the model's context window a session's conversation fills.
 type contextUse struct {
 	Tokens        int64 `json:"tokens"` // of the last prompt and its completion, or of the compacted prompt
 	ContextTokens int64 `json:"context_tokens"`
@@ -20,8 +20,8 @@ type contextUse struct {
 	CompactsAt int64 `json:"compacts_at,omitempty"`
 }
 
-// readContext returns the use of the context window after the session's last inference, nil if the size of the window
-// or of the prompt is not known.
+// readContext returns the use of the context window after the session's last inference or compaction. It returns nil if
+// the last turn does not compact its prompts, or if the size of the window is unknown.
 func readContext(ctx context.Context, j *journal.DB, h history) (*contextUse, error) {
 	if len(h.Turns) == 0 {
 		return nil, nil
@@ -32,20 +32,21 @@ func readContext(ctx context.Context, j *journal.DB, h history) (*contextUse, er
 		return nil, err
 	}
 	u := contextUse{ContextTokens: c.ContextTokens, CompactsAt: turn.Percent(c.Trigger(), c.ContextTokens)}
-	var upTo int64
+	var upTo int64 // the sequence number of the last message in the last inference's prompt
 	for _, i := range last.Inferences {
 		if i.Settled {
 			u.Tokens, upTo = i.Completion.Usage.Total(), i.Base.Seq
 		}
 	}
-	if n := len(h.Compactions); n > 0 && h.Compactions[n-1].At.Seq > upTo {
+	if n := len(h.Compactions); n > 0 && h.Compactions[n-1].At.Seq > upTo { // compacted after the last inference
 		u.Tokens = h.Compactions[n-1].After
 	}
 	u.Percent = turn.Percent(u.Tokens, u.ContextTokens)
 	return &u, nil
 }
 
-// compactingOf returns how a turn compacts its prompts, nil if it does not.
+// compactingOf returns the settings with which a turn compacts its prompts. It returns nil if the turn does not, or if
+// its configuration cannot be read.
 func compactingOf(ctx context.Context, j *journal.DB, turnID string) (*turn.CompactionSettings, error) {
 	frozen, err := j.TurnConfig(ctx, turnID)
 	if err != nil {
@@ -63,7 +64,7 @@ func compactingOf(ctx context.Context, j *journal.DB, turnID string) (*turn.Comp
 	return prompt.Compaction, nil
 }
 
-// printContext prints the use of the context window and what stands for the beginning of the conversation.
+// printContext prints the use of the context window and the session's compactions.
 func (h history) printContext(w io.Writer) {
 	if c := h.Context; c != nil {
 		fmt.Fprintf(w, "context %d %%, compacts at %d %% of %d tokens\n", c.Percent, c.CompactsAt, c.ContextTokens)

@@ -14,6 +14,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
+// Diff returns the command that shows where two sessions diverge.
 func Diff(a *app.App) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
@@ -49,13 +50,14 @@ type difference struct {
 type transcript struct {
 	Session  string         `json:"session"`
 	Messages []turn.Message `json:"messages"` // from Shared+1 on
-	head     turn.Head
+	head     turn.Head      // of the whole session
 }
 
 // page is the number of messages read and compared at once.
 const page = 500
 
-// compareSessions finds the first message that differs.
+// compareSessions compares the messages of sessions a and b, and returns the number of messages that they share and the
+// messages of each after those.
 func compareSessions(ctx context.Context, j *journal.DB, a, b string) (difference, error) {
 	d := difference{A: transcript{Session: a}, B: transcript{Session: b}}
 	for _, t := range []*transcript{&d.A, &d.B} {
@@ -101,6 +103,7 @@ func commonPrefix(a, b []turn.Message) int {
 	return n
 }
 
+// print writes the difference as text.
 func (d difference) print(w io.Writer) {
 	fmt.Fprintf(w, "%s shared\n", ui.Count(int(d.Shared), "message"))
 	for _, t := range []transcript{d.A, d.B} {

@@ -15,6 +15,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
+// List returns the command that lists the sessions.
 func List(a *app.App) *cobra.Command {
 	var limit int
 	var output string
@@ -61,7 +62,7 @@ func ending(t journal.TurnRecord) string {
 	return string(t.State)
 }
 
-// state returns the state of a turn, with the provider that its inference waits for.
+// state returns the state of a turn and, if its inference waits for a provider, the provider's name.
 func state(ctx context.Context, j *journal.DB, t journal.TurnRecord) string {
 	if t.State != turn.StateRunning {
 		return ending(t)

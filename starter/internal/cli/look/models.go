@@ -12,8 +12,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// readConfig reads the turn's models, tools and temperature from its turn config. A turn that has none recorded began
-// before they were, or not at all.
+// readConfig reads the turn's models, tools, temperature and skills from its turn config. It does nothing for a turn
+// without a recorded config: an old version of Everturn began the turn, or Begin failed.
 func (t *turnHistory) readConfig(ctx context.Context, j *journal.DB) error {
 	frozen, err := j.TurnConfig(ctx, t.Turn.ID)
 	if errors.Is(err, journal.ErrNotFound) || len(frozen.Config) == 0 {
@@ -27,7 +27,7 @@ func (t *turnHistory) readConfig(ctx context.Context, j *journal.DB) error {
 	return err
 }
 
-// printModels says which model a turn uses and why, and which ones would take over.
+// printModels prints the model of a turn, with the reason for the choice, and its fallbacks.
 func printModels(w io.Writer, models []turn.Model) {
 	for i, m := range models {
 		switch i {

@@ -11,6 +11,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
+// Open returns the command that opens a turn in the Web UI.
 func Open(a *app.App) *cobra.Command {
 	var printOnly bool
 	cmd := &cobra.Command{

@@ -24,6 +24,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
+// Show returns the command that shows a session.
 func Show(a *app.App) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
@@ -58,14 +59,14 @@ type history struct {
 	Session  journal.SessionRecord `json:"session"`
 	Messages []turn.Message        `json:"messages"`
 	Turns    []turnHistory         `json:"turns"`
-	// Compactions have replaced the beginning of the conversation in prompts; the last one still does.
+	// Compactions are all compactions of the session. The last one is in effect.
 	Compactions []turn.Compaction `json:"compactions,omitempty"`
 	Context     *contextUse       `json:"context,omitempty"`
 	// SubagentRequests are the open requests of subagents that work for the session.
 	SubagentRequests []journal.RequestRecord `json:"subagent_requests,omitempty"`
 	// Waiting are accepted messages that the running turn has not used yet. Only its workflow has them.
 	Waiting []turn.UserMessage `json:"waiting,omitempty"`
-	Link    string             `json:"link,omitempty"` // of a turn that no worker has begun
+	Link    string             `json:"link,omitempty"` // set only for a turn that no worker has begun
 }
 
 // lastOrRunning returns the session that was used last, or the only running one if the journal has no session yet.
@@ -80,32 +81,35 @@ func lastOrRunning(t *app.TurnClient, ctx context.Context) (string, error) {
 	return "", err
 }
 
-// sessionHistory reads a session from the journal, and from Temporal what the journal does not have yet.
+// sessionHistory reads a session from the journal. From Temporal it adds what only the running turn's workflow has: the
+// messages that wait, or the link if the journal does not have the session yet.
 func sessionHistory(ctx context.Context, t *app.TurnClient, session string) (history, error) {
 	h, err := readHistory(ctx, t.Journal, session)
 	switch {
 	case errors.Is(err, journal.ErrNotFound):
-		return accepted(ctx, t, session)
+		return acceptedSession(ctx, t, session)
 	case err == nil && !h.Session.LastTurn.State.Terminal():
-		h.Waiting = waiting(ctx, t, session)
+		h.Waiting = waitingMessages(ctx, t, session)
 	}
 	return h, err
 }
 
-// accepted returns a session that Temporal has accepted and no worker has begun.
-func accepted(ctx context.Context, t *app.TurnClient, session string) (history, error) {
+// acceptedSession returns the ID and the link of a session that is not in the journal, because Temporal has accepted
+// its first message and no worker has begun the turn. If Temporal has no such session either, it returns an error.
+func acceptedSession(ctx context.Context, t *app.TurnClient, session string) (history, error) {
 	s, err := t.Find(ctx, session, "")
-	if err != nil {
+	if err != nil { // the error that the journal has no such session is clearer
 		_, err = app.SessionArg(ctx, t.Journal, []string{session})
 	}
 	return history{Session: journal.SessionRecord{ID: session}, Link: s.Link}, err
 }
 
-// askWithin bounds how long show waits for Temporal and a worker, which it can do without.
+// askWithin bounds how long show waits for Temporal and a worker. Without them it shows what the journal has.
 const askWithin = 2 * time.Second
 
-// waiting returns the messages that the running turn has accepted and not used yet.
-func waiting(ctx context.Context, t *app.TurnClient, session string) []turn.UserMessage {
+// waitingMessages returns the messages that the running turn has accepted and not used yet. If no worker answers, it
+// prints a note and returns nil.
+func waitingMessages(ctx context.Context, t *app.TurnClient, session string) []turn.UserMessage {
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
 	err := t.ConnectToTemporal(ctx)
@@ -123,19 +127,21 @@ func waiting(ctx context.Context, t *app.TurnClient, session string) []turn.User
 	return nil
 }
 
+// turnHistory is a turn with its ledger and its requests.
 type turnHistory struct {
 	Turn journal.TurnRecord `json:"turn"`
-	// Tools are the patterns to which the turn's message and its skills narrowed its tools. Temperature is the turn's.
+	// Tools are the patterns to which the turn's message and its skills narrow its tools.
 	Tools       []string                `json:"tools,omitempty"`
 	Temperature *float64                `json:"temperature,omitempty"`
-	Models      []turn.Model            `json:"models,omitempty"` // the turn's own, and its fallbacks
+	Models      []turn.Model            `json:"models,omitempty"` // the turn's model and its fallbacks
 	Skills      *turn.SkillsEvent       `json:"skills,omitempty"`
 	Inferences  []journal.Inference     `json:"inferences"`
 	Calls       []journal.CallRecord    `json:"calls"`
 	Requests    []journal.RequestRecord `json:"requests,omitempty"`
-	Waits       string                  `json:"waits,omitempty"` // for a limit, if the turn's inference does
+	Waits       string                  `json:"waits,omitempty"` // what the turn's inference waits for; see waitsFor
 }
 
+// readHistory reads a session from the journal. The error is journal.ErrNotFound if the journal does not have it.
 func readHistory(ctx context.Context, j *journal.DB, id string) (history, error) {
 	session, err := j.Session(ctx, id)
 	if err != nil {
@@ -185,7 +191,8 @@ func readHistory(ctx context.Context, j *journal.DB, id string) (history, error)
 	return h, err
 }
 
-// waitsFor says what the inference of a running turn waits for, or "".
+// waitsFor returns what the inference of a running turn waits for, such as a fleet limit or a provider, or "" if the
+// turn's last event is not such a wait.
 func waitsFor(ctx context.Context, j *journal.DB, turnID string) string {
 	last, err := j.LastEvent(ctx, turnID)
 	var w turn.WaitingEvent
@@ -199,7 +206,7 @@ func waitsFor(ctx context.Context, j *journal.DB, turnID string) string {
 	return ""
 }
 
-// print writes the history as text. hint says how a pending request is decided.
+// print writes the history as text. hint is appended to each pending request: it says how to decide it.
 func (h history) print(w io.Writer, hint string) {
 	if h.Link != "" {
 		fmt.Fprintf(w, "session %s · accepted; its turn begins when a worker runs\n%s\n", app.Line(h.Session.ID, 80), h.Link)
@@ -231,6 +238,8 @@ func (h history) print(w io.Writer, hint string) {
 	}
 }
 
+// print writes the turn as text: its settings, its messages, its requests and its ledger. messages are all messages of
+// the session.
 func (t turnHistory) print(w io.Writer, messages []turn.Message, hint string) {
 	r := t.Turn
 	fmt.Fprintf(w, "\nturn %s · %s", app.Line(r.ID, 80), r.State)
@@ -285,7 +294,8 @@ func (t turnHistory) print(w io.Writer, messages []turn.Message, hint string) {
 	}
 }
 
-// printMessage prints a message with its number, which fork and rewind take.
+// printMessage prints a message and its tool calls. seq is its number, with which fork and rewind name it; only the
+// first line shows it.
 func printMessage(w io.Writer, seq int64, m turn.Message) {
 	number, role := strconv.FormatInt(seq, 10), string(m.Role)
 	if ui.IsNotice(m) {
@@ -306,8 +316,8 @@ func printMessage(w io.Writer, seq int64, m turn.Message) {
 	}
 }
 
-// ran says how often a call was started. A call that continued after an elicitation was not started again; for a
-// repeatable tool, the journal does not distinguish the two.
+// ran returns how often a call was run, such as "ran 2 times". A run that continues a suspended call is not another run
+// of the tool. For a repeatable tool the journal does not tell them apart.
 func ran(c journal.CallRecord) string {
 	switch {
 	case c.Suspended == 0 || c.Runs < 2:
@@ -318,6 +328,7 @@ func ran(c journal.CallRecord) string {
 	return "ran 1 time, continued " + ui.Count(c.Runs-1, "time") + " after an elicitation"
 }
 
+// printRequest prints a request and its decision. hint says how to decide a pending one.
 func printRequest(w io.Writer, r journal.RequestRecord, hint string) {
 	what := ui.Excerpt(r.Question, 80, 0)
 	switch r.Kind {
@@ -336,6 +347,7 @@ func printRequest(w io.Writer, r journal.RequestRecord, hint string) {
 	fmt.Fprintf(w, "  ? %s %s · %s\n", app.Line(r.ID, 80), what, status)
 }
 
+// printCall prints a tool call in the ledger of its turn.
 func printCall(w io.Writer, c journal.CallRecord) {
 	outcome := ui.Outcome(c.Outcome, c.Code)
 	if outcome == "" {

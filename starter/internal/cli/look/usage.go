@@ -10,6 +10,7 @@ import (
 	"github.com/everturn/everturn/starter/internal/cli/app"
 )
 
+// Usage returns the command that shows tokens and costs.
 func Usage(a *app.App) *cobra.Command {
 	var output, by, since string
 	cmd := &cobra.Command{
@@ -45,7 +46,8 @@ The command shows the usage of the configured tenant. By tenant, the default ten
 	return cmd
 }
 
-// sinceTime returns the time that --since names. Empty means all of the past.
+// sinceTime parses the value of --since: a day of UTC, a time, or a duration before now. For "" it returns the zero
+// time.
 func sinceTime(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -67,7 +69,7 @@ func sinceTime(text string, now time.Time) (time.Time, error) {
 		"duration until now (24h, 7d)", app.Line(text, 40))
 }
 
-// printUsage prints the groups and, if there are several, their sum.
+// printUsage prints a table with a row for each group and, if there are several, their sum. by is the value of --by.
 func printUsage(a *app.App, by string, rows []journal.UsageRow) error {
 	if len(rows) == 0 {
 		a.Aside("nothing was used in this time")
@@ -93,6 +95,7 @@ func printUsage(a *app.App, by string, rows []journal.UsageRow) error {
 	return a.Table([]string{heads[by], "TURNS", "INFERENCES", "INPUT", "CACHED", "OUTPUT", "REASONING", "COST"}, table)
 }
 
+// usageCells returns the cells of a group in the table.
 func usageCells(r journal.UsageRow) []string {
 	u := r.Usage
 	cost := u.DescribeCost()

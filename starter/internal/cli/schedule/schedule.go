@@ -12,12 +12,14 @@ import (
 	"github.com/everturn/everturn/starter/internal/cli/app"
 )
 
+// Command returns the command schedule with its subcommands.
 func Command(a *app.App) *cobra.Command {
 	return app.Parent("schedule", "Send a message repeatedly, on a schedule that Temporal keeps", scheduleCreate(a),
 		scheduleList(a),
 		scheduleDelete(a), schedulePause(a), scheduleResume(a), scheduleTrigger(a))
 }
 
+// checkScheduleName returns an error if the name of a schedule is invalid.
 func checkScheduleName(name string) error {
 	if err := client.CheckScheduleName(name); err != nil {
 		return app.Usage("the schedule name: %s", strings.Replace(err.Error(), "the session ID", "it", 1))
@@ -25,9 +27,11 @@ func checkScheduleName(name string) error {
 	return nil
 }
 
+// clockTime formats a time of a schedule in the local time zone.
 func clockTime(at time.Time) string { return at.Local().Format("Mon 2006-01-02 15:04:05 -07") }
 
-// scheduleError says what to do about a schedule that Temporal refuses or does not know.
+// scheduleError returns the error of a request about a schedule, with what the user can do. It returns nil if err is
+// nil, and other errors unchanged.
 func scheduleError(name string, err error) error {
 	switch {
 	case errors.Is(err, client.ErrExists):
@@ -44,7 +48,7 @@ func scheduleError(name string, err error) error {
 	return err
 }
 
-// scheduleAction returns a command that calls do with the name of a schedule.
+// scheduleAction returns a command named verb that calls do with a client and the name of a schedule.
 func scheduleAction(a *app.App, verb, short string,
 	do func(context.Context, *app.TurnClient, string) error) *cobra.Command {
 	return &cobra.Command{

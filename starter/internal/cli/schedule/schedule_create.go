@@ -19,6 +19,7 @@ type scheduleFlags struct {
 	limits               app.LimitFlags
 }
 
+// scheduleCreate returns the command that creates a schedule.
 func scheduleCreate(a *app.App) *cobra.Command {
 	var f scheduleFlags
 	cmd := &cobra.Command{
@@ -67,7 +68,7 @@ turn, unless --queue is given.`,
 	return cmd
 }
 
-// check refuses flags that do not describe a schedule.
+// check returns an error if the name or a flag is invalid, or if flags do not fit together.
 func (f scheduleFlags) check(name string) error {
 	if err := checkScheduleName(name); err != nil {
 		return err
@@ -105,15 +106,15 @@ func createSchedule(ctx context.Context, t *app.TurnClient, name, prompt string,
 	if f.quiet {
 		return nil
 	}
-	scheduled(t.App, made)
+	printCreated(t.App, made)
 	if f.session != "" && !f.queue {
 		noteRunningTurn(ctx, t, f.session)
 	}
 	return nil
 }
 
-// scheduled prints the schedule that was created.
-func scheduled(a *app.App, s client.Schedule) {
+// printCreated prints a schedule that was created, with its next time.
+func printCreated(a *app.App, s client.Schedule) {
 	fmt.Fprintf(a.Out, "schedule %s\n%s\n", app.Line(s.Name, client.MaxScheduleName), app.Line(s.When, 200))
 	switch {
 	case s.Paused:
@@ -126,7 +127,7 @@ func scheduled(a *app.App, s client.Schedule) {
 	}
 }
 
-// noteRunningTurn notes that a shared session has a running turn, which messages would be merged into.
+// noteRunningTurn prints a note if the schedule's session has a running turn, into which its messages would be merged.
 func noteRunningTurn(ctx context.Context, t *app.TurnClient, session string) {
 	running, err := t.Client.Running(ctx, session)
 	if err == nil && running {

@@ -9,6 +9,7 @@ import (
 	"github.com/everturn/everturn/starter/internal/cli/app"
 )
 
+// scheduleDelete returns the command that deletes a schedule.
 func scheduleDelete(a *app.App) *cobra.Command {
 	return scheduleAction(a, "delete", "Delete a schedule; its running turns continue", func(ctx context.Context,
 		t *app.TurnClient, name string) error {
@@ -20,7 +21,8 @@ func scheduleDelete(a *app.App) *cobra.Command {
 	})
 }
 
-// stillRunning returns a note if a run of the schedule is active.
+// stillRunning returns the end of a message, which says that the schedule's running turn continues. It returns "" if no
+// run is active.
 func stillRunning(s client.Schedule) string {
 	if !s.Active {
 		return ""

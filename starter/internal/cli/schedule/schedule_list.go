@@ -11,10 +11,10 @@ import (
 	"github.com/everturn/everturn/workflows"
 )
 
-// timesListed is how many of the next and of the latest times the list shows for each schedule.
+// timesListed is the number of next times, and of last times, that the list shows for each schedule.
 const timesListed = 3
 
-// scheduleRecord is a schedule as it is listed.
+// scheduleRecord is a schedule in the list. Its Last hides that of client.Schedule, because it adds the links.
 type scheduleRecord struct {
 	Version int `json:"v"`
 	client.Schedule
@@ -27,6 +27,7 @@ type scheduleRun struct {
 	Link string `json:"link"`
 }
 
+// scheduleList returns the command that lists the schedules.
 func scheduleList(a *app.App) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
@@ -55,7 +56,7 @@ func scheduleList(a *app.App) *cobra.Command {
 	return cmd
 }
 
-// schedules reads the schedules of this agent's task queue, by name.
+// schedules returns the schedules of the configured task queue, sorted by name.
 func schedules(ctx context.Context, t *app.TurnClient) ([]scheduleRecord, error) {
 	list, err := t.Client.Schedules().List(ctx)
 	records := []scheduleRecord{}
@@ -80,7 +81,7 @@ func showSchedule(a *app.App, r scheduleRecord) {
 		app.Line(r.Prompt, 80))
 	switch {
 	case r.Paused:
-		fmt.Fprintf(a.Out, "  next  paused%s\n", dashed(r.Note))
+		fmt.Fprintf(a.Out, "  next  paused%s\n", separated(r.Note))
 	case len(r.Next) == 0:
 		fmt.Fprintln(a.Out, "  next  never")
 	}
@@ -98,14 +99,15 @@ func showSchedule(a *app.App, r scheduleRecord) {
 	}
 }
 
-func dashed(note string) string {
+// separated returns a note with a separator before it, or "" for no note.
+func separated(note string) string {
 	if note == "" {
 		return ""
 	}
 	return " · " + app.Line(note, 100)
 }
 
-// runState describes the turn of one run.
+// runState returns the state of a run's turn, or its finish reason if the turn has ended.
 func runState(run scheduleRun) string {
 	switch {
 	case run.Turn == "":

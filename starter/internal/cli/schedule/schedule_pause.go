@@ -9,6 +9,7 @@ import (
 	"github.com/everturn/everturn/starter/internal/cli/app"
 )
 
+// schedulePause returns the command that pauses a schedule.
 func schedulePause(a *app.App) *cobra.Command {
 	return scheduleAction(a, "pause", "Pause a schedule", func(ctx context.Context, t *app.TurnClient, name string) error {
 		s, err := t.Client.Schedules().Pause(ctx, name, "paused with everturn command")

@@ -9,6 +9,7 @@ import (
 	"github.com/everturn/everturn/starter/internal/cli/app"
 )
 
+// scheduleResume returns the command that resumes a paused schedule.
 func scheduleResume(a *app.App) *cobra.Command {
 	return scheduleAction(a, "resume", "Resume a paused schedule", func(ctx context.Context,
 		t *app.TurnClient, name string) error {

@@ -9,6 +9,7 @@ import (
 	"github.com/everturn/everturn/starter/internal/cli/app"
 )
 
+// scheduleTrigger returns the command that runs a schedule once.
 func scheduleTrigger(a *app.App) *cobra.Command {
 	return scheduleAction(a, "trigger", "Run a schedule once now", func(ctx context.Context,
 		t *app.TurnClient, name string) error {

@@ -11,12 +11,13 @@ import (
 	"github.com/everturn/everturn/starter/internal/cli/app"
 )
 
-// whenFlags are a schedule's times.
+// whenFlags are the flags for a schedule's times. Exactly one of every and cron is set.
 type whenFlags struct {
 	every, jitter, catchUp time.Duration
 	cron, zone             string
 }
 
+// register adds the flags.
 func (w *whenFlags) register(flags *pflag.FlagSet) {
 	flags.DurationVar(&w.every, "every", 0, "the interval, for example 1h; whole seconds, at least 10s")
 	flags.StringVar(&w.cron, "cron", "", "the times: minute, hour, day of the month, month, day of the week, for "+
@@ -32,7 +33,7 @@ const minInterval = 10 * time.Second
 // shorthands are the cron expressions that Temporal accepts besides those with five fields.
 var shorthands = []string{"@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually"}
 
-// check refuses times that are invalid. The server checks the fields of a cron expression.
+// check returns an error for invalid times. It does not check the fields of a cron expression; the server does.
 func (w whenFlags) check() error {
 	switch {
 	case w.every == 0 && w.cron == "":
@@ -59,19 +60,21 @@ func (w whenFlags) check() error {
 	return w.checkZone()
 }
 
-// checkZone refuses an unknown time zone. If this machine has no time zone data, the server checks the zone.
+// checkZone returns an error for an unknown time zone. Without time zone data on this machine it accepts every name,
+// which the server then checks.
 func (w whenFlags) checkZone() error {
 	if w.zone == "" {
 		return nil
 	}
-	_, err := time.LoadLocation(w.zone)
-	if _, none := time.LoadLocation("Europe/London"); w.zone == "Local" || err != nil && none == nil {
+	_, unknown := time.LoadLocation(w.zone)
+	_, noData := time.LoadLocation("Europe/London") // an existing zone, which is unknown only if there are no data
+	if w.zone == "Local" || unknown != nil && noData == nil {
 		return app.Usage("--zone is %q, which is not a time zone: use a name such as Europe/Berlin or UTC", w.zone)
 	}
 	return nil
 }
 
-// String describes the times in words.
+// String describes the times in words, for example "every 1h0m0s, up to 5m0s later".
 func (w whenFlags) String() string {
 	when := fmt.Sprintf("every %s", w.every)
 	if w.cron != "" {

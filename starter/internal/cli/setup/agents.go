@@ -22,7 +22,7 @@ func Agents(a *app.App) *cobra.Command {
 	return cmd
 }
 
-// shownAgent is an agent as its turns would have it now.
+// shownAgent is an agent with the settings that its turns would get now, for output.
 type shownAgent struct {
 	ID          string   `json:"id"`
 	Description string   `json:"description,omitempty"`
@@ -31,7 +31,7 @@ type shownAgent struct {
 	Deny        []string `json:"deny,omitempty"`
 	Ask         []string `json:"ask,omitempty"`
 	Skills      []string `json:"skills,omitempty"` // names; none: all
-	Agents      []string `json:"agents,omitempty"` // that it may call
+	Agents      []string `json:"agents,omitempty"` // the agents that it may call
 	Plan        string   `json:"plan,omitempty"`   // what users confirm of its plans; empty: it works without one
 	MaxSteps    int      `json:"max_steps"`
 	MaxCalls    int      `json:"max_tool_calls"`
@@ -52,7 +52,7 @@ func shownAgents(a *app.App) ([]shownAgent, error) {
 	list := make([]shownAgent, 0, 1+len(cfg.Agents))
 	for _, name := range app.AgentNames(cfg) {
 		g, _ := cfg.Agent(name)
-		s := shown(g, cfg)
+		s := effectiveAgent(g, cfg)
 		chain, err := engine.Chain(all, cfg, g.Model)
 		if err != nil {
 			return nil, app.Usage("agent %s: %v", name, err)
@@ -63,7 +63,9 @@ func shownAgents(a *app.App) ([]shownAgent, error) {
 	return list, nil
 }
 
-func shown(g config.Agent, cfg config.Config) shownAgent {
+// effectiveAgent returns an agent with the settings that it inherits from the rest of the configuration, without its
+// model.
+func effectiveAgent(g config.Agent, cfg config.Config) shownAgent {
 	r := cfg.Runtime
 	return shownAgent{ID: g.ID, Description: g.Description, Tools: g.Tools, Deny: slices.Concat(cfg.Policy.Deny, g.Deny),
 		Ask: slices.Concat(cfg.Policy.Ask, g.Ask), Skills: g.Skills, Agents: g.Agents, Plan: string(g.Plan),
@@ -73,6 +75,7 @@ func shown(g config.Agent, cfg config.Config) shownAgent {
 		System: cmp.Or(g.SystemPrompt, r.SystemPrompt)}
 }
 
+// agentsList returns the command that lists the agents.
 func agentsList(a *app.App) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
@@ -98,6 +101,7 @@ func agentsList(a *app.App) *cobra.Command {
 	return cmd
 }
 
+// agentsShow returns the command that shows one agent.
 func agentsShow(a *app.App) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
@@ -123,6 +127,7 @@ func agentsShow(a *app.App) *cobra.Command {
 	return cmd
 }
 
+// printAgent prints an agent in the format output.
 func printAgent(a *app.App, g shownAgent, output string) error {
 	if output == app.OutputJSON {
 		return app.WriteJSON(a.Out, g)
@@ -143,6 +148,7 @@ func printAgent(a *app.App, g shownAgent, output string) error {
 	return nil
 }
 
+// ceilings returns the limits of tokens and cost that an agent has, each after a comma.
 func ceilings(g shownAgent) (out string) {
 	if g.MaxTokens > 0 {
 		out += fmt.Sprintf(", %d tokens", g.MaxTokens)

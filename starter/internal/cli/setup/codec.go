@@ -21,6 +21,7 @@ func Codec(a *app.App) *cobra.Command {
 	return app.Parent("codec", "Decrypt for the Web UI and Temporal's command line", codecServe(a))
 }
 
+// codecServe returns the command that serves a codec server.
 func codecServe(a *app.App) *cobra.Command {
 	var listen string
 	var allowEncode, noAuth bool
@@ -50,6 +51,7 @@ error, without content. GET /healthz answers without credentials.`,
 	return cmd
 }
 
+// codecOptions returns the options of the codec server that the configuration sets.
 func codecOptions(a *app.App, cfg config.Config) (o codecserver.Options, err error) {
 	if o.Keys, err = codec.Open(cfg.Encryption); err != nil {
 		return o, err
@@ -65,6 +67,7 @@ func codecOptions(a *app.App, cfg config.Config) (o codecserver.Options, err err
 	return o, err
 }
 
+// serveCodec serves the codec server on the address listen until ctx ends. It returns nil after Ctrl-C.
 func serveCodec(ctx context.Context, a *app.App, listen string, o codecserver.Options) error {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", listen)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/everturn/everturn/starter/internal/cli/app"
 )
 
+// Config returns the commands that show the configuration.
 func Config(a *app.App) *cobra.Command {
 	var origin bool
 	show := &cobra.Command{

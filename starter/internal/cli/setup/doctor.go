@@ -22,8 +22,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// The doctor ends within ten seconds. Its checks have checkWithin to find out what is wrong, and those that still run
-// after giveUpAfter are not waited for: until then a tool server that hangs is stopped.
+// The doctor ends within ten seconds. The context of its checks ends after checkWithin. A check that has no result
+// after giveUpAfter fails; the time between the two suffices to stop a tool server that hangs.
 const (
 	checkWithin = 7 * time.Second
 	giveUpAfter = 9 * time.Second
@@ -34,15 +34,18 @@ type warning struct{ text string }
 
 func (w *warning) Error() string { return w.text }
 
-// unchecked is the warning of a check that needs something whose own check has failed.
+// unchecked returns the warning of a check that cannot run because another check has failed. see is the name of that
+// check.
 func unchecked(see string) error { return &warning{"not checked: see " + see} }
 
-// check is one check of the doctor. run returns a description of what it found.
+// check is one check of the doctor. run returns a description of what it found. Its error is a *warning if turns would
+// only wait, and otherwise a failure.
 type check struct {
 	name string
 	run  func(ctx context.Context, x *examination) (string, error)
 }
 
+// checks are the doctor's checks, in the order in which their findings are shown.
 var checks = []check{
 	{"journal", checkJournal},
 	{"model", checkModel},
@@ -61,6 +64,7 @@ type finding struct {
 	Exit  int    `json:"exit,omitempty"` // the exit code of a failure
 }
 
+// Doctor returns the command that checks everything that turns need.
 func Doctor(a *app.App) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
@@ -100,46 +104,48 @@ turns would wait for it.`,
 	return cmd
 }
 
-// examine runs all checks at the same time, and shows and returns what they find in their order.
+// examine runs all checks at the same time. It calls show with each finding, in the order of checks, and returns all
+// findings.
 func examine(ctx context.Context, a *app.App, cfg config.Config, show func(finding)) []finding {
-	checking, cancel := context.WithTimeout(ctx, checkWithin)
+	checkCtx, cancel := context.WithTimeout(ctx, checkWithin)
 	defer cancel()
-	x := newExamination(checking, a, cfg)
+	x := newExamination(checkCtx, a, cfg)
 	results := make([]chan finding, len(checks))
 	for i, c := range checks {
 		results[i] = make(chan finding, 1)
 		go func() {
-			text, err := c.run(checking, x)
-			results[i] <- found(c.name, text, err)
+			text, err := c.run(checkCtx, x)
+			results[i] <- findingOf(c.name, text, err)
 		}()
 	}
 	all := []finding{{Check: "configuration", State: "ok"}}
 	show(all[0])
-	patience, cancel := context.WithTimeout(ctx, giveUpAfter)
+	giveUpCtx, cancel := context.WithTimeout(ctx, giveUpAfter)
 	defer cancel()
 	complete := true
 	for i, c := range checks {
-		f, ok := await(patience, results[i])
+		f, ok := awaitFinding(giveUpCtx, results[i])
 		if !ok {
-			f, complete = found(c.name, "", fmt.Errorf("no result within %v", giveUpAfter)), false
+			f, complete = findingOf(c.name, "", fmt.Errorf("no result within %v", giveUpAfter)), false
 		}
 		show(f)
 		all = append(all, f)
 	}
-	if complete { // otherwise closing waits for a check that hangs
+	if complete { // otherwise close would wait for a check that hangs
 		x.close()
 	}
 	return all
 }
 
-// await returns a result, which may be there when ctx ends.
-func await(ctx context.Context, result <-chan finding) (f finding, ok bool) {
+// awaitFinding waits for a finding until ctx ends; ok is false if there is none. If ctx has ended already, it still
+// returns a finding that is there.
+func awaitFinding(ctx context.Context, result <-chan finding) (f finding, ok bool) {
 	select {
 	case f = <-result:
 		return f, true
 	case <-ctx.Done():
 	}
-	select {
+	select { // the first select chooses at random if both are ready
 	case f = <-result:
 		return f, true
 	default:
@@ -147,7 +153,8 @@ func await(ctx context.Context, result <-chan finding) (f finding, ok bool) {
 	}
 }
 
-func found(check, text string, err error) finding {
+// findingOf returns the finding of a check that returned text and err.
+func findingOf(check, text string, err error) finding {
 	var warn *warning
 	switch {
 	case err == nil:
@@ -174,18 +181,19 @@ func (f finding) line(a *app.App) string {
 type examination struct {
 	app *app.App
 	cfg config.Config
-	// journal opens the journal, once; nil without an error if there is none yet.
+	// journal opens the journal, once. It returns nil without an error if there is no journal yet.
 	journal func() (*journal.DB, error)
 	// temporal connects to Temporal, once.
 	temporal func() (cluster, error)
 }
 
-// cluster is a connection to the configured cluster.
+// cluster is a connection to the configured Temporal cluster.
 type cluster struct {
 	temporalconn.Conn
 	address, namespace string
 }
 
+// newExamination returns an examination. ctx bounds the opening of the journal and the connection to Temporal.
 func newExamination(ctx context.Context, a *app.App, cfg config.Config) *examination {
 	return &examination{app: a, cfg: cfg,
 		journal: sync.OnceValues(func() (*journal.DB, error) {
@@ -204,17 +212,17 @@ func newExamination(ctx context.Context, a *app.App, cfg config.Config) *examina
 	}
 }
 
-// close closes what the checks have opened. All of them have ended.
+// close closes the journal and the connection to Temporal. All checks must have ended.
 func (x *examination) close() {
 	if j, _ := x.journal(); j != nil {
-		_ = j.Close() // every check has its result
+		_ = j.Close() // an error changes no finding
 	}
 	if c, _ := x.temporal(); c.Conn != nil {
 		c.Close()
 	}
 }
 
-// lowDisk is the free space below which the doctor warns of the journal's disk, in bytes.
+// lowDisk is the free space on the journal's disk, in bytes, below which the doctor warns.
 const lowDisk = 64 << 20
 
 // checkJournal reads the journal and writes to it.
@@ -236,7 +244,7 @@ func checkJournal(ctx context.Context, x *examination) (string, error) {
 	}
 	if x.cfg.Journal.Driver == config.DriverSQLite {
 		var disk syscall.Statfs_t
-		free := uint64(lowDisk)
+		free := uint64(lowDisk) // no warning if the free space is unknown
 		if syscall.Statfs(x.cfg.Journal.Path, &disk) == nil {
 			free = disk.Bavail * uint64(disk.Bsize)
 		}
@@ -250,6 +258,7 @@ func checkJournal(ctx context.Context, x *examination) (string, error) {
 	return fmt.Sprintf("%s, last used %s", place, sessions[0].UpdatedAt.Local().Format(time.DateTime)), nil
 }
 
+// checkModel checks that the configured provider answers and accepts the credentials, without an inference.
 func checkModel(ctx context.Context, x *examination) (string, error) {
 	found, err := engine.CheckModel(ctx, x.cfg)
 	var rejected *turn.Error
@@ -259,8 +268,9 @@ func checkModel(ctx context.Context, x *examination) (string, error) {
 	return found, err
 }
 
-// checkTools connects to the servers and adds the problems that running workers report, because a worker may run
-// elsewhere.
+// checkTools connects to the MCP servers and counts their tools. It adds the problems that running workers report,
+// because a worker on another machine may have others. It warns if workers of the same task queue offer different
+// tools.
 func checkTools(ctx context.Context, x *examination) (string, error) {
 	if err := x.app.CheckEnviron(); err != nil {
 		return "", err
@@ -317,7 +327,8 @@ func workersProblems(workers []engine.WorkerHealth) (problems []error) {
 	return problems
 }
 
-// checkTemporal also checks the owner of a development server: a worker of this folder refuses another folder's server.
+// checkTemporal connects to Temporal and reads its version. It also checks that a development server does not belong to
+// another folder, because a worker of this folder would refuse that server.
 func checkTemporal(ctx context.Context, x *examination) (found string, err error) {
 	c, err := x.temporal()
 	if err != nil {
@@ -330,8 +341,8 @@ func checkTemporal(ctx context.Context, x *examination) (found string, err error
 	return "server " + version, temporalconn.CheckOwner(ctx, c, c.address, c.namespace, x.cfg.Journal.Path)
 }
 
-// checkWorker checks whether a worker polls the task queue. It only warns, because no worker is needed until a turn
-// starts.
+// checkWorker checks whether workers poll all task queues of the configuration, with the same settings. These are
+// warnings, because turns would only wait. It fails if a worker of the task queue uses another journal.
 func checkWorker(ctx context.Context, x *examination) (string, error) {
 	c, err := x.temporal()
 	if err != nil {
@@ -346,7 +357,7 @@ func checkWorker(ctx context.Context, x *examination) (string, error) {
 		return "", &warning{fmt.Sprintf("none polls task queue %s, so turns would wait: start one with `everturn dev` or "+
 			"`everturn worker`", queue)}
 	}
-	missing, err := unpolled(ctx, c, x.cfg)
+	missing, err := missingWorker(ctx, c, x.cfg)
 	if err != nil {
 		return "", &warning{err.Error()}
 	}
@@ -377,9 +388,9 @@ func (x *examination) journalID(ctx context.Context) (string, error) {
 	return j.ID(ctx)
 }
 
-// unpolled describes the first role or server that no running worker has, "" if there is none. A worker with all roles
-// polls the task queues of all of them.
-func unpolled(ctx context.Context, c temporalconn.Conn, cfg config.Config) (string, error) {
+// missingWorker returns a text about the first role or server whose task queue no worker polls, with the worker to
+// start. It returns "" if workers poll all of them.
+func missingWorker(ctx context.Context, c temporalconn.Conn, cfg config.Config) (string, error) {
 	type need struct{ queue, start string }
 	needed := []need{{cfg.Queue(config.RoleTools), `with the role "tools" in worker.roles`}}
 	if cfg.LLM.Known() {
@@ -405,14 +416,14 @@ func unpolled(ctx context.Context, c temporalconn.Conn, cfg config.Config) (stri
 }
 
 const (
-	// comparedTurns is how many of the latest turns in Temporal checkHistory looks for in the journal.
+	// comparedTurns is the number of latest turns in Temporal that checkHistory looks up in the journal.
 	comparedTurns = 20
-	// clockSkew is how much the clocks of Temporal and the workers may differ.
+	// clockSkew is the largest expected difference between the clocks of Temporal and the workers.
 	clockSkew = time.Minute
 )
 
-// checkHistory warns of turns that ended in Temporal after the journal's last entry of their sessions: the journal was
-// restored to an earlier moment than Temporal.
+// checkHistory warns about a turn that began in Temporal after the journal's last entry of its session, and has ended:
+// the journal was restored to an earlier moment, or is another one.
 func checkHistory(ctx context.Context, x *examination) (string, error) {
 	j, err := x.journal()
 	switch {
@@ -454,7 +465,7 @@ func checkHistory(ctx context.Context, x *examination) (string, error) {
 	return fmt.Sprintf("the journal has the last %s of Temporal", ui.Count(compared, "turn")), nil
 }
 
-// onCluster calls do with a connection to the configured cluster.
+// onCluster calls do with a connection to the configured Temporal cluster, its address and its namespace.
 func onCluster(ctx context.Context, a *app.App, cfg config.Config, do func(c temporalconn.Conn, address,
 	namespace string) error) error {
 	address, namespace, err := temporalconn.FromConfig(cfg.Temporal, a.Environ).Resolved()

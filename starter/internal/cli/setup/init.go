@@ -11,6 +11,7 @@ import (
 	"github.com/everturn/everturn/starter/internal/cli/app"
 )
 
+// Init returns the command that prints or writes an example of agent.toml.
 func Init(a *app.App) *cobra.Command {
 	var write bool
 	cmd := &cobra.Command{
@@ -44,8 +45,8 @@ func Init(a *app.App) *cobra.Command {
 	return cmd
 }
 
-// trustOwn trusts the agent.toml that this program has just written. If the folder has instructions for the model, which
-// somebody else may have written, the next command asks.
+// trustOwn records the user's trust in the folder whose agent.toml this program has just written. If the folder also
+// has instructions for the model, which come from elsewhere, it records nothing, and the next command asks the user.
 func trustOwn(a *app.App) error {
 	f, err := trust.Look(".", a.Environ)
 	if err != nil {

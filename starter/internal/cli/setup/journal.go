@@ -6,6 +6,7 @@ import (
 	"github.com/everturn/everturn/starter/internal/cli/app"
 )
 
+// Journal returns the commands for the journal.
 func Journal(a *app.App) *cobra.Command {
 	return app.Parent("journal", "Create the journal's tables, or copy a journal", journalMigrate(a),
 		journalCopy(a))

@@ -9,6 +9,7 @@ import (
 	"github.com/everturn/everturn/starter/internal/cli/app"
 )
 
+// journalCopy returns the command that copies a journal.
 func journalCopy(a *app.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "copy <from> <to>",

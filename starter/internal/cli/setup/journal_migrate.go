@@ -9,6 +9,7 @@ import (
 	"github.com/everturn/everturn/starter/internal/cli/app"
 )
 
+// journalMigrate returns the command that creates the tables of the journal.
 func journalMigrate(a *app.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "migrate",

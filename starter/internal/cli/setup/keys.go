@@ -29,7 +29,7 @@ without them, old histories and an encrypted journal could not be read.`
 	return cmd
 }
 
-// keyFile returns the file that the flag or the configuration names.
+// keyFile returns the path of the key file: flag, the value of --file, or the configured one if flag is "".
 func keyFile(a *app.App, flag string) (string, error) {
 	if flag == "" {
 		loaded, err := a.Load()
@@ -44,6 +44,7 @@ func keyFile(a *app.App, flag string) (string, error) {
 	return flag, nil
 }
 
+// keysNew returns the command that makes a key file. *file is the value of --file.
 func keysNew(a *app.App, file *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "new",
@@ -71,6 +72,7 @@ func keysNew(a *app.App, file *string) *cobra.Command {
 	}
 }
 
+// keysAdd returns the command that adds a key. *file is the value of --file.
 func keysAdd(a *app.App, file *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "add",
@@ -92,6 +94,7 @@ func keysAdd(a *app.App, file *string) *cobra.Command {
 	}
 }
 
+// keysPromote returns the command that makes a key the primary key. *file is the value of --file.
 func keysPromote(a *app.App, file *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "promote <key>",
@@ -115,6 +118,7 @@ func keysPromote(a *app.App, file *string) *cobra.Command {
 	}
 }
 
+// keysList returns the command that lists the keys. *file is the value of --file.
 func keysList(a *app.App, file *string) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
@@ -134,7 +138,7 @@ func keysList(a *app.App, file *string) *cobra.Command {
 				w := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)
 				fmt.Fprintln(w, "KEY\tUSE")
 				for _, k := range keys {
-					fmt.Fprintf(w, "%d\t%s\n", k.ID, use(k))
+					fmt.Fprintf(w, "%d\t%s\n", k.ID, keyUse(k))
 				}
 				return w.Flush()
 			})
@@ -144,7 +148,8 @@ func keysList(a *app.App, file *string) *cobra.Command {
 	return cmd
 }
 
-func use(k codec.Key) string {
+// keyUse describes what a key is used for.
+func keyUse(k codec.Key) string {
 	switch {
 	case k.Primary:
 		return "encrypts and decrypts"

@@ -31,9 +31,11 @@ queue counts neither tokens nor requests in flight.`
 	return cmd
 }
 
+// scopeUsage is the argument of the commands for a scope, in their usage.
 const scopeUsage = " <provider | provider/model | tenant:name>"
 
-// checkScope refuses invalid names of tenants, and warns of a provider that this configuration does not use.
+// checkScope returns an error if a scope names an invalid tenant. It prints a note if the scope's provider is not the
+// configured one.
 func checkScope(a *app.App, cfg config.Config, scope string) error {
 	tenant, isTenant := strings.CutPrefix(scope, "tenant:")
 	provider, _, _ := strings.Cut(scope, "/")
@@ -53,7 +55,7 @@ func checkScope(a *app.App, cfg config.Config, scope string) error {
 	return nil
 }
 
-// onScope calls do with the journal and the scope that the command line names.
+// onScope calls do with the journal, after it has checked the scope.
 func onScope(ctx context.Context, a *app.App, scope string, do func(*journal.DB) error) error {
 	loaded, err := a.Load()
 	if err != nil {
@@ -65,7 +67,7 @@ func onScope(ctx context.Context, a *app.App, scope string, do func(*journal.DB)
 	return a.WithJournal(ctx, do)
 }
 
-// defaultsOf returns the configured limits of a scope.
+// defaultsOf returns the limits of a scope that the configuration sets. A model has none.
 func defaultsOf(cfg config.Config, scope string) fleet.Limits {
 	switch {
 	case fleet.IsTenantScope(scope):
@@ -76,8 +78,8 @@ func defaultsOf(cfg config.Config, scope string) fleet.Limits {
 	return engine.FleetLimits(cfg.ProviderLimits)
 }
 
-// amount describes a limit.
-func amount(name fleet.LimitName, n int64) string {
+// formatLimit returns the value n of a limit as text. 0 means no limit, except for the reserve, which is a percentage.
+func formatLimit(name fleet.LimitName, n int64) string {
 	switch {
 	case name == fleet.LimitReserve:
 		return fmt.Sprintf("%d %%", n)

@@ -10,9 +10,10 @@ import (
 	"github.com/everturn/everturn/starter/internal/cli/app"
 )
 
-// maxPause bounds a pause, so that none that was forgotten stops turns forever.
+// maxPause bounds a pause, so that a forgotten pause does not stop turns forever.
 const maxPause = 30 * 24 * time.Hour
 
+// limitsPause returns the command that pauses a scope.
 func limitsPause(a *app.App) *cobra.Command {
 	var pause time.Duration
 	var reason string
@@ -42,6 +43,7 @@ one.`,
 	return cmd
 }
 
+// limitsResume returns the command that ends a pause.
 func limitsResume(a *app.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "resume" + scopeUsage,

@@ -12,6 +12,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
+// limitHelp describes the limits in the help of the command. It completes "the maximum number of …".
 var limitHelp = map[fleet.LimitName]string{
 	fleet.LimitRequestsPerSecond: "requests in any second",
 	fleet.LimitRequestsPerMinute: "requests in any minute",
@@ -22,8 +23,10 @@ var limitHelp = map[fleet.LimitName]string{
 	fleet.LimitReserve:           "percentage that scheduled turns leave to others, except of days and months",
 }
 
+// limitFlag returns the name of a limit's flag.
 func limitFlag(name fleet.LimitName) string { return strings.ReplaceAll(string(name), "_", "-") }
 
+// limitsSet returns the command that sets limits of a scope.
 func limitsSet(a *app.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set" + scopeUsage,
@@ -49,7 +52,7 @@ per day and month are counted from the time when the scope gets its first limit.
 					case set && n < 0:
 						a.Note("%s of %s is the default of agent.toml again", name, fleet.DescribeScope(args[0]))
 					case set:
-						a.Note("%s of %s is %s", name, fleet.DescribeScope(args[0]), amount(name, n))
+						a.Note("%s of %s is %s", name, fleet.DescribeScope(args[0]), formatLimit(name, n))
 					}
 				}
 				return nil
@@ -65,7 +68,8 @@ per day and month are counted from the time when the scope gets its first limit.
 	return cmd
 }
 
-// readLimits reads the limits that the command line sets; -1 means the default.
+// readLimits returns the limits whose flags were set on the command line: -1 for the default of agent.toml, and 0 for
+// no limit.
 func readLimits(cmd *cobra.Command) (fleet.Limits, error) {
 	limits := fleet.Limits{}
 	for _, name := range fleet.LimitNames() {

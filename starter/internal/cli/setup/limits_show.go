@@ -15,12 +15,14 @@ import (
 	"github.com/everturn/everturn/starter/internal/cli/app"
 )
 
-// scopeShown is a scope with the limits that apply, and those of them that were set.
+// scopeShown is a scope for output. Its Limits are only those that were set with limits set; Applied are all limits
+// that apply, with the configured defaults.
 type scopeShown struct {
 	fleet.ScopeState
 	Applied fleet.Limits `json:"applied"`
 }
 
+// limitsShow returns the command that shows the limits.
 func limitsShow(a *app.App) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
@@ -54,7 +56,7 @@ limits.`,
 	return cmd
 }
 
-// scopesShown returns the scopes of the journal, and the configured provider and tenant.
+// scopesShown returns the scopes that the journal has, and those of the configured provider and tenant.
 func scopesShown(ctx context.Context, j *journal.DB, cfg config.Config) ([]scopeShown, error) {
 	scopes, err := j.FleetScopes(ctx)
 	for _, own := range []string{string(cfg.EffectiveLLM().Provider), fleet.TenantScope(cfg.Tenant)} {
@@ -69,6 +71,7 @@ func scopesShown(ctx context.Context, j *journal.DB, cfg config.Config) ([]scope
 	return list, err
 }
 
+// print writes the scope as text: its pause, its limits and their usage.
 func (s scopeShown) print(w io.Writer) {
 	fmt.Fprintf(w, "%s\n", app.Line(s.Scope, 200))
 	if p := s.Pause; p != nil {
@@ -85,6 +88,7 @@ func (s scopeShown) print(w io.Writer) {
 	for _, name := range fleet.LimitNames() {
 		n := s.Applied[name]
 		_, set := s.Limits[name]
+		// The reserve is the last name. Without another limit it has no effect.
 		if n == 0 && !set || name == fleet.LimitReserve && !limited {
 			continue
 		}
@@ -93,28 +97,29 @@ func (s scopeShown) print(w io.Writer) {
 		if set {
 			mark = " *"
 		}
-		fmt.Fprintf(w, "  %-20s %s%s%s\n", name, s.used(name), amount(name, n), mark)
+		fmt.Fprintf(w, "  %-20s %s%s%s\n", name, s.used(name), formatLimit(name, n), mark)
 	}
 	if !limited {
 		fmt.Fprintln(w, "  no limits")
 	}
 }
 
-// used returns how much of a limit is used.
+// used returns how much of a limit is used, in the form "5 of ", or "" for a limit without usage.
 func (s scopeShown) used(name fleet.LimitName) string {
-	of := map[fleet.LimitName]int64{
+	usage := map[fleet.LimitName]int64{
 		fleet.LimitRequestsPerSecond: s.Usage.RequestsLastSecond,
 		fleet.LimitRequestsPerMinute: s.Usage.RequestsLastMinute,
 		fleet.LimitTokensPerMinute:   s.Usage.TokensLastMinute, fleet.LimitInFlight: s.Usage.RequestsInFlight,
 		fleet.LimitTokensPerDay: s.Usage.TokensToday, fleet.LimitTokensPerMonth: s.Usage.TokensThisMonth,
 	}
-	if n, ok := of[name]; ok {
+	if n, ok := usage[name]; ok {
 		return fmt.Sprintf("%d of ", n)
 	}
 	return ""
 }
 
-// checkLimits reports what turns of this configuration wait for.
+// checkLimits is the doctor's check of the fleet limits: it warns if a turn of this configuration would have to wait
+// for one.
 func checkLimits(ctx context.Context, x *examination) (string, error) {
 	cfg := x.cfg
 	j, err := x.journal()

@@ -34,7 +34,8 @@ or a proxy: it takes any name, and price and context window are unknown unless [
 	return cmd
 }
 
-// loadModels returns the models of this configuration. A fetched list that cannot be read is noted.
+// loadModels returns the models that this configuration knows, and the configuration. If the list that models update
+// has fetched cannot be read, it prints a note and uses the built-in list.
 func loadModels(a *app.App) (models.Models, config.Config, error) {
 	loaded, err := a.Load()
 	if err != nil {
@@ -47,6 +48,7 @@ func loadModels(a *app.App) (models.Models, config.Config, error) {
 	return all, loaded.Config, nil
 }
 
+// modelsList returns the command that lists the models.
 func modelsList(a *app.App) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
@@ -65,7 +67,7 @@ func modelsList(a *app.App) *cobra.Command {
 			profiles := slices.DeleteFunc(slices.Clone(all.List.Models),
 				func(p models.Profile) bool { return vendor != "" && p.Provider != vendor })
 			return app.PrintList(a.Out, output, profiles, func() error {
-				a.Aside("%s", dateOf(all.List, time.Now()))
+				a.Aside("%s", listDate(all.List, time.Now()))
 				return printProfiles(a, profiles)
 			})
 		},
@@ -74,6 +76,7 @@ func modelsList(a *app.App) *cobra.Command {
 	return cmd
 }
 
+// vendorNames returns the IDs of the list's vendors, separated by commas.
 func vendorNames(list *models.List) string {
 	var names []string
 	for _, v := range list.Vendors {
@@ -82,8 +85,8 @@ func vendorNames(list *models.List) string {
 	return strings.Join(names, ", ")
 }
 
-// dateOf says how old the list is.
-func dateOf(list *models.List, now time.Time) string {
+// listDate returns a phrase with the date of the list, and when it was fetched.
+func listDate(list *models.List, now time.Time) string {
 	switch {
 	case list.Fetched.IsZero():
 		return "models and prices of " + list.Date + ", built in"
@@ -94,6 +97,7 @@ func dateOf(list *models.List, now time.Time) string {
 	return fmt.Sprintf("models and prices of %s, fetched %s", list.Date, list.Fetched.Local().Format(time.DateTime))
 }
 
+// printProfiles prints a table of models.
 func printProfiles(a *app.App, profiles []models.Profile) error {
 	rows := make([][]string, len(profiles))
 	for i, p := range profiles {
@@ -101,13 +105,16 @@ func printProfiles(a *app.App, profiles []models.Profile) error {
 		if p.Price != nil {
 			in, out = dollars(p.Price.Input), dollars(p.Price.Output)
 		}
-		rows[i] = []string{app.Line(p.ID(), 80), tokens(p.ContextTokens), in, out, string(p.API), words(p.Capabilities)}
+		rows[i] = []string{app.Line(p.ID(), 80), tokens(p.ContextTokens), in, out, string(p.API),
+			capabilities(p.Capabilities)}
 	}
 	return a.Table([]string{"MODEL", "CONTEXT", "INPUT $/M", "OUTPUT $/M", "API", "CAN"}, rows)
 }
 
+// dollars formats an amount without trailing zeros.
 func dollars(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
 
+// tokens formats a number of tokens; 0 means that it is unknown.
 func tokens(n int64) string {
 	switch {
 	case n == 0:
@@ -118,7 +125,8 @@ func tokens(n int64) string {
 	return fmt.Sprintf("%dk tokens", n/1000)
 }
 
-func words(list []models.Capability) string {
+// capabilities returns the capabilities of a model, separated by spaces.
+func capabilities(list []models.Capability) string {
 	var out []string
 	for _, c := range list {
 		out = append(out, string(c))
@@ -126,6 +134,7 @@ func words(list []models.Capability) string {
 	return strings.Join(out, " ")
 }
 
+// modelsShow returns the command that shows one model.
 func modelsShow(a *app.App) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
@@ -162,6 +171,7 @@ is a name or provider:name. Exit codes: 0 it is known, 3 no configured provider 
 	return cmd
 }
 
+// printModel prints what is known of a model.
 func printModel(a *app.App, all models.Models, r models.Resolved) {
 	line := func(label, value string) { fmt.Fprintf(a.Out, "  %-12s %s\n", label, value) }
 	fmt.Fprintf(a.Out, "%s (%s)\n", app.Line(r.ID(), 200), r.Status)
@@ -169,7 +179,7 @@ func printModel(a *app.App, all models.Models, r models.Resolved) {
 	line("tools", string(all.Model(r, "").Mode))
 	line("context", tokens(r.ContextTokens))
 	line("output", tokens(r.MaxOutputTokens))
-	line("can", cmp.Or(words(r.Capabilities), "text"))
+	line("can", cmp.Or(capabilities(r.Capabilities), "text"))
 	if r.Price == nil {
 		line("price", "unknown: set input_price_per_mtok and output_price_per_mtok under [[models]]")
 	} else {
@@ -178,9 +188,10 @@ func printModel(a *app.App, all models.Models, r models.Resolved) {
 			line("", fmt.Sprintf("above %s of input: %s", tokens(t.Above), rates(t.Rates)))
 		}
 	}
-	a.Aside("%s", dateOf(all.List, time.Now()))
+	a.Aside("%s", listDate(all.List, time.Now()))
 }
 
+// rates formats the prices of a model.
 func rates(r models.Rates) string {
 	s := fmt.Sprintf("input $%s, output $%s per million tokens", dollars(r.Input), dollars(r.Output))
 	if r.CachedInput > 0 {
@@ -192,6 +203,7 @@ func rates(r models.Rates) string {
 	return s
 }
 
+// modelsSelect returns the command that shows which models fit. Its flags override [llm.select] of agent.toml.
 func modelsSelect(a *app.App) *cobra.Command {
 	var require []string
 	var maxInput, maxOutput float64
@@ -210,17 +222,17 @@ unknown price never fits a maximum price. Exit codes: 0 there is one, 3 none fit
 			if err != nil {
 				return err
 			}
-			s, given := engine.Selection(cfg.LLM.Select), cmd.Flags().Changed
-			if given("require") {
+			s, isSet := engine.Selection(cfg.LLM.Select), cmd.Flags().Changed
+			if isSet("require") {
 				s.Require = nil
 				for _, c := range require {
 					s.Require = append(s.Require, models.Capability(c))
 				}
 			}
-			if given("max-input-price") {
+			if isSet("max-input-price") {
 				s.MaxInputPrice = &maxInput
 			}
-			if given("max-output-price") {
+			if isSet("max-output-price") {
 				s.MaxOutputPrice = &maxOutput
 			}
 			s.MinContextTokens = cmp.Or(minContext, s.MinContextTokens)
@@ -234,7 +246,7 @@ unknown price never fits a maximum price. Exit codes: 0 there is one, 3 none fit
 				for i, r := range fit {
 					profiles[i] = r.Profile
 				}
-				a.Aside("%s", dateOf(all.List, time.Now()))
+				a.Aside("%s", listDate(all.List, time.Now()))
 				return printProfiles(a, profiles)
 			})
 		},
@@ -250,6 +262,7 @@ unknown price never fits a maximum price. Exit codes: 0 there is one, 3 none fit
 	return cmd
 }
 
+// modelsUpdate returns the command that fetches a newer list of models.
 func modelsUpdate(a *app.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "update [file | URL]",
@@ -266,14 +279,14 @@ older than the one in use, or larger than 16 MiB is refused, and the one in use 
 			source := cmp.Or(strings.Join(args, ""), cfg.LLM.ModelsURL)
 			if source == "" {
 				return app.Usage("there is no source: name a file or URL, or set llm.models_url in agent.toml; in use are %s",
-					dateOf(all.List, time.Now()))
+					listDate(all.List, time.Now()))
 			}
 			list, err := readList(cmd.Context(), source)
 			if err == nil {
 				err = models.Keep(list, models.CacheFile(cfg.Journal.Path), time.Now())
 			}
 			if err != nil {
-				return fmt.Errorf("%w; in use are %s", err, dateOf(all.List, time.Now()))
+				return fmt.Errorf("%w; in use are %s", err, listDate(all.List, time.Now()))
 			}
 			fmt.Fprintf(a.Out, "%d models and prices of %s; they were of %s\n", len(list.Models), list.Date, all.List.Date)
 			return nil
@@ -281,6 +294,7 @@ older than the one in use, or larger than 16 MiB is refused, and the one in use 
 	}
 }
 
+// readList reads a list of models from a URL or a file.
 func readList(ctx context.Context, source string) (*models.List, error) {
 	if strings.HasPrefix(source, "http://") || strings.HasPrefix(source, "https://") {
 		return models.Fetch(ctx, source)

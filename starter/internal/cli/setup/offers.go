@@ -15,14 +15,15 @@ import (
 // Workers of one task queue may offer different tools, because their configurations or programs differ. A turn has the
 // tools of the worker that begins it.
 
-// offeredCatalogue is a version of a server's tools, and the running workers that offer it.
+// offeredCatalogue is a version of a server's catalogue, with the running workers that offer it.
 type offeredCatalogue struct {
 	turn.Catalogue
-	Workers []string `json:"workers,omitempty"`
-	others  int      // running workers that offer another version of the server
+	Workers []string `json:"workers,omitempty"` // their identities
+	others  int      // the number of running workers that offer another version of the catalogue
 }
 
-// state describes a version's tools: whether running workers offer them.
+// state returns the state of the catalogue's tools in a table: how many workers offer them, if other workers offer
+// another version.
 func (c offeredCatalogue) state() string {
 	switch n := len(c.Workers); {
 	case c.others == 0:
@@ -34,7 +35,8 @@ func (c offeredCatalogue) state() string {
 	}
 }
 
-// withWorkers adds to the catalogues of this configuration the other versions that running workers offer.
+// withWorkers returns the catalogues of this configuration and the other versions of published catalogues that running
+// workers offer, each with its workers, sorted by server.
 func withWorkers(own, published []turn.Catalogue, workers []engine.WorkerHealth) (out []offeredCatalogue) {
 	for _, c := range own {
 		out = append(out, offeredCatalogue{Catalogue: c})
@@ -68,17 +70,18 @@ func onQueue(workers []engine.WorkerHealth, queue string) []engine.WorkerHealth 
 	return slices.DeleteFunc(slices.Clone(workers), func(w engine.WorkerHealth) bool { return w.TaskQueue != queue })
 }
 
-// differences describes the tools that only some of the running workers of a task queue offer; empty if there are none.
+// differences returns a text that names the tools which only some of the workers offer, and the workers that do. It
+// returns "" if there are none. A worker that does not host the tool's server at all does not count.
 func differences(published []turn.Catalogue, workers []engine.WorkerHealth) string {
 	var all []string
 	for _, server := range serversOf(published) {
 		hosts := slices.DeleteFunc(slices.Clone(workers),
 			func(w engine.WorkerHealth) bool { return w.Offers[server] == "" })
-		offering := map[string][]string{} // the workers that offer a version of a tool
+		offering := map[string][]string{} // the workers that offer a version of a tool, by its ID and hash
 		for _, w := range hosts {
 			i := slices.IndexFunc(published,
 				func(c turn.Catalogue) bool { return c.Server == server && c.Version() == w.Offers[server] })
-			if i < 0 {
+			if i < 0 { // the journal does not have this version
 				continue
 			}
 			for _, t := range published[i].Tools {
@@ -95,6 +98,7 @@ func differences(published []turn.Catalogue, workers []engine.WorkerHealth) stri
 	return strings.Join(slices.Compact(all), "; ")
 }
 
+// serversOf returns the servers of catalogues, each once.
 func serversOf(catalogues []turn.Catalogue) (servers []string) {
 	for _, c := range catalogues {
 		if !slices.Contains(servers, c.Server) {

@@ -29,8 +29,8 @@ A version is a build ID: [worker] build_id, or else the version that the worker 
 	return cmd
 }
 
-// onDeployment calls do with the configured deployment, and with the build ID that args name, else with that which a
-// worker of this program and configuration has.
+// onDeployment calls do with the configured deployment and a build ID: the first of args or, without args, that of a
+// worker with this program and configuration. The build ID is "" if this program has no version.
 func onDeployment(ctx context.Context, a *app.App, args []string,
 	do func(d rollout.Deployment, build string) error) error {
 	loaded, err := a.Load()
@@ -55,6 +55,7 @@ func onDeployment(ctx context.Context, a *app.App, args []string,
 	})
 }
 
+// rolloutStatus returns the command that shows the versions.
 func rolloutStatus(a *app.App) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
@@ -81,6 +82,7 @@ checks every few minutes whether a version is drained.`,
 	return cmd
 }
 
+// printVersions prints a table of the versions.
 func printVersions(a *app.App, s rollout.Status) error {
 	rows := make([][]string, len(s.Versions))
 	for i, v := range s.Versions {
@@ -100,6 +102,7 @@ func printVersions(a *app.App, s rollout.Status) error {
 	return a.Table([]string{"VERSION", "STATE", "WORKERS", "RUNS", "WAITING", "FAILING"}, rows)
 }
 
+// rolloutPromote returns the command that makes a version the current one.
 func rolloutPromote(a *app.App) *cobra.Command {
 	gate, wait := true, time.Minute
 	cmd := &cobra.Command{
@@ -113,7 +116,7 @@ that wait move with everturn rollout drain.`,
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return onDeployment(cmd.Context(), a, args, func(d rollout.Deployment, build string) error {
-				if err := admit(cmd.Context(), d, build, gate, wait); err != nil {
+				if err := checkVersion(cmd.Context(), d, build, gate, wait); err != nil {
 					return rolloutError(err)
 				}
 				changed, err := d.Promote(cmd.Context(), build)
@@ -130,29 +133,31 @@ that wait move with everturn rollout drain.`,
 			})
 		},
 	}
-	admitFlags(cmd, &gate, &wait)
+	gateFlags(cmd, &gate, &wait)
 	return cmd
 }
 
-// admitFlags adds the flags of commands that let turns begin on a version.
-func admitFlags(cmd *cobra.Command, gate *bool, wait *time.Duration) {
+// gateFlags adds the flags for checkVersion.
+func gateFlags(cmd *cobra.Command, gate *bool, wait *time.Duration) {
 	cmd.Flags().BoolVar(gate, "gate", *gate, "check the version first")
 	cmd.Flags().DurationVar(wait, "wait", *wait, "how long to wait for a worker of the version: a `duration`")
 }
 
-// admit waits for a worker of a version and checks it.
-func admit(ctx context.Context, d rollout.Deployment, build string, gate bool, wait time.Duration) error {
+// checkVersion waits up to wait for a worker of a version and, if gate is true, runs the gate on it. It returns an
+// error if no worker comes or the gate fails.
+func checkVersion(ctx context.Context, d rollout.Deployment, build string, gate bool, wait time.Duration) error {
 	if build == "" {
 		return app.Usage("this program was built without a version: name the build ID")
 	}
-	waiting, cancel := context.WithTimeout(ctx, wait)
+	waitCtx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	if err := d.Await(waiting, build); err != nil || !gate {
+	if err := d.Await(waitCtx, build); err != nil || !gate {
 		return err
 	}
 	return d.Gate(ctx, build)
 }
 
+// rolloutRamp returns the command that lets a share of the sessions begin turns on a version.
 func rolloutRamp(a *app.App) *cobra.Command {
 	gate, wait := true, time.Minute
 	cmd := &cobra.Command{
@@ -169,7 +174,7 @@ ends the ramp. The version is checked first, as by everturn rollout promote.`,
 			}
 			return onDeployment(cmd.Context(), a, args, func(d rollout.Deployment, build string) error {
 				if percent > 0 {
-					if err := admit(cmd.Context(), d, build, gate, wait); err != nil {
+					if err := checkVersion(cmd.Context(), d, build, gate, wait); err != nil {
 						return rolloutError(err)
 					}
 				}
@@ -181,10 +186,11 @@ ends the ramp. The version is checked first, as by everturn rollout promote.`,
 			})
 		},
 	}
-	admitFlags(cmd, &gate, &wait)
+	gateFlags(cmd, &gate, &wait)
 	return cmd
 }
 
+// rolloutRollback returns the command that undoes a ramp or a promotion.
 func rolloutRollback(a *app.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "rollback",
@@ -205,6 +211,7 @@ worker. Turns that began on the other version stay there until they are drained.
 	}
 }
 
+// rolloutDrain returns the command that drains a version.
 func rolloutDrain(a *app.App) *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
@@ -222,7 +229,7 @@ wait for an elicitation.`,
 					ctx, cancel = context.WithTimeout(cmd.Context(), timeout)
 				}
 				defer cancel()
-				left := int64(0)
+				left := int64(0) // runs on the version, as reported last
 				err := d.Drain(ctx, build, func(runs, waiting int64) {
 					left = runs
 					a.Note("%s left on version %s, %d of them waiting", ui.Count(int(runs), "run"), build, waiting)
@@ -239,7 +246,7 @@ wait for an elicitation.`,
 	return cmd
 }
 
-// rolloutError gives a refused change the exit code of a failure.
+// rolloutError returns err, with the exit code ExitFailed if the change was refused.
 func rolloutError(err error) error {
 	if errors.Is(err, rollout.ErrRefused) {
 		return &app.ExitError{Code: app.ExitFailed, Cause: err}

@@ -30,7 +30,7 @@ folders as they are now; a worker reads them when it starts.`
 	return cmd
 }
 
-// readSkills reads the configured skills. Folders without a usable one are noted.
+// readSkills returns the configured skills. It prints a note for each skill that cannot be used.
 func readSkills(a *app.App) (skills.Set, error) {
 	loaded, err := a.Load()
 	if err != nil {
@@ -49,6 +49,7 @@ func readSkills(a *app.App) (skills.Set, error) {
 	return set, nil
 }
 
+// skillsList returns the command that lists the skills.
 func skillsList(a *app.App) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
@@ -74,6 +75,7 @@ func skillsList(a *app.App) *cobra.Command {
 	return cmd
 }
 
+// skillsShow returns the command that shows one skill.
 func skillsShow(a *app.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show <skill>",
@@ -98,6 +100,7 @@ func skillsShow(a *app.App) *cobra.Command {
 	}
 }
 
+// skillsCheck returns the command that checks skills.
 func skillsCheck(a *app.App) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
@@ -106,7 +109,7 @@ func skillsCheck(a *app.App) *cobra.Command {
 		Long: `Check the skills of folders, or those of this configuration. A folder is one skill's, or one with
 skills in it. The exit code is 1 if a skill cannot be used; warnings do not change it.`,
 		RunE: func(_ *cobra.Command, args []string) error {
-			found, problems, err := checked(a, args)
+			found, problems, err := skillsToCheck(a, args)
 			if err != nil {
 				return err
 			}
@@ -142,7 +145,9 @@ type skillReport struct {
 	Messages []string `json:"messages,omitempty"` // warnings, or why the skill cannot be used
 }
 
-func checked(a *app.App, folders []string) ([]skills.Skill, []skills.Problem, error) {
+// skillsToCheck returns the usable skills in the folders, and the problems of the others. Without folders it reads the
+// configured skills.
+func skillsToCheck(a *app.App, folders []string) ([]skills.Skill, []skills.Problem, error) {
 	if len(folders) == 0 {
 		loaded, err := a.Load()
 		if err != nil {
@@ -175,6 +180,7 @@ func checked(a *app.App, folders []string) ([]skills.Skill, []skills.Problem, er
 	return found, problems, err
 }
 
+// skillsExplain returns the command that explains the selection of skills.
 func skillsExplain(a *app.App) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
@@ -194,7 +200,7 @@ longer words of its description) 0.2. The three best are selected, within the bu
 			chosen := skills.Choose(ranked, set.Tokens)
 			for i, r := range ranked {
 				explained[i] = explainedSkill{Name: r.Name, Points: r.Score.Points(), Score: r.Score}
-				if i < len(chosen) {
+				if i < len(chosen) { // chosen has the first skills of ranked
 					explained[i].Part, explained[i].Tokens = chosen[i].Part, chosen[i].Tokens
 				}
 			}
@@ -221,6 +227,7 @@ type explainedSkill struct {
 	Tokens int          `json:"tokens"`         // in the prompt
 }
 
+// why names the parts of the skill that the request contains.
 func (e explainedSkill) why() string {
 	var why []string
 	if e.Score.Name {

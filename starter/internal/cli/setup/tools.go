@@ -13,7 +13,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Tools returns the command tools, with more subcommands.
+// Tools returns the command tools. more are subcommands of other packages.
 func Tools(a *app.App, more ...*cobra.Command) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
@@ -57,8 +57,9 @@ Exit codes: 0 every server answered, 1 a server did not.`,
 	return cmd
 }
 
-// applyQuarantine removes the tools that the journal has quarantined from the tools that the servers offer now. If a
-// server now offers yet another version, that version is not approved either.
+// applyQuarantine moves the tools of offered that are quarantined from Tools to Quarantined. published are the
+// journal's catalogues by server, which know the quarantined tools. If a server now offers another version of a
+// quarantined tool that is not the approved one, that version is quarantined, too.
 func applyQuarantine(offered []turn.Catalogue, published map[string]turn.Catalogue) {
 	for i := range offered {
 		c := &offered[i]
@@ -73,7 +74,7 @@ func applyQuarantine(offered []turn.Catalogue, published map[string]turn.Catalog
 	}
 }
 
-// printTools lists the tools, and on stderr the unavailable servers and the tools that were left out.
+// printTools prints a table of the tools and, on stderr, the problems of their servers.
 func printTools(a *app.App, catalogues []offeredCatalogue) error {
 	var rows [][]string
 	for _, c := range catalogues {
@@ -108,6 +109,7 @@ func noteMisnamed(a *app.App, server string, tools []string) {
 	}
 }
 
+// noteQuarantined prints a note if n, the number of a server's quarantined tools, is not 0.
 func noteQuarantined(a *app.App, server string, n int) {
 	if n > 0 {
 		a.Note("%s: %s, which turns cannot call: see `everturn tools diff %s`", server, ui.Count(n, "quarantined tool"),
@@ -115,6 +117,7 @@ func noteQuarantined(a *app.App, server string, n int) {
 	}
 }
 
+// toolRow returns the row of a tool in the table.
 func toolRow(t turn.Descriptor, state string) []string {
 	return []string{app.Line(t.ID, 60), string(t.Activity), string(t.Risk), strconv.FormatBool(t.Repeatable), state,
 		app.Line(t.Description, 60)}

@@ -23,6 +23,7 @@ type approveToolsFlags struct {
 	hash     string
 }
 
+// toolsApprove returns the command that approves quarantined tools.
 func toolsApprove(a *app.App) *cobra.Command {
 	var f approveToolsFlags
 	cmd := &cobra.Command{
@@ -57,6 +58,7 @@ or that --hash names, 3 the command line does not match the quarantined tools.`,
 	return cmd
 }
 
+// check returns an error for flags that exclude each other or the arguments. args are a server and its tools.
 func (f approveToolsFlags) check(args []string) error {
 	switch {
 	case f.all && len(args) > 1:
@@ -69,7 +71,8 @@ func (f approveToolsFlags) check(args []string) error {
 	return nil
 }
 
-// approveTools approves quarantined tools on behalf of the operator.
+// approveTools approves the named tools of a server or, without names, the only quarantined one, or all with --all. It
+// approves exactly the versions that it has shown.
 func approveTools(ctx context.Context, a *app.App, j *journal.DB, server string,
 	names []string, f approveToolsFlags) error {
 	all, err := quarantined(ctx, j, []string{server})
@@ -85,7 +88,7 @@ func approveTools(ctx context.Context, a *app.App, j *journal.DB, server string,
 		return nil
 	}
 	if f.hash != "" && !strings.HasPrefix(tools[0].Now.Hash, f.hash) {
-		return otherVersion(tools[0], f.hash, confirmFlag(a))
+		return hashMismatch(tools[0], f.hash, confirmFlag(a))
 	}
 	agreed, err := confirmTools(ctx, a, tools, f)
 	if err != nil {
@@ -111,7 +114,9 @@ func approveTools(ctx context.Context, a *app.App, j *journal.DB, server string,
 	return nil
 }
 
-// selectTools returns the quarantined tools that the command line names, by their IDs or by the server's own names.
+// selectTools returns those of the server's quarantined tools that names lists, by their IDs or by the server's own
+// names, each once. Without names it returns the only tool, or all of them if all is true. more is appended to the
+// commands in an error.
 func selectTools(tools []quarantinedTool, server string,
 	names []string, all bool, more string) ([]quarantinedTool, error) {
 	if len(names) == 0 {
@@ -139,7 +144,8 @@ func selectTools(tools []quarantinedTool, server string,
 	return selected, nil
 }
 
-// confirmTools shows the tools and asks for a yes, unless --yes was given.
+// confirmTools shows the tools on the terminal and reports whether the user confirms them. With --yes it returns true
+// at once; without a terminal it returns an error.
 func confirmTools(ctx context.Context, a *app.App, tools []quarantinedTool, f approveToolsFlags) (bool, error) {
 	switch {
 	case f.yes:
@@ -153,7 +159,7 @@ func confirmTools(ctx context.Context, a *app.App, tools []quarantinedTool, f ap
 	for _, q := range tools {
 		b.WriteString(q.show(false) + "\n")
 	}
-	app.DiscardInput(a.In)
+	app.DiscardInput(a.In) // input that was typed before the tools were shown
 	seen, err := a.Seen(ctx, strings.TrimRight(b.String(), "\n"))
 	if err != nil || !seen {
 		return false, err
@@ -161,8 +167,9 @@ func confirmTools(ctx context.Context, a *app.App, tools []quarantinedTool, f ap
 	return a.Agrees(ctx, fmt.Sprintf("approve %s as shown?", ui.Count(len(tools), "tool")))
 }
 
-// otherVersion refuses a tool that is not the version that the operator has seen.
-func otherVersion(q quarantinedTool, hash, more string) error {
+// hashMismatch returns the error for a tool whose current hash does not begin with hash, the value of --hash. more is
+// appended to the command that approves the tool.
+func hashMismatch(q quarantinedTool, hash, more string) error {
 	return &app.ExitError{Code: app.ExitFailed,
 		Cause: fmt.Errorf("nothing was approved: --hash %s is not the current hash of "+
 			"%s; look at it with `everturn tools diff %s`, then approve it with\n%s",
@@ -170,7 +177,7 @@ func otherVersion(q quarantinedTool, hash, more string) error {
 			approveCommands([]quarantinedTool{q}, more))}
 }
 
-// approveToolsError says what to do if nothing was approved.
+// approveToolsError returns the error of an approval that the journal did not record, with what the user can do.
 func approveToolsError(server string, err error) error {
 	look := fmt.Sprintf("look again with `everturn tools diff %s`", app.Quoted(server))
 	switch {

@@ -19,7 +19,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// completeQuarantined offers the servers with quarantined tools, then the tools.
+// completeQuarantined returns a function for shell completion: it offers the servers with quarantined tools for the
+// first argument, and the server's quarantined tools for the others.
 func completeQuarantined(a *app.App) cobra.CompletionFunc {
 	return a.Completion(func(ctx context.Context, j *journal.DB, args []string) (offers []cobra.Completion) {
 		tools, _ := quarantined(ctx, j, args[:min(len(args), 1)])
@@ -34,6 +35,7 @@ func completeQuarantined(a *app.App) cobra.CompletionFunc {
 	})
 }
 
+// toolsDiff returns the command that shows the quarantined tools.
 func toolsDiff(a *app.App) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
@@ -76,7 +78,8 @@ type quarantinedTool struct {
 	Diff string `json:"diff"`
 }
 
-// quarantined returns the quarantined tools of a server, or of all servers if none is named.
+// quarantined returns the quarantined tools of the first of servers or, if servers is empty, of all servers. It returns
+// an error if no worker has published the named server.
 func quarantined(ctx context.Context, j *journal.DB, servers []string) ([]quarantinedTool, error) {
 	catalogues, err := j.Catalogues(ctx)
 	if err != nil {
@@ -145,7 +148,7 @@ func approveCommands(tools []quarantinedTool, more string) string {
 	return strings.Join(lines, "\n")
 }
 
-// show describes the change of a tool.
+// show returns the change of a tool as text, with the lines of the diff in colour if color is true.
 func (q quarantinedTool) show(color bool) string {
 	head := app.Line(termsafe.Visible(q.Tool), 120)
 	if q.Approved == nil {
@@ -173,7 +176,8 @@ func colorDiff(l string) string {
 	return l
 }
 
-// changes returns a unified diff from the approved version of a tool to the current one.
+// changes returns a unified diff from the approved version of a tool to the current one. If the texts of both are
+// equal, it returns a sentence that says what has changed.
 func changes(q turn.QuarantinedTool) string {
 	before := ""
 	if q.Approved != nil {
@@ -188,18 +192,18 @@ func changes(q turn.QuarantinedTool) string {
 	return string(out)
 }
 
-// diffColumns is the column at which lines of descriptions and schemas are broken.
+// diffColumns is the width to which lines of descriptions and schemas are wrapped.
 const diffColumns = 96
 
-// describeTool prints a tool in lines: the text that the model reads, the schema of the arguments, and the settings
-// that follow from its annotations and the configuration.
+// describeTool returns a tool as lines for a diff: the text that the model reads, the schema of the arguments, and the
+// settings that follow from its annotations and the configuration.
 func describeTool(d turn.Descriptor) string {
 	details := ""
 	if len(d.Details) > 0 {
-		details = broken("other details from its server:\n" + indented(d.Details))
+		details = wrapped("other details from its server:\n" + indented(d.Details))
 	}
-	return broken("name for models: "+d.Wire) + broken("description:\n"+d.Description) +
-		broken("schema:\n"+indented(d.Schema)) + details +
+	return wrapped("name for models: "+d.Wire) + wrapped("description:\n"+d.Description) +
+		wrapped("schema:\n"+indented(d.Schema)) + details +
 		fmt.Sprintf("from its annotations and your configuration:\n  risk: %s\n  activity: %s\n  repeatable: %t\n  "+
 			"read-only: %t\n  results are untrusted: %t\n",
 			app.Line(string(d.Risk), 40), app.Line(string(d.Activity), 40), d.Repeatable, d.ReadOnly, d.Taints)
@@ -214,12 +218,12 @@ func indented(raw json.RawMessage) string {
 	return b.String()
 }
 
-// broken breaks a text into lines that a terminal shows unchanged. It breaks after a space if there is one, so that a
-// diff compares whole words.
-func broken(s string) string {
+// wrapped returns a text with control and invisible characters written as escapes, wrapped to diffColumns. It breaks a
+// line after a space if it can, so that a diff compares whole words.
+func wrapped(s string) string {
 	var b strings.Builder
 	for line := range strings.SplitSeq(termsafe.Visible(s), "\n") {
-		for more := true; more; more = line != "" {
+		for more := true; more; more = line != "" { // an empty line is one row
 			row := firstRow(line)
 			b.WriteString(row + "\n")
 			line = line[len(row):]
@@ -228,18 +232,18 @@ func broken(s string) string {
 	return b.String()
 }
 
-// firstRow returns the beginning of a line that fits into a row of a diff. It examines only as many bytes as a row can
-// hold.
+// firstRow returns the beginning of a line that fits into diffColumns. It examines only as many bytes as a row can
+// hold, so that wrapping a long line takes linear time.
 func firstRow(line string) string {
-	reach := min(len(line), utf8.UTFMax*(diffColumns+1))
-	for reach < len(line) && !utf8.RuneStart(line[reach]) {
-		reach--
+	end := min(len(line), utf8.UTFMax*(diffColumns+1))
+	for end < len(line) && !utf8.RuneStart(line[end]) { // do not cut a character
+		end--
 	}
-	rows := termsafe.Rows(line[:reach], diffColumns)
+	rows := termsafe.Rows(line[:end], diffColumns)
 	if len(rows) == 1 {
 		return rows[0]
 	}
-	if at := strings.LastIndexByte(rows[0], ' ') + 1; at > diffColumns/2 {
+	if at := strings.LastIndexByte(rows[0], ' ') + 1; at > diffColumns/2 { // otherwise the row would be too short
 		return rows[0][:at]
 	}
 	return rows[0]

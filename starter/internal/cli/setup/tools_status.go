@@ -19,6 +19,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
+// toolsStatus returns the command that shows the state of the MCP servers.
 func toolsStatus(a *app.App) *cobra.Command {
 	var connect bool
 	var output string
@@ -42,7 +43,7 @@ Exit codes: 0 every server is available, 1 a server fails or is unavailable.`,
 				return err
 			}
 			err = app.PrintList(a.Out, output, all, func() error { return printStatus(a, all) })
-			if err == nil && slices.ContainsFunc(all, serverStatus.bad) {
+			if err == nil && slices.ContainsFunc(all, serverStatus.unavailable) {
 				return &app.ExitError{Code: app.ExitFailed}
 			}
 			return err
@@ -72,10 +73,12 @@ type serverStatus struct {
 	Problem  string   `json:"problem,omitempty"` // why the server cannot be used now
 }
 
-func (s serverStatus) bad() bool { return s.Problem != "" || s.State == engine.ServerFailing }
+// unavailable reports whether the server cannot be used now.
+func (s serverStatus) unavailable() bool { return s.Problem != "" || s.State == engine.ServerFailing }
 
-// readStatus returns a row for each configured server and each worker that reports on it, or one row if no worker
-// does. It connects to the servers that are not in the journal, or to all.
+// readStatus returns the status of each configured server: one for each worker that reports on it, or one without a
+// worker if none does. It connects to the servers of which the journal has nothing or, if connect is true, to all
+// servers; their status then replaces what workers report.
 func readStatus(ctx context.Context, a *app.App, loaded *config.Loaded, connect bool) ([]serverStatus, error) {
 	cfg := loaded.Config
 	list, workers, err := reported(ctx, cfg)
@@ -83,10 +86,10 @@ func readStatus(ctx context.Context, a *app.App, loaded *config.Loaded, connect 
 		return nil, err
 	}
 	published := byServer(list)
-	ask := cfg
+	ask := cfg // with only the servers to connect to
 	ask.MCP.Servers = slices.DeleteFunc(slices.Clone(cfg.MCP.Servers), func(s config.MCPServer) bool {
 		_, known := published[s.ID]
-		return !connect && (known || reports(workers, s.ID))
+		return !connect && (known || isReported(workers, s.ID))
 	})
 	if len(ask.MCP.Servers) > 0 {
 		if err := loaded.CheckEnviron(a.Environ); err != nil {
@@ -105,22 +108,22 @@ func readStatus(ctx context.Context, a *app.App, loaded *config.Loaded, connect 
 			published[c.Server] = c
 		}
 		for i := range health {
-			health[i].RetryAt = time.Time{} // the connection is closed again
+			health[i].RetryAt = time.Time{} // this command does not try again
 		}
 		workers = append(workers, engine.WorkerHealth{Servers: health})
 	}
 	return joinStatus(cfg, published, list, workers), nil
 }
 
-// reports says whether a worker reports on a server.
-func reports(workers []engine.WorkerHealth, server string) bool {
+// isReported reports whether one of the workers reports on a server.
+func isReported(workers []engine.WorkerHealth, server string) bool {
 	return slices.ContainsFunc(workers, func(w engine.WorkerHealth) bool {
 		return slices.ContainsFunc(w.Servers, func(h engine.ServerHealth) bool { return h.Server == server })
 	})
 }
 
-// reported returns the catalogues that running workers offer, or the latest of servers that none offers, and the health
-// of the workers that run now. It returns nothing if there is no journal yet.
+// reported opens the journal and returns its catalogues, as from journal.DB.Catalogues, and the health of the running
+// workers. It returns nothing if there is no journal yet.
 func reported(ctx context.Context, cfg config.Config) (published []turn.Catalogue, workers []engine.WorkerHealth,
 	err error) {
 	if !engine.HasJournal(cfg) {
@@ -134,7 +137,7 @@ func reported(ctx context.Context, cfg config.Config) (published []turn.Catalogu
 	return reportedIn(ctx, j)
 }
 
-// reportedIn is reported of an open journal.
+// reportedIn is reported for an open journal.
 func reportedIn(ctx context.Context, j *journal.DB) ([]turn.Catalogue, []engine.WorkerHealth, error) {
 	list, err := j.Catalogues(ctx)
 	if err != nil {
@@ -144,28 +147,30 @@ func reportedIn(ctx context.Context, j *journal.DB) ([]turn.Catalogue, []engine.
 	return list, workers, err
 }
 
-// byServer returns the first catalogue of each server, which is the latest one.
+// byServer returns the latest catalogue of each server. The latest one is first in list.
 func byServer(list []turn.Catalogue) map[string]turn.Catalogue {
 	out := make(map[string]turn.Catalogue, len(list))
-	for _, c := range slices.Backward(list) {
+	for _, c := range slices.Backward(list) { // so that the first one wins
 		out[c.Server] = c
 	}
 	return out
 }
 
-// rowOf returns the status of a server as far as its catalogue has it.
-func rowOf(s config.MCPServer, c turn.Catalogue) serverStatus {
+// catalogueStatus returns the part of a server's status that comes from its catalogue.
+func catalogueStatus(s config.MCPServer, c turn.Catalogue) serverStatus {
 	return serverStatus{Required: s.Required, Tools: len(c.Tools), Quarantined: len(c.Quarantined),
 		Dropped: len(c.Dropped), Misnamed: c.Misnamed, Problem: c.Problem}
 }
 
+// joinStatus returns the status of each configured server for each worker that reports on it, with the version of the
+// catalogue in list that the worker offers. A server without such a worker gets one status from published.
 func joinStatus(cfg config.Config, published map[string]turn.Catalogue, list []turn.Catalogue,
 	workers []engine.WorkerHealth) []serverStatus {
 	all := []serverStatus{}
 	for _, s := range cfg.MCP.Servers {
 		reported := false
 		for _, w := range workers {
-			c := published[s.ID]
+			c := published[s.ID] // or the version that this worker offers
 			if i := slices.IndexFunc(list, func(c turn.Catalogue) bool {
 				return c.Server == s.ID && c.Version() == w.Offers[s.ID]
 			}); i >= 0 {
@@ -173,7 +178,7 @@ func joinStatus(cfg config.Config, published map[string]turn.Catalogue, list []t
 			}
 			for _, h := range w.Servers {
 				if h.Server == s.ID {
-					row := rowOf(s, c)
+					row := catalogueStatus(s, c)
 					row.ServerHealth, row.Worker, reported = h, w.Worker, true
 					row.Problem = problemNow(h, c)
 					all = append(all, row)
@@ -181,7 +186,7 @@ func joinStatus(cfg config.Config, published map[string]turn.Catalogue, list []t
 			}
 		}
 		if c := published[s.ID]; !reported {
-			row := rowOf(s, c)
+			row := catalogueStatus(s, c)
 			row.Server, row.State = s.ID, statePublished
 			if c.Problem != "" {
 				row.State = stateUnavailable
@@ -192,8 +197,8 @@ func joinStatus(cfg config.Config, published map[string]turn.Catalogue, list []t
 	return all
 }
 
-// problemNow returns why a worker cannot use a server now. The published catalogue may be older than the worker's
-// report.
+// problemNow returns why a worker cannot use a server, by the worker's report h, or "" if it can. The problem in the
+// catalogue c alone does not count, because c may be older than the report.
 func problemNow(h engine.ServerHealth, c turn.Catalogue) string {
 	if h.State == engine.ServerFailing {
 		return cmp.Or(h.LastError, c.Problem, "the server fails")
@@ -201,7 +206,7 @@ func problemNow(h engine.ServerHealth, c turn.Catalogue) string {
 	return ""
 }
 
-// printStatus prints a line for each row, and on stderr the problems.
+// printStatus prints a table of the servers with their processes and tenants and, on stderr, their problems.
 func printStatus(a *app.App, all []serverStatus) error {
 	if len(all) == 0 {
 		a.Note("no MCP servers are configured: see [[mcp.servers]] in `everturn init`")
@@ -209,7 +214,7 @@ func printStatus(a *app.App, all []serverStatus) error {
 	}
 	heads := []string{"SERVER", "STATE", "SINCE", "TOOLS", "QUARANTINED", "CALLS", "FAILURES", "RESTARTS", "WORKER"}
 	var rows [][]string
-	add := func(cells ...any) {
+	add := func(cells ...any) { // the cells that are missing at the end are empty
 		row := make([]string, len(heads))
 		for i, c := range cells {
 			row[i] = fmt.Sprint(c)
@@ -228,33 +233,34 @@ func printStatus(a *app.App, all []serverStatus) error {
 			add(fmt.Sprintf("  process %d", e.PID), state, at)
 		}
 		for _, t := range s.Tenants {
-			add("  "+tenantRow(t.Tenant), t.State, t.Since.Local().Format(time.DateTime))
+			add("  "+tenantName(t.Tenant), t.State, t.Since.Local().Format(time.DateTime))
 		}
 	}
 	if err := a.Table(heads, rows); err != nil {
 		return err
 	}
 	for _, s := range all {
-		notes(a, s)
+		noteProblems(a, s)
 	}
 	return nil
 }
 
-// tenantRow names a tenant in the notes about a server: each tenant has its own connections and processes.
-func tenantRow(tenant string) string {
+// tenantName returns the name of a tenant for output. Each tenant has its own connections to a server.
+func tenantName(tenant string) string {
 	if tenant == "" {
 		return "default tenant"
 	}
 	return "tenant " + app.Line(tenant, 64)
 }
 
-func notes(a *app.App, s serverStatus) {
+// noteProblems prints notes about a server's problems and the tools that it lacks.
+func noteProblems(a *app.App, s serverStatus) {
 	failing := slices.DeleteFunc(slices.Clone(s.Tenants),
 		func(t engine.TenantHealth) bool { return t.State != engine.ServerFailing })
 	switch {
 	case len(failing) > 0:
 		for _, t := range failing {
-			a.Note("%s is not available for the %s; the next attempt is at %s: %s", s.Server, tenantRow(t.Tenant),
+			a.Note("%s is not available for the %s; the next attempt is at %s: %s", s.Server, tenantName(t.Tenant),
 				t.RetryAt.Local().Format(time.TimeOnly), t.Problem)
 		}
 	case s.Problem != "" && !s.RetryAt.IsZero():

@@ -51,7 +51,8 @@ global flag --trust-once trusts the working folder for one command.`,
 	return cmd
 }
 
-// trustFolder shows what a folder would do, and trusts it unless only that was asked for.
+// trustFolder prints what a folder would do, unless the user trusts it already. Then it records the user's trust,
+// unless onlyShow is true.
 func trustFolder(a *app.App, folder string, onlyShow bool) error {
 	f, err := trust.Look(folder, a.Environ)
 	if err != nil {
@@ -97,6 +98,7 @@ type trustedFolder struct {
 	At     time.Time `json:"trusted_at"`
 }
 
+// listTrusted lists the folders that the user trusts, and whether they have changed since.
 func listTrusted(a *app.App, output string) error {
 	j, err := trust.Open(a.Environ)
 	if err != nil {
@@ -125,12 +127,13 @@ func listTrusted(a *app.App, output string) error {
 	})
 }
 
+// removeTrust removes the user's trust in a folder, which may no longer exist.
 func removeTrust(a *app.App, folder string) error {
 	root, err := filepath.Abs(folder)
 	if err != nil {
 		return app.AsUsage(err)
 	}
-	if real, err := filepath.EvalSymlinks(root); err == nil { // a folder that is gone keeps its name
+	if real, err := filepath.EvalSymlinks(root); err == nil { // fails if the folder no longer exists
 		root = real
 	}
 	j, err := trust.Open(a.Environ)

@@ -13,42 +13,45 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// asker handles the requests of the followed turn: it asks the user at this terminal, or prints how to decide
-// elsewhere.
+// asker handles the pending requests of the followed turn: it asks the user on this terminal, one request at a time, or
+// prints the commands that decide them. Its methods run in the follower's goroutine; only the dialog and the sending of
+// decisions run in others.
 type asker struct {
-	f       *follower
-	here    bool            // the user at this terminal can be asked
-	shown   map[string]bool // requests that the turn's events have shown
-	decided map[string]bool // requests decided here; the journal may not have the decisions yet
-	current *decide.Dialog
-	asked   chan asked         // how current ended; nil while nothing is asked
-	cancel  context.CancelFunc // ends current
-	held    []turn.Event       // events that came while current had the terminal
-	sent    chan sent          // results of sending decisions
-	noticed bool               // elsewhere has said how to decide, unless --quiet
+	f          *follower
+	canAsk     bool               // the user can be asked on this terminal
+	shown      map[string]bool    // the IDs of requests that the turn's events have shown
+	decided    map[string]bool    // the keys of requests decided here; the journal may not have the decisions yet
+	current    *decide.Dialog     // the dialog, until its decision is sent; nil: none
+	asked      chan asked         // gets the end of current; nil while no dialog has the terminal
+	cancel     context.CancelFunc // ends current
+	heldEvents []turn.Event       // events that arrived while current had the terminal
+	sent       chan sent          // gets the result of sending a decision
+	printed    bool               // printRequests has been called, and the command stays
 }
 
-// asked is how a dialog ended: with the function that sends the decision, or with an error.
+// asked is the end of a dialog: the function that sends the user's decision, or an error.
 type asked struct {
 	send func(context.Context) (string, []string, error)
 	err  error
 }
 
-// sent is the result of sending a decision, with the calls that its grant has allowed.
+// sent is the result of sending a decision.
 type sent struct {
-	turn    string
-	covered []string
+	turn    string   // the ID of the decided request's turn
+	covered []string // the IDs of other calls that the decision's grant has allowed
 	err     error
 }
 
+// newAsker returns the asker of a follower. It asks on the terminal unless there is none, with --no-wait, or without a
+// connection to Temporal.
 func newAsker(f *follower) asker {
 	a := f.App
-	return asker{f: f, here: !f.options.noWait && f.Online && a.OnTerminal(),
+	return asker{f: f, canAsk: !f.options.noWait && f.Online && a.OnTerminal(),
 		shown: map[string]bool{}, decided: map[string]bool{}, sent: make(chan sent, 1)}
 }
 
-// event handles an event that may concern a request.
-func (a *asker) event(ctx context.Context, e turn.Event) (bool, error) {
+// event handles an event that may concern a request. done reports whether the command ends.
+func (a *asker) event(ctx context.Context, e turn.Event) (done bool, err error) {
 	var about turn.RequestEvent
 	switch e.Kind {
 	case turn.EventApprovalRequested, turn.EventQuestionAsked:
@@ -56,6 +59,7 @@ func (a *asker) event(ctx context.Context, e turn.Event) (bool, error) {
 			a.shown[about.ID] = true
 		}
 	case turn.EventApprovalDecided, turn.EventQuestionAnswered:
+		// Another client has decided the request about which the dialog asks.
 		if decode(e, &about) && a.current != nil && a.current.Request.Turn == e.Turn &&
 			a.current.Request.ID == about.ID && !a.decided[requestKey(a.current.Request)] {
 			a.decidedElsewhere()
@@ -65,17 +69,18 @@ func (a *asker) event(ctx context.Context, e turn.Event) (bool, error) {
 		if !decode(e, &p) || p.Session == "" {
 			return false, nil
 		}
-		if err := a.lookBelow(ctx); err != nil {
+		if err := a.checkSubagentRequest(ctx); err != nil {
 			return true, err
 		}
 	default:
 		return false, nil
 	}
-	return a.look(ctx)
+	return a.askPending(ctx)
 }
 
-// lookBelow ends the dialog about a subagent's request that was decided elsewhere.
-func (a *asker) lookBelow(ctx context.Context) error {
+// checkSubagentRequest ends the dialog if it is about the request of a subagent that is no longer pending. The events
+// of the followed turn do not show that.
+func (a *asker) checkSubagentRequest(ctx context.Context) error {
 	if a.current == nil || a.current.Request.Turn == a.f.turn.ID || a.decided[requestKey(a.current.Request)] {
 		return nil
 	}
@@ -87,35 +92,37 @@ func (a *asker) lookBelow(ctx context.Context) error {
 	return err
 }
 
+// decidedElsewhere ends the dialog because another client has decided its request.
 func (a *asker) decidedElsewhere() {
 	a.close()
 	a.current = nil
 	a.f.App.Note("\nit was decided elsewhere")
 }
 
-// requestKey names a request of the followed turn, or of a subagent.
+// requestKey returns a key of a request that is unique among the followed turn and its subagents.
 func requestKey(r journal.RequestRecord) string { return r.Turn + " " + r.ID }
 
-// look finds the pending requests of the turn and of the subagents that it waits for. It asks the first one here, or
-// prints how to decide all of them.
-func (a *asker) look(ctx context.Context) (done bool, err error) {
+// askPending finds the pending requests of the turn and of the subagents that it waits for. It starts a dialog about
+// the first one, or prints how to decide them. It does nothing while a dialog is open. done reports whether the command
+// ends.
+func (a *asker) askPending(ctx context.Context) (done bool, err error) {
 	f := a.f
 	if a.current != nil || f.turn.ID == "" {
 		return false, nil
 	}
 	requests, err := f.Client.Pending(ctx, client.PendingInput{Turn: f.turn.ID})
 	if err != nil || len(requests) == 0 {
-		return false, nil // the next event or change of the journal calls look again
+		return false, nil // after an error, the next event or change of the journal calls askPending again
 	}
 	var pending []journal.RequestRecord
 	for _, r := range requests {
 		switch {
 		case a.decided[requestKey(r)]:
-		case r.Turn != f.turn.ID: // a subagent's, which no event shows
+		case r.Turn != f.turn.ID: // a subagent's request, which no event of this turn shows
 			pending = append(pending, r)
 		case f.turn.Merged && r.Kind == turn.RequestQuestion: // the sent message answers it
 		case !a.shown[r.ID] && f.options.after < 0 && !f.turn.Merged:
-			return false, nil // the event of this request is still to come
+			return false, nil // show the request's event first; it calls askPending
 		default:
 			pending = append(pending, r)
 		}
@@ -123,27 +130,29 @@ func (a *asker) look(ctx context.Context) (done bool, err error) {
 	switch {
 	case len(pending) == 0:
 		return false, nil
-	case a.here && (pending[0].Kind != turn.RequestElicitation || f.App.Draws()):
+	case a.canAsk && (pending[0].Kind != turn.RequestElicitation || f.App.Draws()):
 		a.f.view.pause()
 		a.current = decide.NewDialog(f.TurnClient, pending[0])
 		a.start(ctx)
 		return false, nil
 	}
-	return a.elsewhere(ctx, pending)
+	return a.printRequests(ctx, pending)
 }
 
-// elsewhere prints how to decide the requests, and ends the command unless it is to stay.
-func (a *asker) elsewhere(ctx context.Context, pending []journal.RequestRecord) (bool, error) {
+// printRequests prints the requests with the commands that decide them. It then ends the command with ExitWaiting,
+// unless the command stays. done reports whether the command ends.
+func (a *asker) printRequests(ctx context.Context, pending []journal.RequestRecord) (done bool, err error) {
 	f := a.f
 	f.view.pause()
 	if f.options.stay && !f.options.noWait {
-		if !a.noticed && !f.options.quiet {
+		if !a.printed && !f.options.quiet {
 			f.App.Note("%s", decide.LayoutOf(f.App.Err).WithCommands(pending))
 		}
-		a.noticed = true
+		a.printed = true
 		return false, nil
 	}
-	for e, err := range f.rest(ctx) {
+	// The events before the requests, for the user and for -o jsonl.
+	for e, err := range f.unseenEvents(ctx) {
 		if err != nil {
 			return true, err
 		}
@@ -172,7 +181,7 @@ func (a *asker) elsewhere(ctx context.Context, pending []journal.RequestRecord) 
 	return true, &app.ExitError{Code: app.ExitWaiting}
 }
 
-// start asks the current request in the background.
+// start runs the current dialog in the background. Its end arrives on a.asked.
 func (a *asker) start(ctx context.Context) {
 	ctx, a.cancel = context.WithCancel(ctx)
 	current, out := a.current, make(chan asked, 1)
@@ -183,44 +192,45 @@ func (a *asker) start(ctx context.Context) {
 	}()
 }
 
-// close takes the terminal back from the current dialog, and shows what happened meanwhile.
+// close ends the dialog if one has the terminal, and shows the events that arrived meanwhile.
 func (a *asker) close() {
 	if a.asked != nil {
 		a.cancel()
 		<-a.asked
-		a.release()
+		a.releaseTerminal()
 	}
 }
 
-// release shows what happened while a dialog had the terminal.
-func (a *asker) release() {
+// releaseTerminal shows the events that arrived while a dialog had the terminal. The dialog has ended.
+func (a *asker) releaseTerminal() {
 	a.cancel()
 	a.asked = nil
-	for _, e := range a.held {
+	for _, e := range a.heldEvents {
 		a.f.view.event(e)
 	}
-	a.held = nil
+	a.heldEvents = nil
 }
 
-// show shows an event, as soon as no dialog has the terminal.
+// show shows an event, or holds it back while a dialog has the terminal.
 func (a *asker) show(e turn.Event) {
 	if a.asked != nil {
-		a.held = append(a.held, e)
+		a.heldEvents = append(a.heldEvents, e)
 		return
 	}
 	a.f.view.event(e)
 }
 
-// answered handles the end of the current dialog.
-func (a *asker) answered(ctx context.Context, d asked) (bool, error) {
-	a.release()
+// answered handles the end of the current dialog: it sends the user's decision in the background. done reports whether
+// the command ends.
+func (a *asker) answered(ctx context.Context, d asked) (done bool, err error) {
+	a.releaseTerminal()
 	switch {
 	case errors.Is(d.err, app.ErrInterrupted):
-		return true, a.f.leave(ctx, os.Interrupt)
-	case d.err != nil: // the terminal is closed
-		a.here, a.current = false, nil
+		return true, a.f.detach(ctx, os.Interrupt)
+	case d.err != nil: // the terminal is closed: print how to decide instead
+		a.canAsk, a.current = false, nil
 		a.f.App.Note("")
-		return a.look(ctx)
+		return a.askPending(ctx)
 	}
 	a.decided[requestKey(a.current.Request)] = true
 	turnID := a.current.Request.Turn
@@ -231,8 +241,9 @@ func (a *asker) answered(ctx context.Context, d asked) (bool, error) {
 	return false, nil
 }
 
-// acknowledged handles the result of sending a decision, and asks for the next one.
-func (a *asker) acknowledged(ctx context.Context, s sent) (bool, error) {
+// acknowledged handles the result of sending a decision, and asks about the next request. done reports whether the
+// command ends.
+func (a *asker) acknowledged(ctx context.Context, s sent) (done bool, err error) {
 	a.current = nil
 	for _, id := range s.covered {
 		a.decided[s.turn+" "+id] = true
@@ -245,5 +256,5 @@ func (a *asker) acknowledged(ctx context.Context, s sent) (bool, error) {
 	default:
 		return true, s.err
 	}
-	return a.look(ctx)
+	return a.askPending(ctx)
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/everturn/everturn/starter/internal/cli/app"
 )
 
+// Attach returns the command that follows a turn.
 func Attach(a *app.App) *cobra.Command {
 	o := followOptions{stay: true}
 	var dev bool
@@ -56,6 +57,7 @@ func (o *followOptions) register(a *app.App, cmd *cobra.Command) {
 		"continues")
 }
 
+// check returns an error for an invalid --timeout.
 func (o *followOptions) check() error {
 	if o.timeout < 0 {
 		return app.Usage("--timeout is %s: use a duration such as 90s, or omit it to wait without a limit", o.timeout)

@@ -16,6 +16,7 @@ import (
 // chatHistory is the file that keeps the lines typed into chats.
 var chatHistory = filepath.Join(app.StateDir, "chat_history")
 
+// Chat returns the command that shows a chat.
 func Chat(a *app.App) *cobra.Command {
 	var f sessionFlags
 	var c choices
@@ -47,7 +48,8 @@ that begin with a message of this chat. /help lists the commands and keys.`,
 	return cmd
 }
 
-// startChat starts what a chat needs and shows the chat. It rejects an unsuitable terminal before it starts anything.
+// startChat checks that the terminal can show a chat, starts what the flags require, and runs the chat. chosen has the
+// choices of tools, temperature and plan for the chat's messages.
 func startChat(ctx context.Context, a *app.App, f sessionFlags, chosen turn.UserMessage) error {
 	out, ok := a.Out.(*os.File)
 	switch {
@@ -60,9 +62,9 @@ func startChat(ctx context.Context, a *app.App, f sessionFlags, chosen turn.User
 	return a.WithClient(ctx, f.needs(a, false), func(t *app.TurnClient) error { return talkTo(ctx, t, f, chosen, out) })
 }
 
-// talkTo runs a chat with a session until the user leaves it.
+// talkTo runs a chat with the session of the flags, or with a new one, until the user leaves it.
 func talkTo(ctx context.Context, t *app.TurnClient, f sessionFlags, chosen turn.UserMessage, out *os.File) error {
-	file := chatHistory
+	file := chatHistory // "": the chat keeps no history of its input
 	if err := app.KeepState(); err != nil {
 		t.App.Note("this chat keeps no history of its input: %v", err)
 		file = ""
@@ -93,7 +95,8 @@ func talkTo(ctx context.Context, t *app.TurnClient, f sessionFlags, chosen turn.
 	return nil
 }
 
-// sayGoodbye prints how to return to the session, and what continues in the meantime.
+// sayGoodbye prints the messages that were not sent, the command that returns to the session, and whether its turn
+// continues.
 func sayGoodbye(t *app.TurnClient, left chat.Left) {
 	a, resume := t.App, "everturn chat -s "+app.Quoted(left.Session)
 	if t.Failed != nil { // the chat's worker ends with this command

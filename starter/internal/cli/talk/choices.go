@@ -28,6 +28,7 @@ type choices struct {
 	confirm     string
 }
 
+// register adds the flags.
 func (c *choices) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&c.tools, "tools", nil, "offer only the tools that match these `patterns`, such as local/* or "+
@@ -41,7 +42,7 @@ func (c *choices) register(cmd *cobra.Command) {
 	flags.Float64Var(&c.temperature, "temperature", 0, "the sampling temperature of the turn, from 0 to 2")
 }
 
-// apply sets the choices of a message.
+// apply sets the fields of a message that the flags choose, and returns an error for invalid choices.
 func (c choices) apply(cmd *cobra.Command, m *turn.UserMessage) error {
 	if m.Tools = c.tools; cmd.Flags().Changed("tools") && len(c.tools) == 0 {
 		return app.Usage("--tools is empty: name the tools to offer, or none")
@@ -58,7 +59,7 @@ func (c choices) apply(cmd *cobra.Command, m *turn.UserMessage) error {
 	return nil
 }
 
-// prompt reads the text of the message, which may be empty if something is attached.
+// prompt returns the text of the message (see App.Prompt), which may be empty if a file is attached.
 func (c choices) prompt(ctx context.Context, a *app.App, args []string) (string, error) {
 	if len(c.attach) > 0 {
 		return a.PromptOrNone(ctx, args)
@@ -66,7 +67,7 @@ func (c choices) prompt(ctx context.Context, a *app.App, args []string) (string,
 	return a.Prompt(ctx, args)
 }
 
-// attachments reads the files to attach. What they are is in their first bytes, whatever their names say.
+// attachments reads the files to attach. It detects their media types by their content and ignores their names.
 func (c choices) attachments() (list []client.Attachment, err error) {
 	for _, path := range c.attach {
 		f, err := os.Open(path)
@@ -87,7 +88,8 @@ func (c choices) attachments() (list []client.Attachment, err error) {
 	return list, nil
 }
 
-// noteUnseen says that the model gets a description of attachments that it cannot see.
+// noteUnseen prints a note if there are attachments and the model does not take images, so that it gets only a
+// description of them.
 func noteUnseen(t *app.TurnClient, attachments []client.Attachment, model string) {
 	if len(attachments) > 0 && !engine.SeesImages(t.Cfg, model) {
 		t.App.Note("the model takes no images: it is told what was attached, but cannot see it. Choose another one with " +
@@ -95,7 +97,8 @@ func noteUnseen(t *app.TurnClient, attachments []client.Attachment, model string
 	}
 }
 
-// noteMerged says that a message which was merged into a running turn does not change it.
+// noteMerged prints a note if a message with choices, or with an agent, was merged into a running turn, because the
+// turn keeps its own.
 func noteMerged(t *app.TurnClient, s app.Started, m turn.UserMessage, agent string) {
 	if s.Merged && (m.Model != "" || len(m.Tools) > 0 || m.Temperature != nil || m.Plan != "" || agent != "") {
 		t.App.Note("the message was merged into the running turn, which keeps its agent, model, tools, temperature and plan")

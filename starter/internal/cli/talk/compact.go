@@ -12,6 +12,7 @@ import (
 	"github.com/everturn/everturn/workflows"
 )
 
+// Compact returns the command that compacts a session.
 func Compact(a *app.App) *cobra.Command {
 	var focus, output string
 	cmd := &cobra.Command{
@@ -37,6 +38,7 @@ Workers do the same by themselves before a conversation exceeds the model's cont
 	return cmd
 }
 
+// compact compacts a session, waits until that is done, and prints the result.
 func compact(ctx context.Context, a *app.App, t *app.TurnClient, in client.CompactInput, output string) error {
 	if err := t.ConnectToTemporal(ctx); err != nil {
 		return err

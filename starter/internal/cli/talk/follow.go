@@ -16,17 +16,18 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
+// followOptions are the flags of the commands that follow a turn.
 type followOptions struct {
-	output     string
+	output     string // the value of --output
 	quiet      bool
-	outputLast string
-	after      int64 // the index of the last event seen before; -1 for none
-	// stay keeps following when the turn waits for a user who cannot be asked here; otherwise the command ends with
-	// ExitWaiting.
+	outputLast string // the file that also gets the answer; "": none
+	after      int64  // show only the events after this index; -1: all events
+	// stay keeps following if the turn waits for a decision and the user cannot be asked on this terminal. Otherwise the
+	// command ends with ExitWaiting.
 	stay bool
-	// noWait never asks the user, not even on a terminal.
+	// noWait means that the user is never asked, not even on a terminal.
 	noWait bool
-	// stopOnLeave stops the turn when the command ends early, because no other worker continues the turn.
+	// stopOnLeave stops the turn if the command ends before it, because no other worker can continue the turn.
 	stopOnLeave bool
 	// timeout bounds how long the command follows the turn; 0 means no bound.
 	timeout time.Duration
@@ -40,15 +41,16 @@ type follower struct {
 	view    *view
 	asker   asker
 	signals <-chan os.Signal
-	events  <-chan received  // closed when the turn is over; nil if the journal cannot be read
-	over    <-chan outcome   // the result; nil until wait is called
-	pending <-chan struct{}  // the journal has changed, while the turn has not merged the sent message yet
-	seen    int64            // the index of the last event
-	ended   bool             // the follower has seen turn_completed
-	silence <-chan time.Time // fires if the turn has no event within startWithin; nil after the first event
-	blind   <-chan time.Time // fires now and then while the journal cannot be read; nil before that
-	unheard <-chan time.Time // fires once, to look whether any worker can continue the turn
-	readers sync.WaitGroup
+	events  <-chan received // closed when the turn has ended; nil if the journal cannot be read
+	result  <-chan outcome  // gets the turn's result; nil until wait is called
+	pending <-chan struct{} // closed when the journal changes; nil once the turn has merged the sent message
+	seen    int64           // the index of the last event
+	ended   bool            // the follower has seen turn_completed
+	// The timers: silence fires if the turn has no event within startWithin, and is nil after the first event. waitNote
+	// fires every waitNoteEvery while the journal cannot be read, and is nil before that. versionCheck fires once, to
+	// check whether a worker of the turn's version runs.
+	silence, waitNote, versionCheck <-chan time.Time
+	readers                         sync.WaitGroup
 }
 
 // received is an event of the turn, or the error of reading it.
@@ -63,8 +65,9 @@ type outcome struct {
 	err    error
 }
 
-// follow shows a turn's events until the turn ends, and returns how it ended. A signal detaches, and a second Ctrl-C
-// stops the turn.
+// follow shows the events of turn s until the turn ends, asks the user for the decisions that the turn waits for, and
+// prints the answer. The error is nil if the turn was answered, and otherwise has the exit code for the turn's end. A
+// signal detaches from the turn; a second Ctrl-C stops it.
 func follow(ctx context.Context, t *app.TurnClient, s app.Started, o followOptions) error {
 	f := &follower{TurnClient: t, turn: s, options: o, view: newView(t.App, o), seen: o.after,
 		signals: t.App.Interrupts.Take()}
@@ -76,7 +79,7 @@ func follow(ctx context.Context, t *app.TurnClient, s app.Started, o followOptio
 			t.App.Aside("the message is merged into the session's running turn")
 		}
 	}
-	defer f.readers.Wait() // the caller closes the journal after that
+	defer f.readers.Wait() // before the caller closes the journal
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer func() { f.asker.close() }()
@@ -87,18 +90,18 @@ func follow(ctx context.Context, t *app.TurnClient, s app.Started, o followOptio
 	} else {
 		f.silence = time.After(startWithin)
 	}
-	f.unheard = time.After(versionLostAfter)
-	done, err := f.asker.look(ctx)
+	f.versionCheck = time.After(versionCheckAfter)
+	done, err := f.asker.askPending(ctx)
 	for !done {
 		done, err = f.next(ctx, timeout)
 	}
 	if f.ended && f.events != nil {
-		f.awaitEnd()
+		f.awaitReader()
 	}
 	return err
 }
 
-// read starts reading the turn's events in the background, until ctx ends.
+// read starts to read the turn's events into f.events, in the background, until the turn or ctx ends.
 func (f *follower) read(ctx context.Context) {
 	s, after, events := f.turn, f.options.after, make(chan received)
 	f.events = events
@@ -120,9 +123,9 @@ func (f *follower) read(ctx context.Context) {
 	})
 }
 
-// awaitEnd waits until the reader ends, which is when Temporal has also closed the run. The answer is printed before
-// that.
-func (f *follower) awaitEnd() {
+// awaitReader waits until the reader of events has ended, or for a signal. After turn_completed the reader ends as soon
+// as Temporal has closed the workflow. The answer is printed before that.
+func (f *follower) awaitReader() {
 	for {
 		select {
 		case _, more := <-f.events:
@@ -135,37 +138,38 @@ func (f *follower) awaitEnd() {
 	}
 }
 
-// wait waits for the result in the background.
+// wait starts to wait for the turn's result in the background. The result arrives on f.result.
 func (f *follower) wait(ctx context.Context) {
-	s, over := f.turn, make(chan outcome, 1)
-	f.over = over
+	s, result := f.turn, make(chan outcome, 1)
+	f.result = result
 	f.readers.Go(func() {
 		r, err := f.Client.Wait(ctx, s.Turn)
-		over <- outcome{r, err}
+		result <- outcome{r, err}
 	})
 }
 
-// next waits for one event and reports whether the command is done with the turn.
+// next waits for the next thing that happens and handles it: an event of the turn, its result, the end of a dialog, a
+// timer or a signal. timeout fires after --timeout, and may be nil. done reports whether the command ends.
 func (f *follower) next(ctx context.Context, timeout <-chan time.Time) (done bool, err error) {
 	select {
 	case h, more := <-f.events:
 		return f.receive(ctx, h, more)
-	case end := <-f.over:
+	case end := <-f.result:
 		f.asker.close()
 		return true, f.conclude(ctx, end)
 	case <-f.pending:
 		f.pending = f.Journal.Changed(ctx)
-		return f.asker.look(ctx)
+		return f.asker.askPending(ctx)
 	case <-f.silence:
 		f.silence = nil
 		if f.Online && !f.options.quiet && !f.NoteWait(ctx, f.turn.Session) {
 			f.NoteSilence(ctx, "no worker has started the turn yet; it starts when a worker runs, for example `everturn dev`")
 		}
 		return false, nil
-	case <-f.blind:
+	case <-f.waitNote:
 		f.NoteWait(ctx, f.turn.Session)
 		return false, nil
-	case <-f.unheard:
+	case <-f.versionCheck:
 		f.NoteVersionLost(ctx, f.turn.Session)
 		return false, nil
 	case d := <-f.asker.asked:
@@ -181,7 +185,7 @@ func (f *follower) next(ctx context.Context, timeout <-chan time.Time) (done boo
 	case first := <-f.signals:
 		f.asker.close()
 		f.view.pause()
-		return true, f.leave(ctx, first)
+		return true, f.detach(ctx, first)
 	case <-timeout:
 		f.asker.close()
 		f.view.pause()
@@ -196,7 +200,7 @@ func (f *follower) next(ctx context.Context, timeout <-chan time.Time) (done boo
 	}
 }
 
-// bound returns a context that ends after --timeout.
+// bound returns a context that ends after --timeout, if that is set.
 func (o followOptions) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	if o.timeout <= 0 {
 		return context.WithCancel(ctx)
@@ -204,7 +208,7 @@ func (o followOptions) bound(ctx context.Context) (context.Context, context.Canc
 	return context.WithTimeout(ctx, o.timeout)
 }
 
-// deadline returns a channel that fires after --timeout, or nil if there is none.
+// deadline returns a channel that fires after --timeout, or nil if that is not set.
 func (f *follower) deadline() <-chan time.Time {
 	if f.options.timeout <= 0 {
 		return nil
@@ -212,18 +216,19 @@ func (f *follower) deadline() <-chan time.Time {
 	return time.After(f.options.timeout)
 }
 
-// startWithin is how long a turn may go without an event before the command tells the user why. A worker starts a turn
-// within moments.
+// startWithin is how long the turn may have no event before the command tells the user why. Normally a worker starts a
+// turn in much less time.
 const startWithin = 2 * time.Second
 
-// blindEvery is how often the command tells what the turn waits for while the journal cannot be read.
-const blindEvery = 30 * time.Second
+// waitNoteEvery is how often the command prints what the turn waits for while the journal cannot be read.
+const waitNoteEvery = 30 * time.Second
 
-// versionLostAfter is how long after its start the command looks whether any worker can continue the turn.
-const versionLostAfter = time.Second
+// versionCheckAfter is how long after its start the command checks whether a worker of the turn's version runs.
+const versionCheckAfter = time.Second
 
-// receive handles an event that the journal returns, or the end of the events.
-func (f *follower) receive(ctx context.Context, h received, more bool) (bool, error) {
+// receive handles an event or error of the reader. more is false if the reader has ended. done reports whether the
+// command ends.
+func (f *follower) receive(ctx context.Context, h received, more bool) (done bool, err error) {
 	f.silence = nil
 	switch {
 	case !more: // the turn ended without turn_completed, or the reader began after it
@@ -233,6 +238,7 @@ func (f *follower) receive(ctx context.Context, h received, more bool) (bool, er
 	case h.err != nil:
 		return f.withoutJournal(ctx, h.err)
 	}
+	// Client.Follow yields the events of the turn that takes the sent message. That may not be the turn that was running.
 	f.turn.ID, f.turn.Merged, f.pending = h.event.Turn, false, nil
 	f.seen = h.event.Index
 	f.ended = h.event.Kind == turn.EventTurnCompleted
@@ -245,20 +251,22 @@ func (f *follower) receive(ctx context.Context, h received, more bool) (bool, er
 	return f.asker.event(ctx, h.event)
 }
 
-// withoutJournal continues without the journal if Temporal can tell how the turn ends.
-func (f *follower) withoutJournal(ctx context.Context, err error) (bool, error) {
+// withoutJournal continues without the journal, which failed with err: it waits for the turn's result from Temporal. If
+// the client is not connected to Temporal, the command ends. done reports whether it does.
+func (f *follower) withoutJournal(ctx context.Context, err error) (done bool, _ error) {
 	if !f.Online {
 		return true, fmt.Errorf("reading the journal: %w", err)
 	}
 	f.App.Note("reading the journal: %v (the turn continues)", err)
 	f.events = nil
 	f.NoteWait(ctx, f.turn.Session)
-	f.blind = time.Tick(blindEvery)
+	f.waitNote = time.Tick(waitNoteEvery)
 	f.wait(ctx)
 	return false, nil
 }
 
-// checkAfter returns an error if --after-event names an event beyond the end of the turn.
+// checkAfter returns an error if --after-event names an event after the end of the turn. It sets f.ended if the journal
+// has turn_completed.
 func (f *follower) checkAfter(ctx context.Context) error {
 	last := int64(-1)
 	for {
@@ -270,7 +278,7 @@ func (f *follower) checkAfter(ctx context.Context) error {
 			break
 		}
 		end := events[len(events)-1]
-		last, f.ended = end.Index, end.Kind == turn.EventTurnCompleted // turn_completed is before o.after
+		last, f.ended = end.Index, end.Kind == turn.EventTurnCompleted
 	}
 	if f.ended && f.options.after > last {
 		return app.Usage("turn %s ended with event %d, so there is no event after %d: use --after-event %d or less, or "+
@@ -280,7 +288,7 @@ func (f *follower) checkAfter(ctx context.Context) error {
 	return nil
 }
 
-// conclude ends the command with the turn's result, or with the error of waiting for it.
+// conclude prints the turn's result, or returns the error of waiting for it with what the user can do.
 func (f *follower) conclude(ctx context.Context, end outcome) error {
 	switch {
 	case errors.Is(end.err, client.ErrUndelivered):
@@ -299,7 +307,7 @@ func (f *follower) conclude(ctx context.Context, end outcome) error {
 			return err
 		}
 	}
-	if f.options.output == app.OutputJSONL && !f.ended {
+	if f.options.output == app.OutputJSONL && !f.ended { // the journal has no last event
 		if err := f.view.closing(end.result, f.seen+1); err != nil {
 			return err
 		}
@@ -307,7 +315,8 @@ func (f *follower) conclude(ctx context.Context, end outcome) error {
 	return finish(f.TurnClient, end.result, f.view, f.options)
 }
 
-// finish prints the turn's result.
+// finish prints the turn's result, writes the answer to the file of --output-last, and returns an error with the exit
+// code for the result.
 func finish(t *app.TurnClient, r workflows.Result, view *view, o followOptions) error {
 	switch o.output {
 	case app.OutputJSON:
@@ -328,8 +337,9 @@ func finish(t *app.TurnClient, r workflows.Result, view *view, o followOptions) 
 	return nil
 }
 
-// rest returns the turn's events that are in the journal and that the follower has not seen.
-func (f *follower) rest(ctx context.Context) iter.Seq2[turn.Event, error] {
+// unseenEvents returns the turn's events that are in the journal and that the follower has not seen yet. It advances
+// f.seen.
+func (f *follower) unseenEvents(ctx context.Context) iter.Seq2[turn.Event, error] {
 	return func(yield func(turn.Event, error) bool) {
 		events, err := f.Journal.Events(ctx, f.turn.ID, f.seen, 1000)
 		for _, e := range events {

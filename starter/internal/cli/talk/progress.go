@@ -14,20 +14,21 @@ import (
 // eraseLine moves the cursor to the beginning of the line and erases the line (ECMA-48: CR, EL).
 const eraseLine = "\r\x1b[K"
 
-// tickEvery is the interval between progress lines on a terminal that cannot replace a line.
-const tickEvery = 5 * time.Second
+// progressEvery is the interval between progress lines on a terminal that cannot replace a line.
+const progressEvery = 5 * time.Second
 
-// progress shows the progress of a call, in a line that the next output replaces.
+// progress shows the progress of a call on stderr, in a line that the next output replaces. A terminal that cannot
+// erase a line (TERM=dumb) gets a new line every progressEvery instead.
 func (v *view) progress(e turn.Event) {
 	var p turn.ProgressEvent
-	if !v.chatty || !decode(e, &p) {
+	if !v.showActivity || !decode(e, &p) {
 		return
 	}
 	text := fmt.Sprintf("… %s %s", app.Line(p.Tool, 60), ui.Progress(p.ToolProgress))
 	if v.App.Lookup("TERM") == "dumb" {
-		if v.ticked.IsZero() || e.At.Sub(v.ticked) >= tickEvery {
+		if v.progressAt.IsZero() || e.At.Sub(v.progressAt) >= progressEvery {
 			v.activity("%s", text)
-			v.ticked = e.At
+			v.progressAt = e.At
 		}
 		return
 	}
@@ -38,13 +39,13 @@ func (v *view) progress(e turn.Event) {
 		text = "\x1b[2m" + text + "\x1b[0m"
 	}
 	io.WriteString(v.App.Err, text)
-	v.ticking = true
+	v.progressShown = true
 }
 
-// wipe erases a call's progress from the screen.
-func (v *view) wipe() {
-	if v.ticking {
+// eraseProgress erases the line with a call's progress, if there is one.
+func (v *view) eraseProgress() {
+	if v.progressShown {
 		io.WriteString(v.App.Err, eraseLine)
-		v.ticking = false
+		v.progressShown = false
 	}
 }

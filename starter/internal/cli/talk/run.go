@@ -24,12 +24,13 @@ type runFlags struct {
 	outputSchema              string
 	schema                    json.RawMessage
 	choices                   choices
-	message                   workflows.Message // its ID and what choices set
+	message                   workflows.Message // without the text: only the ID and what choices set
 	attachments               []client.Attachment
 	follow                    followOptions
 	limits                    app.LimitFlags
 }
 
+// Run returns the command that sends a message and follows its turn.
 func Run(a *app.App) *cobra.Command {
 	f := runFlags{follow: followOptions{after: -1}}
 	cmd := &cobra.Command{
@@ -77,6 +78,7 @@ journal or workers unreachable, 6 waiting for a decision, 7 a limit or a refusal
 	return cmd
 }
 
+// runMessage checks the flags, reads the message and the files that the flags name, and sends the message.
 func runMessage(ctx context.Context, a *app.App, f runFlags, args []string) error {
 	if err := f.check(); err != nil {
 		return err
@@ -96,7 +98,7 @@ func runMessage(ctx context.Context, a *app.App, f runFlags, args []string) erro
 		func(t *app.TurnClient) error { return sendAndFollow(ctx, t, f, prompt) })
 }
 
-// sendAndFollow sends a message and follows its turn as the flags say.
+// sendAndFollow sends a message with the text prompt and, without --detach, follows its turn to the end.
 func sendAndFollow(ctx context.Context, t *app.TurnClient, f runFlags, prompt string) error {
 	if !f.dev {
 		warnUnusedOverrides(t.App)
@@ -117,15 +119,15 @@ func sendAndFollow(ctx context.Context, t *app.TurnClient, f runFlags, prompt st
 		return err
 	}
 	t.NoteOtherSettings(ctx)
-	sending, cancel := f.follow.bound(ctx)
+	sendCtx, cancel := f.follow.bound(ctx)
 	defer cancel()
 	f.message.Text, f.message.Model = prompt, f.model
-	s, err := t.Send(sending, client.SendInput{Session: session, Message: f.message, Agent: agent,
+	s, err := t.Send(sendCtx, client.SendInput{Session: session, Message: f.message, Agent: agent,
 		Attachments: f.attachments,
 		Limits:      f.limits.Request,
 		Alone:       f.alone, OutputSchema: f.schema})
 	switch {
-	case err != nil && sending.Err() != nil && ctx.Err() == nil:
+	case err != nil && sendCtx.Err() != nil && ctx.Err() == nil: // --timeout
 		return &app.ExitError{Code: app.ExitTimeout,
 			Cause: fmt.Errorf("the message was not accepted within %s: %w", f.follow.timeout,
 				err)}
@@ -135,16 +137,17 @@ func sendAndFollow(ctx context.Context, t *app.TurnClient, f runFlags, prompt st
 	noteMerged(t, s, f.message, f.agent)
 	noteUnseen(t, f.attachments, f.model)
 	if f.detach {
-		return accepted(ctx, t, s, f.follow.output, f.follow.quiet)
+		return printAccepted(ctx, t, s, f.follow.output, f.follow.quiet)
 	}
 	err = follow(ctx, t, s, f.follow)
+	// On a terminal, the Web UI of --dev stays up unless the user has left the turn.
 	if f.dev && !f.exit && !f.follow.quiet && app.IsTerminal(t.App.Out) && !errors.Is(err, app.ErrDetached) {
 		stayUp(t.App, s.Link)
 	}
 	return err
 }
 
-// readSchema reads the JSON schema in a file, if a file is named.
+// readSchema returns the JSON schema in a file, or nil if path is "".
 func readSchema(path string) (json.RawMessage, error) {
 	if path == "" {
 		return nil, nil
@@ -159,7 +162,7 @@ func readSchema(path string) (json.RawMessage, error) {
 	return b, nil
 }
 
-// check refuses flags that exclude each other.
+// check returns an error for flags that exclude each other, need another flag, or have an invalid value.
 func (f runFlags) check() error {
 	if err := errors.Join(f.follow.check(), f.sessionFlags.check()); err != nil {
 		return err
@@ -190,8 +193,9 @@ func (f runFlags) check() error {
 	return nil
 }
 
-// accepted prints which session and turn a message went to, and whether the turn waits for a decision.
-func accepted(ctx context.Context, t *app.TurnClient, s app.Started, output string, quiet bool) error {
+// printAccepted prints the session, turn and message IDs of a message that was accepted as s. As text, unless quiet, it
+// also says what happens next.
+func printAccepted(ctx context.Context, t *app.TurnClient, s app.Started, output string, quiet bool) error {
 	a := t.App
 	switch output {
 	case app.OutputJSON, app.OutputJSONL:
@@ -214,7 +218,7 @@ func accepted(ctx context.Context, t *app.TurnClient, s app.Started, output stri
 		a.Aside("the message is merged into the running turn before its next inference, or starts the session's next turn")
 	}
 	pending, err := t.Client.Pending(ctx, client.PendingInput{Session: s.Session, Limit: 1})
-	if s.Merged && err == nil && len(pending) > 0 {
+	if s.Merged && err == nil && len(pending) > 0 { // until then, the turn does not merge the message
 		a.Note("the running turn waits for a decision: see `everturn approvals %s`", app.Quoted(s.Session))
 	}
 	a.Aside("the session continues while a worker runs; follow it with\n  everturn attach %s\n  %s", app.Quoted(s.Session),
@@ -222,7 +226,7 @@ func accepted(ctx context.Context, t *app.TurnClient, s app.Started, output stri
 	return nil
 }
 
-// stayUp keeps the dev stack running until Ctrl-C, so that the link works.
+// stayUp blocks until Ctrl-C, so that the server of --dev keeps running and the link to its Web UI works.
 func stayUp(a *app.App, link string) {
 	a.Note("\n%s\nkeeping the Web UI up so that the link works; press Ctrl-C to exit", link)
 	<-a.Interrupts.Take()

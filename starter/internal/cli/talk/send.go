@@ -8,6 +8,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
+// Send returns the command that sends a message.
 func Send(a *app.App) *cobra.Command {
 	var m turn.UserMessage
 	var c choices
@@ -53,7 +54,7 @@ run.`,
 				}
 				noteMerged(t, s, m, agent)
 				noteUnseen(t, attachments, m.Model)
-				return accepted(cmd.Context(), t, s, output, quiet)
+				return printAccepted(cmd.Context(), t, s, output, quiet)
 			})
 		},
 	}

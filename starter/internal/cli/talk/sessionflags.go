@@ -16,6 +16,7 @@ type sessionFlags struct {
 	last, dev, slow bool
 }
 
+// register adds the flags.
 func (f *sessionFlags) register(a *app.App, cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.BoolVar(&f.dev, "dev", false, "start Temporal, its Web UI and a worker on this machine")
@@ -30,6 +31,7 @@ func (f *sessionFlags) register(a *app.App, cmd *cobra.Command) {
 // named reports whether the flags choose a session.
 func (f sessionFlags) named() bool { return f.session != "" || f.last }
 
+// check returns an error for flags that exclude each other, or for an invalid session ID.
 func (f sessionFlags) check() error {
 	switch {
 	case f.last && f.session != "":
@@ -45,7 +47,7 @@ func (f sessionFlags) check() error {
 	return nil
 }
 
-// needs returns what the flags start on this machine.
+// needs returns what the command needs by these flags. It also configures the worker of --dev for --slow.
 func (f sessionFlags) needs(a *app.App, quiet bool) app.Needs {
 	if f.slow {
 		a.Override("llm.demo_slow", "true")
@@ -61,6 +63,7 @@ func (f sessionFlags) resolve(ctx context.Context, t *app.TurnClient) (string, e
 	return f.session, nil
 }
 
+// modelFlag adds the flag that chooses the model of a turn.
 func modelFlag(cmd *cobra.Command, model *string) {
 	cmd.Flags().StringVarP(model, "model", "m", "", "the `model` of the turn, as a name or provider:name (default: the "+
 		"agent's); see everturn models list")

@@ -16,10 +16,11 @@ import (
 
 // stopFlags are the flags of stop.
 type stopFlags struct {
-	within time.Duration
+	within time.Duration // how long to wait for a worker
 	force  bool
 }
 
+// Stop returns the command that stops a turn.
 func Stop(a *app.App) *cobra.Command {
 	var f stopFlags
 	cmd := &cobra.Command{
@@ -72,22 +73,23 @@ func stopTurn(ctx context.Context, a *app.App, t *app.TurnClient, session string
 	return nil
 }
 
-// stopWithin is how long a worker has to carry out a stop.
+// stopWithin is the default time to wait until a worker has stopped a turn.
 const stopWithin = 30 * time.Second
 
-// cancel asks Temporal to cancel the turn, waits until the turn is over and returns its result. stopped is false if
-// nothing was running.
+// cancel requests the cancellation of the session's turn and of its subagents in the background, waits until the turn
+// has ended and returns its result. If no worker stops it within f.within, cancel terminates it with f.force, and
+// otherwise returns an error. stopped is false if nothing was running.
 func cancel(ctx context.Context, t *app.TurnClient, s app.Started,
 	f stopFlags) (r workflows.Result, stopped bool, err error) {
-	waiting, cancel := context.WithTimeout(ctx, f.within)
+	limited, cancel := context.WithTimeout(ctx, f.within)
 	defer cancel()
-	err = t.Client.Stop(waiting, s.Session)
+	err = t.Client.Stop(limited, s.Session)
 	if stopped = err == nil; err != nil && !errors.Is(err, client.ErrNotRunning) {
 		return r, false, err
 	}
-	err = t.UntilWorkerAnswers(func() (err error) { r, err = t.Client.Wait(waiting, s.Turn); return err })
+	err = t.UntilWorkerAnswers(func() (err error) { r, err = t.Client.Wait(limited, s.Turn); return err })
 	switch {
-	case err == nil || waiting.Err() != context.DeadlineExceeded:
+	case err == nil || limited.Err() != context.DeadlineExceeded:
 		return r, stopped, err
 	case !f.force:
 		return r, stopped, &app.ExitError{Code: app.ExitTimeout, Cause: fmt.Errorf("no worker has stopped the turn within %s: "+
@@ -100,7 +102,7 @@ func cancel(ctx context.Context, t *app.TurnClient, s app.Started,
 	return r, true, err
 }
 
-// attachHint returns the command that follows the turn again.
+// attachHint returns the command with which the user can follow the turn again.
 func attachHint(t *app.TurnClient, s app.Started) string {
 	if t.Failed != nil { // the turn's worker ends with this command
 		return "everturn attach --dev " + app.Quoted(s.Session)
@@ -108,9 +110,10 @@ func attachHint(t *app.TurnClient, s app.Started) string {
 	return "everturn attach " + app.Quoted(s.Session)
 }
 
-// leave detaches, and stops the turn if the user then presses Ctrl-C again, or if no other worker continues the turn.
-// After a SIGTERM, leave only detaches: its sender wants this program to end.
-func (f *follower) leave(ctx context.Context, first os.Signal) error {
+// detach ends the command before the turn because of a signal. It prints how to follow the turn again, and returns
+// app.ErrDetached. It stops the turn if the user then presses Ctrl-C again, or if no other worker can continue the turn
+// (stopOnLeave). After a SIGTERM it does not wait for a Ctrl-C.
+func (f *follower) detach(ctx context.Context, first os.Signal) error {
 	if f.options.stopOnLeave {
 		return f.stopTurn(ctx)
 	}
@@ -130,6 +133,7 @@ func (f *follower) leave(ctx context.Context, first os.Signal) error {
 	return f.stopTurn(ctx)
 }
 
+// stopTurn stops the followed turn, also after ctx has ended, and returns an error with the exit code for its result.
 func (f *follower) stopTurn(ctx context.Context) error {
 	r, _, err := cancel(context.WithoutCancel(ctx), f.TurnClient, f.turn, stopFlags{within: stopWithin})
 	if err != nil {

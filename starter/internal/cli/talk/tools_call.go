@@ -17,10 +17,10 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// ToolsCall returns the command tools call. It runs a turn of a session of its own, whose model is the built-in demo:
-// the demo makes the one call and returns the result. So the call passes everything that a model's call passes: policy,
-// approval, ledger, taint and the host. The turn has a task queue of its own, because the workers of the configured
-// queue have another model.
+// ToolsCall returns the command tools call. The command runs a turn in a new session, on a worker in this process, with
+// the built-in demo model, which makes the one call and returns its result. So the call passes the same checks as the
+// call of any model: policy, approval, ledger, taint and the tool host. The turn has its own task queue, because the
+// workers of the configured queue have another model.
 func ToolsCall(a *app.App) *cobra.Command {
 	o := followOptions{after: -1, stay: true, stopOnLeave: true}
 	var arguments string
@@ -64,7 +64,8 @@ Exit codes: 0 the tool returned a result, 1 the call failed or was denied, 3 usa
 	return cmd
 }
 
-// callMessage returns the message that makes the demo call a tool.
+// callMessage returns the text of the message that makes the demo model call a tool. tool is <server>/<tool> or
+// mcp/<server>/<tool>, and arguments is a JSON object.
 func callMessage(tool, arguments string) (string, error) {
 	var object map[string]any
 	if err := json.Unmarshal([]byte(arguments), &object); err != nil || object == nil {
@@ -83,14 +84,15 @@ func callMessage(tool, arguments string) (string, error) {
 	return "call " + turn.WireName(tool) + " " + arguments, nil
 }
 
-// callTool sends the message, follows the turn, and fails if the call did not return a result. It leaves no turn
-// running, because no other worker polls the turn's task queue.
+// callTool sends the message, follows the turn, and returns an error if the call did not return a result. It ends the
+// turn in any case, because no other worker polls the turn's task queue.
 func callTool(ctx context.Context, t *app.TurnClient, in client.SendInput, o followOptions) error {
 	defer endTurn(ctx, t, in.Session)
-	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it
-		hangup, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
+	// A closed terminal sends SIGHUP, which must not kill the program before endTurn. Under nohup it stays ignored.
+	if !signal.Ignored(syscall.SIGHUP) {
+		hangupCtx, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
 		defer stop()
-		ctx = hangup
+		ctx = hangupCtx
 	}
 	in.Limits = &workflows.LimitsRequest{MaxToolCalls: new(1)}
 	s, err := t.Send(ctx, in)
@@ -110,10 +112,10 @@ func callTool(ctx context.Context, t *app.TurnClient, in client.SendInput, o fol
 	return nil
 }
 
-// endWithin is how long a command that leaves may take to end its turn.
+// endWithin bounds endTurn.
 const endWithin = 5 * time.Second
 
-// endTurn terminates the session's turn if it is still running, also after ctx has ended.
+// endTurn terminates the session's turn if it is still running. It does so even if ctx has ended.
 func endTurn(ctx context.Context, t *app.TurnClient, session string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endWithin)
 	defer cancel()

@@ -14,7 +14,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// closing writes a turn_completed event if the journal has none for the turn, so that every stream ends with one.
+// closing writes a turn_completed event with the given index, made from the turn's result. It is for a turn without
+// this event in the journal, so that every stream of -o jsonl ends with it.
 func (v *view) closing(r workflows.Result, index int64) error {
 	data, err := json.Marshal(turn.DoneEvent{State: r.State, FinishReason: r.FinishReason, Message: r.Message,
 		Usage: r.Usage, Steps: r.Steps, ToolCalls: r.ToolCalls})
@@ -32,29 +33,31 @@ type event struct {
 	turn.Event
 }
 
-// view shows a turn's events: the text as it streams if stdout is a terminal, and the activity on stderr if stderr is
-// one; or every event as a line of JSON.
+// view shows a turn's events: with -o jsonl, each event as a line of JSON; otherwise the model's text as it streams, if
+// stdout is a terminal, and the activity of the turn, if stderr is a terminal.
 type view struct {
-	App    *app.App
-	out    followOptions
-	live   bool // text streams to stdout, a terminal, which may show more than the answer
-	chatty bool // activity is shown on stderr
+	App          *app.App
+	out          followOptions
+	streams      bool // the model's text is written to stdout as it streams, including text that is not the answer
+	showActivity bool // activity is shown on stderr
 	// media, if set, returns the content of a call's result that is not text.
 	media  func(turn.Event) []turn.Media
 	reader turn.Reader
-	step   int
-	open   bool // the cursor is in the middle of a line
-	// ticking means that the last line on stderr is a call's progress, which the next output replaces.
-	ticking bool
-	ticked  time.Time // when progress was shown last, by the events' times
+	step   int  // the step of the latest text
+	open   bool // the cursor of stdout is in the middle of a line
+	// progressShown means that the last line on stderr is a call's progress, which the next output replaces.
+	progressShown bool
+	progressAt    time.Time // the time of the last progress event that was shown, with TERM=dumb
 }
 
+// newView returns a view for the flags of a command.
 func newView(a *app.App, o followOptions) *view {
 	text := o.output == app.OutputText
-	return &view{App: a, out: o, live: text && !o.quiet && app.IsTerminal(a.Out), chatty: text && !o.quiet &&
+	return &view{App: a, out: o, streams: text && !o.quiet && app.IsTerminal(a.Out), showActivity: text && !o.quiet &&
 		app.IsTerminal(a.Err)}
 }
 
+// event shows an event.
 func (v *view) event(e turn.Event) {
 	if v.out.output == app.OutputJSONL {
 		if err := app.WriteJSON(v.App.Out, event{Version: workflows.WireVersion, Event: e}); err != nil {
@@ -109,12 +112,12 @@ func (v *view) event(e turn.Event) {
 	}
 }
 
-// text streams an event of text. A new step begins on a new line.
+// text writes a piece of the model's text to stdout. The text of another step begins on a new line.
 func (v *view) text(e turn.Event) {
-	if !v.live {
+	if !v.streams {
 		return
 	}
-	v.wipe()
+	v.eraseProgress()
 	if e.Step != v.step {
 		v.pause()
 		v.step = e.Step
@@ -126,26 +129,27 @@ func (v *view) text(e turn.Event) {
 	}
 }
 
-// activity prints what happens in the turn, only if a user watches.
+// activity prints a line about the turn's activity on stderr, if showActivity is set.
 func (v *view) activity(format string, args ...any) {
-	if v.chatty {
+	if v.showActivity {
 		v.pause()
 		v.App.Aside(format, args...)
 	}
 }
 
-// pause ends an open line, so that the next output begins on its own line.
+// pause erases progress and ends an open line of text, so that the next output begins on its own line.
 func (v *view) pause() {
-	v.wipe()
+	v.eraseProgress()
 	if v.open {
 		fmt.Fprintln(v.App.Out)
 		v.open = false
 	}
 }
 
-// end prints the answer unless it was streamed, and how the turn ended if there is no answer.
+// end prints the answer, unless it was streamed, then how the turn ended, if it was not answered, and the turn's
+// totals.
 func (v *view) end(answer string, r workflows.Result) {
-	streamed := v.live && v.reader.Text() == answer
+	streamed := v.streams && v.reader.Text() == answer
 	if !streamed && answer != "" {
 		v.pause()
 		io.WriteString(v.App.Out, app.Printable(answer))
@@ -164,7 +168,7 @@ func (v *view) end(answer string, r workflows.Result) {
 	}
 }
 
-// retry shows an attempt that failed and will be repeated. The end of the turn shows a final failure.
+// retry shows the error of an attempt that will be repeated. A final error is shown at the end of the turn.
 func (v *view) retry(ev turn.Event) {
 	var e turn.ErrorEvent
 	if decode(ev, &e) && !e.Final {
@@ -172,8 +176,8 @@ func (v *view) retry(ev turn.Event) {
 	}
 }
 
-// modelWait shows why the turn waits for its model. A user who watches the answer only is told, too, because nothing
-// else happens for a while.
+// modelWait shows why the turn waits for its model. It does so even if stderr is not a terminal, because nothing else
+// is shown for a while.
 func (v *view) modelWait(e turn.Event) {
 	var w turn.WaitingEvent
 	if !decode(e, &w) || v.out.quiet || v.out.output != app.OutputText {
@@ -183,6 +187,7 @@ func (v *view) modelWait(e turn.Event) {
 	v.App.Aside("%s", ui.Waiting(e.Text, e.At, w))
 }
 
+// message prints a line about a message that was merged into the turn.
 func (v *view) message(e turn.Event) {
 	var m turn.MessageEvent
 	if decode(e, &m) {
@@ -213,12 +218,12 @@ func (v *view) call(e turn.Event) {
 		v.activity("late result of call %s: %s", call.CallID, ui.CallEnded(call, nil))
 	default:
 		var media []turn.Media
-		if v.chatty && v.media != nil {
+		if v.showActivity && v.media != nil {
 			media = v.media(e)
 		}
 		v.activity("%s", ui.CallEnded(call, media))
 	}
 }
 
-// decode decodes the data of an event.
+// decode decodes the data of an event into a value, and reports whether that succeeded.
 func decode(e turn.Event, into any) bool { return json.Unmarshal(e.Data, into) == nil }
