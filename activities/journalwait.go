@@ -73,7 +73,7 @@ func withClock(ctx context.Context, c *clock) context.Context {
 }
 
 // rest stops the clock of ctx; the function that it returns restarts it.
-func rest(ctx context.Context) (goOn func()) {
+func pauseClock(ctx context.Context) (goOn func()) {
 	if c, ok := ctx.Value(clockKey{}).(*clock); ok {
 		return c.pause()
 	}
@@ -84,7 +84,7 @@ func rest(ctx context.Context) (goOn func()) {
 // full, until its time is over. It is for what would be lost if the activity failed.
 func retryUntilAvailable[T any](ctx context.Context, within time.Duration,
 	write func(context.Context) (T, error)) (T, error) {
-	defer rest(ctx)()
+	defer pauseClock(ctx)()
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	const firstPause = 50 * time.Millisecond

@@ -36,14 +36,14 @@ func (a *Activities) proposal(ctx context.Context, in workflows.InferInput, prom
 	}
 	action, err := turn.Parse(in.Prompt.Mode, in.Step, answer, toolsOf(promptConfig))
 	if err != nil {
-		return a.invalid(err, nil)
+		return a.invalidProposal(err, nil)
 	}
 	switch act := action.(type) {
 	case turn.Final:
 		text := a.redact(finalText(promptConfig, act.Text))
 		p := turn.Proposal{Kind: turn.ProposeFinal}
 		if err := a.checkOutput(in.Step, promptConfig, act.Text); err != nil {
-			p = a.invalid(err, nil)
+			p = a.invalidProposal(err, nil)
 		}
 		p.Text, p.Truncated = turn.Truncate(text, turn.AnswerInline), len(text) > turn.AnswerInline
 		return p
@@ -51,7 +51,7 @@ func (a *Activities) proposal(ctx context.Context, in workflows.InferInput, prom
 		return turn.Proposal{Kind: turn.ProposeAsk, Question: turn.Truncate(a.redact(act.Question), turn.AnswerInline)}
 	case turn.CallTools:
 		if err := a.checkCalls(ctx, in.Step, promptConfig, act.Calls, answer.Text); err != nil {
-			return a.invalid(err, act.Calls)
+			return a.invalidProposal(err, act.Calls)
 		}
 		text := ""
 		if in.Prompt.Mode != turn.ModeJSON {
@@ -63,11 +63,11 @@ func (a *Activities) proposal(ctx context.Context, in workflows.InferInput, prom
 		}
 		return turn.Proposal{Kind: turn.ProposeCalls, Text: text, Calls: proposals}
 	}
-	return a.invalid(&turn.InvalidAction{Step: in.Step, Kind: turn.InvalidUnknownType,
+	return a.invalidProposal(&turn.InvalidAction{Step: in.Step, Kind: turn.InvalidUnknownType,
 		Reason: "the completion is of an unknown kind"}, nil)
 }
 
-func (a *Activities) invalid(err error, calls []turn.ToolCall) turn.Proposal {
+func (a *Activities) invalidProposal(err error, calls []turn.ToolCall) turn.Proposal {
 	var inv *turn.InvalidAction
 	if !errors.As(err, &inv) {
 		inv = &turn.InvalidAction{Reason: err.Error()}
@@ -81,7 +81,7 @@ func (a *Activities) invalid(err error, calls []turn.ToolCall) turn.Proposal {
 const maxCalls = record.MaxCalls
 
 // atMost returns the first maxCalls calls.
-func atMost(calls []turn.ToolCall) []turn.ToolCall { return calls[:min(len(calls), maxCalls)] }
+func capCalls(calls []turn.ToolCall) []turn.ToolCall { return calls[:min(len(calls), maxCalls)] }
 
 // checkCalls returns an error for the first call that cannot run as it is.
 func (a *Activities) checkCalls(ctx context.Context, step int, promptConfig turn.PromptConfig, calls []turn.ToolCall,
@@ -105,7 +105,7 @@ func (a *Activities) checkCall(ctx context.Context, promptConfig turn.PromptConf
 	c turn.ToolCall) *turn.InvalidAction {
 	d, ok := find(promptConfig, c.Tool)
 	if !ok {
-		reason, code := a.toolStatus(ctx).missing(c.Tool, promptConfig.Policy)
+		reason, code := a.toolStatus(ctx).missingReason(c.Tool, promptConfig.Policy)
 		kind := turn.InvalidUnknownTool
 		if code != "" {
 			kind = turn.InvalidUnavailableTool

@@ -25,7 +25,7 @@ func (a *Activities) Ask(ctx context.Context, in workflows.AskInput) (workflows.
 	}
 	if err == nil {
 		r := in.Requests[0]
-		a.tellCallers(ctx, in.Session, in.Turn,
+		a.notifyCallers(ctx, in.Session, in.Turn,
 			strings.TrimSpace(fmt.Sprintf("waits for %s %s: see `everturn approvals`", r.Kind, r.Tool)))
 	}
 	return workflows.AskResult{Decisions: decisions}, a.failure(ctx, err)
@@ -39,7 +39,7 @@ func (a *Activities) Decide(ctx context.Context, in workflows.DecideInput) (work
 	if err == nil && !delivered {
 		in.At = time.Now()
 		if err = a.journal.Decide(ctx, in); err == nil {
-			a.tellCallers(ctx, in.Session, in.Turn, "goes on")
+			a.notifyCallers(ctx, in.Session, in.Turn, "goes on")
 		}
 	}
 	res.AlreadySent = delivered

@@ -108,15 +108,15 @@ func retryDelay(e *turn.Error, wait, left time.Duration, attempt int32) (time.Du
 
 // gaveUpText tells the model why a call was not made, and when the server is tried again.
 func gaveUpText(e *turn.Error, waited time.Duration) string {
-	text := fmt.Sprintf("%s; tried for %s", strings.TrimSuffix(e.Message, "."), about(waited))
+	text := fmt.Sprintf("%s; tried for %s", strings.TrimSuffix(e.Message, "."), roundDuration(waited))
 	if e.RetryAfter > 0 {
-		text += "; next try in " + about(e.RetryAfter)
+		text += "; next try in " + roundDuration(e.RetryAfter)
 	}
 	return text + ". It may be called again later."
 }
 
 // about formats a duration in seconds, or in tenths of a second below one second.
-func about(d time.Duration) string {
+func roundDuration(d time.Duration) string {
 	if d < time.Second {
 		return d.Round(100 * time.Millisecond).String()
 	}

@@ -187,7 +187,7 @@ func (a *Activities) subagentReceipt(ctx context.Context, in workflows.CallInput
 
 // note shows a message in the stream of a turn, as the progress of one of its calls. The stream of a turn that does not
 // wait for the call gets none.
-func note(ctx context.Context, j *journal.DB, turnID, callID string, p turn.ToolProgress) error {
+func noteProgress(ctx context.Context, j *journal.DB, turnID, callID string, p turn.ToolProgress) error {
 	call, err := j.Call(ctx, turnID, callID)
 	if err == nil && call.Outcome == "" {
 		err = j.NoteCall(ctx, turnID, callID, call.Attempt, p, time.Now())
@@ -195,9 +195,9 @@ func note(ctx context.Context, j *journal.DB, turnID, callID string, p turn.Tool
 	return err
 }
 
-// tellCallers notes in the streams of the turns above a subagent's turn that its pending requests have changed: users
+// notifyCallers notes in the streams of the turns above a subagent's turn that its pending requests have changed: users
 // follow those.
-func (a *Activities) tellCallers(ctx context.Context, session, turnID, message string) {
+func (a *Activities) notifyCallers(ctx context.Context, session, turnID, message string) {
 	if _, _, ok := turn.ParentCall(session); !ok {
 		return
 	}
@@ -208,7 +208,7 @@ func (a *Activities) tellCallers(ctx context.Context, session, turnID, message s
 			return
 		}
 		own := a.journal.Tenant(t.Tenant)
-		if err = note(ctx, own, turnID, callID, p); err == nil {
+		if err = noteProgress(ctx, own, turnID, callID, p); err == nil {
 			var parent journal.TurnConfig
 			parent, err = own.TurnConfig(ctx, turnID)
 			session = parent.Session
@@ -271,26 +271,26 @@ func (a *Activities) callerSession(ctx context.Context, in workflows.CallInput) 
 	}
 	rec, err := a.journal.Tenant(in.Tenant).TurnConfig(ctx, turnID)
 	if err != nil {
-		return "", fmt.Errorf("reading the turn that called the agent: %w", behind(err))
+		return "", fmt.Errorf("reading the turn that called the agent: %w", behindIfMissing(err))
 	}
 	return rec.Session, nil
 }
 
 // narrowTo leaves a subagent those of its tools that its caller has, and the agents that it may call itself. It adds the
 // calls that its caller must not make or must ask for.
-func (c *caller) narrowTo(cfg *turn.Config) {
+func (c *caller) narrow(cfg *turn.Config) {
 	if c == nil {
 		return
 	}
-	narrowBy(cfg, c.config.Policy)
-	leave(cfg, func(t turn.Tool) bool {
+	inheritDenyAndAsk(cfg, c.config.Policy)
+	keepTools(cfg, func(t turn.Tool) bool {
 		_, has := c.config.Find(t.ID)
 		return (has || t.Activity == turn.ActivityAgent) && cfg.Policy.Offered(t)
 	})
 }
 
 // narrowBy adds the calls that another policy denies or asks for.
-func narrowBy(cfg *turn.Config, other turn.Policy) {
+func inheritDenyAndAsk(cfg *turn.Config, other turn.Policy) {
 	cfg.Policy.Deny = slices.Concat(cfg.Policy.Deny, other.Deny)
 	cfg.Policy.Ask = slices.Concat(cfg.Policy.Ask, other.Ask)
 }

@@ -13,14 +13,14 @@ import (
 )
 
 // silent is the sink of a summary, which no reader follows.
-type silent struct{ received int64 }
+type byteCounter struct{ received int64 }
 
-func (s *silent) Text(delta string) { s.received += int64(len(delta)) }
+func (s *byteCounter) Text(delta string) { s.received += int64(len(delta)) }
 
-func (s *silent) Reasoning(delta string) { s.received += int64(len(delta)) }
+func (s *byteCounter) Reasoning(delta string) { s.received += int64(len(delta)) }
 
-// tightness are the attempts of a summary: the second one shows the model a third of the text and asks for less.
-var tightness = []int{1, 3}
+// summaryDivisors are the attempts of a summary: the second one shows the model a third of the text and asks for less.
+var summaryDivisors = []int{1, 3}
 
 // summaryBytes is how much of the conversation a request for a summary may contain, in bytes for each token of the
 // context window. With four bytes to a token, that is half of it.
@@ -35,7 +35,7 @@ func (a *Activities) summarize(ctx context.Context, c turn.CompactionSettings, d
 	tokens := turn.SummaryTokens(int64(float64(c.ContextTokens) * c.TargetRatio))
 	draft.Provider = c.Model.Provider
 	why := ""
-	for i, tight := range tightness {
+	for i, tight := range summaryDivisors {
 		request := turn.SummaryPrompt(c.Model, &previous, todo, focus, tokens/int64(tight),
 			int(c.ContextTokens)*summaryBytes/tight)
 		answer, err := ask(ctx, request, i+1)
@@ -99,10 +99,10 @@ func (a *Activities) summarizeFor(ctx context.Context, in workflows.InferInput, 
 		return answer, a.summaryError(ctx, in, inf, model, clock, err, failed)
 	})
 	if err != nil {
-		for n := range tightness {
+		for n := range summaryDivisors {
 			s := spending{model: c.Model, reserved: reserved, attempt: journal.AttemptUsage{Key: inf.Key, Attempt: inf.Attempt,
 				Summary: n + 1, Provider: in.Provider, Model: in.Prompt.Model}}
-			a.record(ctx, s, draft.Usage)
+			a.recordUsage(ctx, s, draft.Usage)
 			draft.Usage = turn.Usage{}
 		}
 	}
@@ -130,7 +130,7 @@ func (a *Activities) askSummary(ctx context.Context, in workflows.InferInput, in
 	limited, cancel := context.WithTimeoutCause(ctx, budget, turn.Errorf(turn.CodeLimitExceeded, nil,
 		fmt.Sprintf("the model did not answer within %s", budget.Round(time.Second))))
 	defer cancel()
-	asked, sink := time.Now(), &silent{}
+	asked, sink := time.Now(), &byteCounter{}
 	answer, err := a.model.Infer(limited, p, answering{sink, try})
 	a.endLease(lease, in, answer, err)
 	if err == nil {

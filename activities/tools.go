@@ -22,7 +22,7 @@ type toolStatus struct {
 func (a *Activities) toolStatus(ctx context.Context) *toolStatus { return &toolStatus{a: a, ctx: ctx} }
 
 // now returns the catalogues of the servers that turns of this worker may call; none if the journal cannot be read.
-func (s *toolStatus) now() []turn.Catalogue {
+func (s *toolStatus) current() []turn.Catalogue {
 	if s.read {
 		return s.catalogues
 	}
@@ -38,11 +38,11 @@ func (s *toolStatus) now() []turn.Catalogue {
 
 // drifted explains why a tool of the turn config would not be called: it has changed since. An empty string means that
 // no change is known. A server that is unavailable may come back with the same tools.
-func (s *toolStatus) drifted(d turn.Descriptor) string {
-	if slices.ContainsFunc(s.now(), func(c turn.Catalogue) bool { return offers(c, d.Pinned()) }) {
+func (s *toolStatus) driftReason(d turn.Descriptor) string {
+	if slices.ContainsFunc(s.current(), func(c turn.Catalogue) bool { return offers(c, d.Pinned()) }) {
 		return "" // of this worker, or of another one that runs
 	}
-	for _, c := range s.now() {
+	for _, c := range s.current() {
 		if c.Problem != "" || catalogue.ToolName(c.Server, d.ID) == d.ID {
 			continue
 		}
@@ -61,11 +61,11 @@ func (s *toolStatus) drifted(d turn.Descriptor) string {
 
 // missing explains why the turn has no tool of that name. code tells the operator where to look; it is empty if no such
 // tool exists. missing does not reveal tools that policy hides from the model.
-func (s *toolStatus) missing(name string, policy turn.Policy) (reason string, code turn.Code) {
+func (s *toolStatus) missingReason(name string, policy turn.Policy) (reason string, code turn.Code) {
 	named := func(t turn.Descriptor) bool {
 		return (t.ID == name || t.Wire == name) && policy.Offered(t.Pinned())
 	}
-	for _, c := range s.now() {
+	for _, c := range s.current() {
 		switch {
 		case slices.ContainsFunc(c.Quarantined, func(h turn.QuarantinedTool) bool { return named(h.Now) }):
 			return "the tool is quarantined until the operator approves it; go on without it", turn.CodeToolDrift
@@ -82,7 +82,7 @@ func (s *toolStatus) missing(name string, policy turn.Policy) (reason string, co
 // unavailableServer returns the unavailable server that name belongs to, or an empty string.
 func (s *toolStatus) unavailableServer(name string) string {
 	of := turn.Catalogue{}
-	for _, c := range s.now() {
+	for _, c := range s.current() {
 		mine := strings.HasPrefix(name, "mcp/"+c.Server+"/") || strings.HasPrefix(name, "mcp_"+c.Server+"_")
 		if mine && len(c.Server) > len(of.Server) {
 			of = c

@@ -49,7 +49,7 @@ func (w modelWait) news(next time.Time) bool { return next.Sub(w.Shown) >= showN
 // patience returns how much longer the inference may wait for its model before a fallback model takes over or it fails.
 func (m modelInUse) patience(w modelWait, e *turn.Error, now time.Time) time.Duration {
 	left := m.retryFor - now.Sub(w.Since)
-	if m.hasHelp(e) {
+	if m.canFallBack(e) {
 		left = min(left, m.fallbackAfter-now.Sub(w.ModelSince))
 	}
 	return left
@@ -96,7 +96,7 @@ func (a *Activities) stillAway(ctx context.Context, in workflows.InferInput, m m
 	left := m.patience(w, e, now)
 	delay := min(away.For, max(left, 0))
 	switch {
-	case left <= 0 && m.hasHelp(e), left > 0 && w.news(now.Add(delay)):
+	case left <= 0 && m.canFallBack(e), left > 0 && w.news(now.Add(delay)):
 		return nil
 	case left <= 0:
 		return finally(clock, e, gaveUpWaiting(e, m, w, 0, now), "")
@@ -151,7 +151,7 @@ func (a *Activities) endTry(asking context.Context, in workflows.InferInput, try
 		try.Up()
 		return rand.N(min(time.Second<<min(clock.addCut(), 16), maxModelPause))
 	default:
-		clock.discount(time.Since(asked))
+		clock.countAsPause(time.Since(asked))
 		return try.Down(refusedRequest{in.Tenant, in.Session, a.redacted(e)}, e.RetryAfter).For
 	}
 	return 0
@@ -234,7 +234,7 @@ func gaveUpWaiting(e *turn.Error, m modelInUse, w modelWait, failures int, now t
 		return fmt.Sprintf("%s. It accepts requests again at %s, which is later than retry_for (%s) allows", message,
 			now.Add(e.RetryAfter).UTC().Format("2006-01-02 15:04 UTC"), m.retryFor)
 	case m.retryFor > 0 && waited >= m.retryFor:
-		return fmt.Sprintf("%s; waited %s, which is retry_for", message, about(waited))
+		return fmt.Sprintf("%s; waited %s, which is retry_for", message, roundDuration(waited))
 	case failures > 1:
 		return fmt.Sprintf("%s (tried %d times)", message, failures)
 	}
