@@ -20,6 +20,7 @@ func (a *Activities) RefreshTools(ctx context.Context, in workflows.RefreshInput
 	return res, a.failure(ctx, err)
 }
 
+// refreshTools is RefreshTools without the translation of errors.
 func (a *Activities) refreshTools(ctx context.Context, in workflows.RefreshInput) (workflows.RefreshResult, error) {
 	res := workflows.RefreshResult{}
 	catalogues, err := a.offered(ctx)
@@ -44,6 +45,7 @@ func (a *Activities) refreshTools(ctx context.Context, in workflows.RefreshInput
 		res.Tools = append(res.Tools, a.toolsOf(offered)...)
 		res.Recovered = append(res.Recovered, c.Server)
 	}
+	// In the order of a new turn, so that the prompt configs can be equal.
 	slices.SortStableFunc(promptConfig.Descriptors,
 		func(a, b turn.Descriptor) int { return cmp.Compare(catalogueOf(a), catalogueOf(b)) })
 	res.Unavailable = slices.DeleteFunc(slices.Clone(in.Unavailable),
@@ -52,7 +54,7 @@ func (a *Activities) refreshTools(ctx context.Context, in workflows.RefreshInput
 	return res, err
 }
 
-// catalogueOf returns the server in a tool's ID. Catalogues are ordered by it.
+// catalogueOf returns the server in a tool's ID, such as git for mcp/git/push, or local. Begin orders tools by it.
 func catalogueOf(d turn.Descriptor) string {
 	server, _, _ := strings.Cut(strings.TrimPrefix(d.ID, "mcp/"), "/")
 	return server

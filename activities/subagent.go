@@ -84,10 +84,10 @@ func (a *Activities) settleSubagent(ctx context.Context, in workflows.SettleSuba
 			return a.receipt(in.CallInput, settled), err
 		}
 	}
-	own := a.journal.Tenant(in.Tenant)
+	tenantJournal := a.journal.Tenant(in.Tenant)
 	agent := strings.TrimPrefix(in.Tool.ID, turn.AgentTools)
 	session := turn.SubagentSession(in.Turn, in.Call.ID)
-	subagent, err := own.Delivered(ctx, session, session)
+	subagent, err := tenantJournal.Delivered(ctx, session, session)
 	result := turn.ToolResult{Outcome: turn.OutcomeError,
 		Text: fmt.Sprintf("the agent %s could not begin: %s", agent, cmp.Or(in.Problem, "it was stopped"))}
 	switch {
@@ -95,10 +95,10 @@ func (a *Activities) settleSubagent(ctx context.Context, in workflows.SettleSuba
 	case err != nil:
 		return workflows.CallResult{}, fmt.Errorf("reading the agent's turn: %w", err)
 	default:
-		if result, err = a.subagentResult(ctx, own, agent, subagent); err != nil {
+		if result, err = a.subagentResult(ctx, tenantJournal, agent, subagent); err != nil {
 			return workflows.CallResult{}, err
 		}
-		changes, err := changesCanvas(ctx, own, subagent.ID)
+		changes, err := changesCanvas(ctx, tenantJournal, subagent.ID)
 		if err != nil {
 			return workflows.CallResult{}, err
 		}
@@ -106,7 +106,7 @@ func (a *Activities) settleSubagent(ctx context.Context, in workflows.SettleSuba
 			result.Text += fmt.Sprintf("\n\n[Its canvas has changes. Look at them with canvas_diff and take them with "+
 				"canvas_take, both with {\"from\":%q}.]", session)
 		}
-		taint, err := own.Taint(ctx, subagent.ID)
+		taint, err := tenantJournal.Taint(ctx, subagent.ID)
 		if err != nil {
 			return workflows.CallResult{}, fmt.Errorf("reading the agent's taint: %w", err)
 		}
@@ -207,10 +207,10 @@ func (a *Activities) notifyCallers(ctx context.Context, session, turnID, message
 		if !ok {
 			return
 		}
-		own := a.journal.Tenant(t.Tenant)
-		if err = noteProgress(ctx, own, turnID, callID, p); err == nil {
+		tenantJournal := a.journal.Tenant(t.Tenant)
+		if err = noteProgress(ctx, tenantJournal, turnID, callID, p); err == nil {
 			var parent journal.TurnConfig
-			parent, err = own.TurnConfig(ctx, turnID)
+			parent, err = tenantJournal.TurnConfig(ctx, turnID)
 			session = parent.Session
 		}
 	}
@@ -233,8 +233,8 @@ func (a *Activities) callerOf(ctx context.Context, in workflows.BeginInput) (*ca
 		if !ok {
 			return c, nil
 		}
-		own := a.journal.Tenant(in.Tenant)
-		call, err := own.Call(ctx, turnID, callID)
+		tenantJournal := a.journal.Tenant(in.Tenant)
+		call, err := tenantJournal.Call(ctx, turnID, callID)
 		if errors.Is(err, journal.ErrNotFound) || err == nil && call.Call.Tool != turn.AgentTools+agent {
 			return nil, turn.Errorf(turn.CodeInputInvalid, err, fmt.Sprintf(
 				"session %q belongs to an agent that a call of another turn starts, and there is no such call of agent %q; "+
@@ -243,7 +243,7 @@ func (a *Activities) callerOf(ctx context.Context, in workflows.BeginInput) (*ca
 		if err != nil {
 			return nil, fmt.Errorf("reading the call that started the session: %w", err)
 		}
-		rec, err := own.TurnConfig(ctx, turnID)
+		rec, err := tenantJournal.TurnConfig(ctx, turnID)
 		if err != nil {
 			return nil, fmt.Errorf("reading the turn that started the session: %w", err)
 		}
@@ -252,7 +252,7 @@ func (a *Activities) callerOf(ctx context.Context, in workflows.BeginInput) (*ca
 			return nil, err
 		}
 		if c == nil {
-			its, err := own.Subagent(ctx, turnID, callID)
+			its, err := tenantJournal.Subagent(ctx, turnID, callID)
 			if err != nil {
 				return nil, fmt.Errorf("reading what the call has granted: %w", err)
 			}
