@@ -9,8 +9,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// The words that make a tool high risk if neither the operator nor a trusted server says how much harm it can do. A
-// server can avoid them: they catch honest tools without annotations, not hostile ones.
+// The words that make a tool's risk high if neither the operator nor a trusted server declares a risk. They are for
+// honest tools without annotations; a hostile server can avoid them.
 var (
 	// harmWords are matched against the tool's name and the names of its arguments.
 	harmWords = []string{
@@ -22,7 +22,7 @@ var (
 	readWords = []string{"get", "list", "read", "search", "find", "fetch", "show", "describe", "count"}
 )
 
-// SuggestedRisk returns the risk that a tool's words suggest: high or medium.
+// SuggestedRisk returns the risk, high or medium, that a tool's name and the names of its arguments suggest.
 func SuggestedRisk(name string, schema json.RawMessage) turn.Risk {
 	if suggestsHarm(name, schema) {
 		return turn.RiskHigh
