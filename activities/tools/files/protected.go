@@ -144,7 +144,7 @@ func (c *call) admit(dir, opened *os.File, name string, how access) error {
 // isOneOf reports whether the file with this identity has one of these names in dir.
 func isOneOf(dir *os.File, id identity, names []string) bool {
 	for _, name := range names {
-		if e, err := look(dir, name); err == nil && e.id == id {
+		if e, err := lstatAt(dir, name); err == nil && e.id == id {
 			return true
 		}
 	}
