@@ -55,9 +55,10 @@ func (a *Activities) agentOf(name string) (Agent, error) {
 	}
 	names := make([]string, len(a.agents))
 	for i, agent := range a.agents {
-		if names[i] = agent.Name; agent.Name == name {
+		if agent.Name == name {
 			return agent, nil
 		}
+		names[i] = agent.Name
 	}
 	return Agent{}, turn.Errorf(turn.CodeConfigInvalid, nil, fmt.Sprintf("there is no agent %q here; this worker runs %s",
 		turn.Truncate(name, 60), strings.Join(names, ", ")))
@@ -69,8 +70,8 @@ func (a Agent) narrow(cfg *turn.Config) {
 	if len(a.Tools) == 0 {
 		return
 	}
-	may := turn.Policy{Allow: a.Tools}
-	keepTools(cfg, func(t turn.Tool) bool { return t.Activity == turn.ActivityAgent || may.Offered(t) })
+	callable := turn.Policy{Allow: a.Tools}
+	keepTools(cfg, func(t turn.Tool) bool { return t.Activity == turn.ActivityAgent || callable.Offered(t) })
 }
 
 // compactionSettings returns how the turn's prompts are compacted, with the values that the agent leaves open taken
@@ -96,7 +97,8 @@ func (a Agent) compactionSettings(cfg turn.Config) (*turn.CompactionSettings, er
 		}
 		c.Model = chain[0]
 	}
-	if c.ReserveTokens = int64(cfg.MaxTokens); c.ReserveTokens == 0 {
+	c.ReserveTokens = int64(cfg.MaxTokens) // for the completion
+	if c.ReserveTokens == 0 {
 		c.ReserveTokens = min(reservedOutput, c.ContextTokens/reservedPart)
 	}
 	return &c, nil

@@ -58,13 +58,13 @@ func (a *Activities) begin(ctx context.Context, in workflows.BeginInput) (workfl
 			"the session already has a message with the ID %q and another text, which turn %s took. Nothing was done; send "+
 				"this text under another ID", turn.Truncate(in.Message.ID, 200), d.ID))
 	} else if d != nil {
-		first := recordResult(*d)
+		earlier := recordResult(*d)
 		if !d.State.Terminal() && d.Session == in.Session {
-			// The session's workflow ID is taken by this run, so the run that had the message has ended without settling its
-			// turn: it was terminated.
-			first.State, first.FinishReason = turn.StateClosed, turn.FinishTerminated
+			// The earlier run has ended, because this run has the session's workflow ID now. As its turn is not settled, the
+			// run was terminated.
+			earlier.State, earlier.FinishReason = turn.StateClosed, turn.FinishTerminated
 		}
-		res.Duplicate = &first
+		res.Duplicate = &earlier
 		return res, nil
 	}
 	if res.Config, err = decodeConfig(begun.Config); err == nil {
@@ -90,7 +90,7 @@ func recordResult(t journal.TurnRecord) workflows.Result {
 // workers have published, and selects the turn's skills. If the message is the answer of a subagent, from describes
 // the turn that called the subagent, whose limits and permissions bind the new turn; otherwise from is nil.
 func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput, from *origin) (turn.Config, error) {
-	from.apply(&in)
+	from.apply(&in) // like the other methods of from and callerTurn, it does nothing for nil
 	agent, err := a.agentOf(in.Agent)
 	if err != nil {
 		return turn.Config{}, err
@@ -149,8 +149,8 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput, fro
 		return cfg, err
 	}
 	descriptors = slices.DeleteFunc(descriptors, func(d turn.Descriptor) bool { return !cfg.Policy.Offered(d.Pinned()) })
-	confirm, system := agent.Plan.Stricter(in.Message.Plan), agent.system(cfg.Unavailable)+chosen.Prompt()
-	if confirm != "" {
+	planConfirm, system := agent.Plan.Stricter(in.Message.Plan), agent.system(cfg.Unavailable)+chosen.Prompt()
+	if planConfirm != "" { // the turn works by a plan
 		descriptors = a.addPlanTools(&cfg, descriptors)
 		system += "\n\n" + plan.System
 	}
@@ -160,14 +160,14 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput, fro
 	}
 	cfg.Skills = chosen.Report()
 	cfg.PromptConfig, err = a.promptConfigs.put(ctx, turn.PromptConfig{System: system,
-		Descriptors: descriptors, Policy: cfg.Policy, OutputSchema: output, Plan: confirm, Compaction: compactPrompt})
+		Descriptors: descriptors, Policy: cfg.Policy, OutputSchema: output, Plan: planConfirm, Compaction: compactPrompt})
 	return cfg, err
 }
 
 // keepTools removes the turn's tools that keep does not accept, and restricts the policy to the remaining tools.
 func keepTools(cfg *turn.Config, keep func(turn.Tool) bool) {
 	cfg.Tools = slices.DeleteFunc(cfg.Tools, func(t turn.Tool) bool { return !keep(t) })
-	cfg.Policy.Only = []string{NoTools}
+	cfg.Policy.Only = []string{NoTools} // because an empty list would permit every tool
 	for _, t := range cfg.Tools {
 		cfg.Policy.Only = append(cfg.Policy.Only, t.ID)
 	}
@@ -188,6 +188,7 @@ func (a *Activities) chooseSkills(ctx context.Context, set skills.Set, m turn.Us
 		m.Text = string(b)
 	}
 	chosen := set.Choose(m.Text, cfg.Models[0].ContextTokens, cfg.Tools)
+	// Both are narrowed: the policy decides about calls, and the tools are offered to the model.
 	cfg.Policy.Only = chosen.Narrow(cfg.Policy.Only, cfg.Tools)
 	cfg.Tools = slices.DeleteFunc(cfg.Tools, func(t turn.Tool) bool { return !cfg.Policy.Offered(t) })
 	return chosen, nil
@@ -214,8 +215,8 @@ const NoTools = "none"
 // misspelled. If a server is unavailable, there is no error, because that server may have the tool.
 func checkMessageTools(cfg turn.Config) error {
 	for _, pattern := range cfg.Policy.Only {
-		only := turn.Policy{Allow: []string{pattern}}
-		if pattern == NoTools || len(cfg.Unavailable) > 0 || slices.ContainsFunc(cfg.Tools, only.Offered) {
+		patternOnly := turn.Policy{Allow: []string{pattern}}
+		if pattern == NoTools || len(cfg.Unavailable) > 0 || slices.ContainsFunc(cfg.Tools, patternOnly.Offered) {
 			continue
 		}
 		return turn.Errorf(turn.CodeInputInvalid, nil, fmt.Sprintf("the message's tools: no tool that the agent offers "+

@@ -104,7 +104,8 @@ func (a *Activities) compactInput(ctx context.Context, j *journal.DB,
 	if _, over := promptBytes(out.Window); over >= 0 {
 		return out, &journal.TooLargeError{Seq: spec.From + int64(over), Max: maxPrompt}
 	}
-	out.CompactionSettings, out.Reason, out.Head, out.From = *promptConfig.Compaction, turn.CompactionManual, session.Head, spec.From
+	out.CompactionSettings, out.Reason = *promptConfig.Compaction, turn.CompactionManual
+	out.Head, out.From = session.Head, spec.From
 	out.Prompt = turn.RenderCompacted(spec, promptConfig, out.Previous, nil, out.Window)
 	out.Projected = out.Prompt.Tokens() + out.ReserveTokens
 	if out.ContextTokens == 0 {

@@ -249,7 +249,8 @@ func resized(size, before, after int64) int64 {
 // truncatePrompt replaces all but the last KeepHistoryMessages messages by a compaction without a summary, because the
 // transcript is too large to be loaded. Only the transcript of a session that grew while compaction was turned off can
 // become so large.
-func (a *Activities) truncatePrompt(ctx context.Context, in *workflows.InferInput, inf journal.Inference, p *prompt) error {
+func (a *Activities) truncatePrompt(ctx context.Context, in *workflows.InferInput, inf journal.Inference,
+	p *prompt) error {
 	kept := int64(turn.DefaultLimits().KeepHistoryMessages)
 	c := turn.Compaction{
 		Reason: turn.CompactionProjected, Method: turn.CompactionTruncated, At: inf.Base, From: in.Prompt.From,

@@ -11,8 +11,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// origin describes where the answer of a background subagent comes from. The turn that begins with the answer has at most
-// the permissions of the turn that called the subagent, and what is left of the limits of the user's message.
+// origin describes where the answer of a background subagent comes from. The turn that begins with the answer has at
+// most the permissions of the turn that called the subagent, and what is left of the limits of the user's message.
 type origin struct {
 	caller turn.Config    // of the turn that called the subagent
 	plan   plan.Confirm   // what users confirm of the caller's plan
@@ -20,8 +20,8 @@ type origin struct {
 	left   turn.Allowance // of limits; zero if the journal does not know what was spent
 }
 
-// originOf returns the origin of a new turn's message if it is the answer of a subagent, and nil for other messages. The
-// ID only marks the message as an answer; the journal must have that answer, because a client can send any ID.
+// originOf returns the origin of a new turn's message if it is the answer of a subagent, and nil for other messages.
+// The ID only marks the message as an answer; the journal must have that answer, because a client can send any ID.
 func (a *Activities) originOf(ctx context.Context, in workflows.BeginInput) (*origin, error) {
 	if _, _, ok := turn.AnsweredCall(in.Message.ID); !ok {
 		return nil, nil
@@ -34,11 +34,11 @@ func (a *Activities) originOf(ctx context.Context, in workflows.BeginInput) (*or
 	if err != nil {
 		return nil, fmt.Errorf("reading what the answer comes of: %w", err)
 	}
-	caller, err := a.configOf(ctx, from.Turn)
+	caller, err := a.configOf(ctx, from.Turn) // the turn that called the subagent
 	if err != nil {
 		return nil, err
 	}
-	root, err := a.configOf(ctx, from.Root)
+	root, err := a.configOf(ctx, from.Root) // the turn that began with the user's message
 	if err != nil {
 		return nil, err
 	}
@@ -62,8 +62,8 @@ func (a *Activities) configOf(ctx context.Context, turnID string) (turn.Config, 
 	return decodeConfig(rec.Config)
 }
 
-// apply replaces the choices of the input (agent, limits, model, tools, temperature, plan, output schema) by those of the
-// caller's turn.
+// apply replaces the choices of the input (agent, limits, model, tools, temperature, plan, output schema) by those of
+// the caller's turn.
 func (o *origin) apply(in *workflows.BeginInput) {
 	if o == nil {
 		return

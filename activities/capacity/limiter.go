@@ -285,6 +285,7 @@ func (l *Limiter) next() time.Duration {
 	return time.Until(next)
 }
 
+// earlier returns the earlier one of two times.
 func earlier(a, b time.Time) time.Time {
 	if b.Before(a) {
 		return b

@@ -151,6 +151,7 @@ func isOneOf(dir *os.File, id identity, names []string) bool {
 	return false
 }
 
+// foldedIn reports whether name is one of the names, in any letter case.
 func foldedIn(names []string, name string) bool {
 	for _, n := range names {
 		if strings.EqualFold(n, name) {

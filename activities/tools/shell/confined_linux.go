@@ -210,6 +210,7 @@ type output struct {
 	cut  bool
 }
 
+// Write implements io.Writer. It reports all bytes as written, so that the command continues after the limit.
 func (o *output) Write(b []byte) (int, error) {
 	room := min(maxOutput-o.kept.Len(), len(b))
 	o.cut = o.cut || room < len(b)

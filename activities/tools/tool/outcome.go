@@ -85,6 +85,7 @@ func (e Ending) Class() (c Class, again bool) {
 	return ClassUnknown, e.Repeatable && !e.Detached // StageSent, and stages that are not known
 }
 
+// class returns the classification of a call whose server gave this kind of response.
 func (a AnswerKind) class() Class {
 	switch a {
 	case AnswerResult:
