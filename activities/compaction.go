@@ -166,10 +166,13 @@ func (a *Activities) project(ctx context.Context, in workflows.InferInput, inf j
 			return 0, err
 		}
 	}
+	// The count does not help if there is none, if this prompt begins after the counted messages, or if the conversation
+	// was compacted after the count.
 	if last.tokens == 0 || last.upTo < in.Prompt.From || p.compaction != nil && p.compaction.At.Seq > last.upTo {
 		return estimated, nil
 	}
-	n := last.tokens + c.ReserveTokens // then the messages after those that the provider has counted
+	n := last.tokens + c.ReserveTokens
+	// The messages after those that the provider has counted are estimated.
 	for _, m := range p.messages[min(last.upTo+1-in.Prompt.From, int64(len(p.messages))):] {
 		n += m.Tokens()
 	}

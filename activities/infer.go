@@ -155,7 +155,8 @@ func (a *Activities) ask(ctx context.Context, in *workflows.InferInput, inf jour
 	spending *spending, clock *clock) (turn.Completion, []turn.Event, error) {
 	rendered := p.render(in.Prompt)
 	a.recordLostUsage(ctx, *spending, inf, rendered)
-	answer, lastEvents, err := a.send(ctx, *in, inf, rendered, spending, clock, !p.overflow && p.config.Compaction != nil)
+	mayCompact := !p.overflow && p.config.Compaction != nil // p.overflow: an earlier attempt has compacted it already
+	answer, lastEvents, err := a.send(ctx, *in, inf, rendered, spending, clock, mayCompact)
 	if !errors.Is(err, errOverflow) {
 		return answer, lastEvents, err
 	}
@@ -192,13 +193,14 @@ func (a *Activities) send(ctx context.Context, in workflows.InferInput, inf jour
 		lease.End(0)
 		return turn.Completion{}, nil, err
 	}
-	budget := max(in.Budget-clock.busy(), time.Second)
-	limited, cancel := context.WithTimeoutCause(ctx, budget, turn.Errorf(turn.CodeLimitExceeded, nil,
-		fmt.Sprintf("the model did not answer within the %s that the turn had left", budget.Round(time.Second))))
+	timeLeft := max(in.Budget-clock.busy(), time.Second)
+	limited, cancel := context.WithTimeoutCause(ctx, timeLeft, turn.Errorf(turn.CodeLimitExceeded, nil,
+		fmt.Sprintf("the model did not answer within the %s that the turn had left", timeLeft.Round(time.Second))))
 	defer cancel()
-	asking, abort := context.WithCancelCause(limited)
+	asking, abort := context.WithCancelCause(limited) // the stream aborts the request if it cannot write its events
 	defer abort(nil)
-	s := openStream(asking, a.journal, inf, in.Prompt.Mode == turn.ModeJSON, inputBytes(p)/4, abort)
+	estimatedTokens := inputBytes(p) / 4
+	s := openStream(asking, a.journal, inf, in.Prompt.Mode == turn.ModeJSON, estimatedTokens, abort)
 	asked := time.Now()
 	answer, err := a.model.Infer(asking, a.withMedia(asking, p), answering{s, try})
 	lastEvents := s.close()
@@ -209,7 +211,7 @@ func (a *Activities) send(ctx context.Context, in workflows.InferInput, inf jour
 		return answer, lastEvents, nil
 	}
 	if mayCompact && asking.Err() == nil && turn.CodeOf(err) == turn.CodeContextOverflow {
-		try.Up()
+		try.Up() // the model has answered, although with a refusal
 		return answer, nil, errOverflow
 	}
 	wait := a.endTry(asking, in, try, s.received(), err, clock, asked)
