@@ -45,7 +45,7 @@ func (a *Activities) checkPrices(cfg turn.Config, compactPrompt *turn.Compaction
 	default:
 		return nil
 	}
-	unpriced := cfg.Model
+	unpriced := cfg.Model // in case the config has no list of models
 	if models := cfg.Models; len(models) > 0 {
 		if compactPrompt != nil {
 			models = append(slices.Clone(models), compactPrompt.Model)
@@ -108,7 +108,7 @@ func (a *Activities) reserve(ctx context.Context, s *spending, p *turn.Prompt, c
 	if err := a.journal.ReleaseInference(ctx, s.attempt.Key, s.attempt.Attempt); err != nil {
 		return err
 	}
-	if refusal.Limit != journal.BudgetTurn {
+	if refusal.Limit != journal.BudgetTurn { // the budget of the session or of the tenant
 		return turn.Errorf(turn.CodeBudgetUsedUp, nil, refusal.String()+": wait until the period ends, continue in another "+
 			"session if the session's budget is used up, or raise the limit under [budget]")
 	}

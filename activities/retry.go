@@ -55,22 +55,22 @@ func (a *Activities) callFailure(ctx context.Context, in workflows.CallInput, cl
 	clock.stop() // no heartbeat may follow the one recorded here
 	e, busy, reached := asTurnError(err), clock.busy(), errors.As(err, new(reachedError))
 	options := temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{busy, reached}}
-	delay, more, message := time.Duration(0), false, e.Message
+	delay, mayRetry, message := time.Duration(0), false, e.Message
 	switch {
 	case local(ctx), reached: // not retried here: the workflow decides
 	case e.Code == turn.CodeToolNotSent:
-		delay, more = retryDelay(e, in.ServerWait, in.ServerWait-busy, attemptOf(ctx))
-		if !more {
+		delay, mayRetry = retryDelay(e, in.ServerWait, in.ServerWait-busy, attemptOf(ctx))
+		if !mayRetry {
 			message = gaveUpText(e, busy)
 		}
 		busy += delay // the wait counts as working time
 	case e.Code == turn.CodeJournalUnavailable:
-		delay, more = journalDelay(ctx, err, a.journalRetryFor)
+		delay, mayRetry = journalDelay(ctx, err, a.journalRetryFor)
 	}
-	if !more || e.Code == turn.CodeJournalUnavailable {
+	if !mayRetry || e.Code == turn.CodeJournalUnavailable {
 		logFailure(ctx, e)
 	}
-	if !more {
+	if !mayRetry {
 		return temporal.NewApplicationErrorWithOptions(message, string(e.Code), options)
 	}
 	if activity.IsActivity(ctx) {

@@ -32,12 +32,12 @@ func (a *Activities) BeginSubagent(ctx context.Context, in workflows.SubagentInp
 // call's receipt and no message.
 func (a *Activities) beginSubagent(ctx context.Context,
 	in workflows.SubagentInput) (res workflows.BeginSubagentResult, err error) {
-	call, pinned, claim, err := a.claim(ctx, in.CallInput,
+	call, tool, claim, err := a.claim(ctx, in.CallInput,
 		&journal.Subagent{Granted: in.Granted, Background: in.Call.Background})
 	if err != nil {
 		return res, err
 	}
-	in.Tool = pinned
+	in.Tool = tool // as the journal has it
 	switch {
 	case claim.State == journal.ClaimSettled:
 		receipt, err := a.subagentReceipt(ctx, in.CallInput, claim.Record)
@@ -96,18 +96,18 @@ func (a *Activities) settleSubagent(ctx context.Context, in workflows.SettleSuba
 	tenantJournal := a.journal.Tenant(in.Tenant)
 	agent := strings.TrimPrefix(in.Tool.ID, turn.AgentTools)
 	session := turn.SubagentSession(in.Turn, in.Call.ID)
-	subagent, err := tenantJournal.Delivered(ctx, session, session)
+	agentTurn, err := tenantJournal.Delivered(ctx, session, session)
 	result := turn.ToolResult{Outcome: turn.OutcomeError,
 		Text: fmt.Sprintf("the agent %s could not begin: %s", agent, cmp.Or(in.Problem, "it was stopped"))}
 	switch {
-	case errors.Is(err, journal.ErrNotFound):
+	case errors.Is(err, journal.ErrNotFound): // the agent's turn has not begun
 	case err != nil:
 		return workflows.CallResult{}, fmt.Errorf("reading the agent's turn: %w", err)
 	default:
-		if result, err = a.subagentResult(ctx, tenantJournal, agent, subagent); err != nil {
+		if result, err = a.subagentResult(ctx, tenantJournal, agent, agentTurn); err != nil {
 			return workflows.CallResult{}, err
 		}
-		changes, err := changesCanvas(ctx, tenantJournal, subagent.ID)
+		changes, err := changesCanvas(ctx, tenantJournal, agentTurn.ID)
 		if err != nil {
 			return workflows.CallResult{}, err
 		}
@@ -115,10 +115,11 @@ func (a *Activities) settleSubagent(ctx context.Context, in workflows.SettleSuba
 			result.Text += fmt.Sprintf("\n\n[Its canvas has changes. Look at them with canvas_diff and take them with "+
 				"canvas_take, both with {\"from\":%q}.]", session)
 		}
-		taint, err := tenantJournal.Taint(ctx, subagent.ID)
+		taint, err := tenantJournal.Taint(ctx, agentTurn.ID)
 		if err != nil {
 			return workflows.CallResult{}, fmt.Errorf("reading the agent's taint: %w", err)
 		}
+		// If the agent's session is tainted, its answer taints the caller's.
 		in.Tool.Taints, result.FromServer = taint != nil, taint != nil
 	}
 	result = a.presentable(result)

@@ -94,7 +94,7 @@ func (a *Activities) summarizeFor(ctx context.Context, in workflows.InferInput, 
 	reserved := false
 	err = a.summarize(ctx, c, draft, todo, "", func(ctx context.Context, p turn.Prompt, n int) (turn.Completion, error) {
 		answer, failed, err := a.askSummary(ctx, in, inf, p, c.Model.Price, n, &reserved, clock)
-		if err == nil || ctx.Err() == nil && errors.As(err, new(fatalError)) {
+		if err == nil || ctx.Err() == nil && errors.As(err, new(fatalError)) { // askSummary itself ends the attempt
 			return answer, err
 		}
 		if ctx.Err() != nil { // the turn was stopped, or the worker shuts down
@@ -103,11 +103,13 @@ func (a *Activities) summarizeFor(ctx context.Context, in workflows.InferInput, 
 		return answer, a.summaryError(ctx, in, inf, model, clock, err, failed)
 	})
 	if err != nil {
+		// Each request may have a reservation of its own, which recordUsage ends. The usage of all requests together is
+		// recorded with the first one.
 		for n := range summaryDivisors {
 			s := spending{model: c.Model, reserved: reserved, attempt: journal.AttemptUsage{Key: inf.Key, Attempt: inf.Attempt,
 				Summary: n + 1, Provider: in.Provider, Model: in.Prompt.Model}}
 			a.recordUsage(ctx, s, draft.Usage)
-			draft.Usage = turn.Usage{} // recorded once; the other requests only end their reservations
+			draft.Usage = turn.Usage{}
 		}
 	}
 	return err
