@@ -21,11 +21,12 @@ var (
 func (a *Activities) AwaitCall(ctx context.Context, in workflows.AwaitCallInput) error {
 	clock := startClock(ctx) // for its heartbeats
 	defer clock.stop()
+	// waiting does not end with the activity, because the reason why the activity ends decides what becomes of the call.
 	waiting, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
 	defer context.AfterFunc(ctx, func() {
-		// Cancellation cancels the call; a deadline lets it go on: see Tools.Await. A stopped turn may close before
-		// Temporal cancels the activity, so the journal is asked, too.
+		// The cause Canceled cancels the call; the cause DeadlineExceeded leaves it open: see Tools.Await. A stopped turn
+		// may close before Temporal cancels the activity, so the journal is asked, too.
 		if temporal.IsCanceledError(context.Cause(ctx)) || a.stopped(waiting, in.Turn) {
 			cancel(context.Canceled)
 		} else {

@@ -24,7 +24,7 @@ import (
 func (a *Activities) CallTool(ctx context.Context, in workflows.CallInput) (workflows.CallResult, error) {
 	switch {
 	case a.elsewhere.Tools == "", in.Tool.Queue != "": // this worker runs calls, or polls the queue of this tool
-	case local(ctx): // the turn began on a worker that calls tools
+	case local(ctx): // the turn began on a worker that runs calls; a local activity cannot go to another worker
 		return workflows.CallResult{}, a.failure(ctx, turn.Errorf(turn.CodeToolNotSent, nil, "this worker calls no tools"))
 	default:
 		return workflows.CallResult{}, workflows.Elsewhere(a.queues)
@@ -43,7 +43,7 @@ func (a *Activities) CallTool(ctx context.Context, in workflows.CallInput) (work
 	ctx, release := a.detachFromAttempt(withClock(ctx, clock), in.Turn)
 	defer release()
 	res, err := a.callTool(ctx, withinBudget(in, clock.before), clock)
-	if err = a.redirect(ctx, in, err); temporal.IsApplicationError(err) {
+	if err = a.redirect(ctx, in, err); temporal.IsApplicationError(err) { // the call goes to another worker
 		return workflows.CallResult{}, err
 	}
 	res.Busy = clock.busy()

@@ -116,7 +116,8 @@ func (d *Deliveries) stateAfterWait(ctx context.Context, in workflows.HandOverIn
 		return workflows.DeliverResult{}, turn.Errorf(turn.CodeTemporalUnavailable, err,
 			"cannot check whether the session has a running turn; the check is repeated")
 	}
-	res, err := d.deliveryState(ctx, in) // after Running, because the turn may end between the two
+	// Read after Running, so that a turn that ends between the two does not look terminated.
+	res, err := d.deliveryState(ctx, in)
 	if err == nil && !running && res.Turn != "" && !res.State.Terminal() {
 		res.State, res.FinishReason = turn.StateClosed, turn.FinishTerminated
 	}

@@ -63,7 +63,7 @@ func (a *Activities) configOf(ctx context.Context, turnID string) (turn.Config, 
 }
 
 // apply replaces the choices of the input (agent, limits, model, tools, temperature, plan, output schema) by those of
-// the caller's turn.
+// the caller's turn. For a nil origin it does nothing.
 func (o *origin) apply(in *workflows.BeginInput) {
 	if o == nil {
 		return
@@ -73,7 +73,8 @@ func (o *origin) apply(in *workflows.BeginInput) {
 	in.Message.Temperature, in.Message.Plan = o.caller.Temperature, o.plan
 }
 
-// applyLimits sets the turn's limits to what is left for it, and its models to those of the caller.
+// applyLimits sets the turn's limits to what is left for it, and its models to those of the caller. For a nil origin
+// it does nothing.
 func (o *origin) applyLimits(cfg *turn.Config) {
 	if o == nil {
 		return
@@ -87,6 +88,7 @@ func (o *origin) applyLimits(cfg *turn.Config) {
 }
 
 // narrow removes the turn's tools that the caller does not have, and adds what the caller's policy denies or asks for.
+// For a nil origin it does nothing.
 func (o *origin) narrow(cfg *turn.Config) {
 	if o == nil {
 		return

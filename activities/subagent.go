@@ -167,7 +167,7 @@ var canvasChanges = []string{"local/canvas_write", "local/canvas_edit", "local/c
 func (a *Activities) subagentResult(ctx context.Context, j *journal.DB, agent string,
 	t journal.TurnRecord) (turn.ToolResult, error) {
 	answer := t.Answer
-	if len(answer) > answerKept-len("…") && t.Steps > 0 {
+	if len(answer) > answerKept-len("…") && t.Steps > 0 { // it may be truncated
 		m, err := j.StepMessage(ctx, journal.StepKey{Turn: t.ID, Step: t.Steps})
 		if err != nil && !errors.Is(err, journal.ErrNotFound) {
 			return turn.ToolResult{}, fmt.Errorf("reading the agent's answer: %w", err)
@@ -191,7 +191,7 @@ func (a *Activities) subagentReceipt(ctx context.Context, in workflows.CallInput
 	settled journal.CallRecord) (workflows.CallResult, error) {
 	res := a.receipt(in, settled)
 	used, err := a.journal.Tenant(in.Tenant).SpentBySubagent(ctx, in.Turn, in.Call.ID)
-	if errors.Is(err, journal.ErrNotFound) { // the call was settled before it was claimed
+	if errors.Is(err, journal.ErrNotFound) { // the call was settled without a claim, so there is no subagent
 		return res, nil
 	}
 	res.Used = &used
@@ -293,7 +293,7 @@ func (a *Activities) callerSession(ctx context.Context, in workflows.CallInput) 
 }
 
 // narrow removes the subagent's tools that its caller does not have, except for the agents that the subagent may call,
-// and adds what the caller's policy denies or asks for.
+// and adds what the caller's policy denies or asks for. For a nil caller it does nothing.
 func (c *caller) narrow(cfg *turn.Config) {
 	if c == nil {
 		return

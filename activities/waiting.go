@@ -144,13 +144,13 @@ func (a *Activities) endTry(asking context.Context, in workflows.InferInput, try
 	switch {
 	case asking.Err() != nil, e.Code == turn.CodeJournalUnavailable: // this says nothing about the model
 	case !e.Code.Retryable():
-		if e.Status != 0 {
+		if e.Status != 0 { // the provider has answered, although with an error
 			try.Up()
 		}
-	case e.Code == turn.CodeLLMTruncated || received > 0:
+	case e.Code == turn.CodeLLMTruncated || received > 0: // the stream was cut: the pause grows with each cut
 		try.Up()
 		return rand.N(min(time.Second<<min(clock.addCut(), 16), maxModelPause))
-	default:
+	default: // the model is unavailable
 		clock.countAsPause(time.Since(asked))
 		return try.Down(refusedRequest{in.Tenant, in.Session, a.redacted(e)}, e.RetryAfter).For
 	}

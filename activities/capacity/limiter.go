@@ -213,7 +213,7 @@ func (l *Limiter) RetryAfter(provider, model string, wait time.Duration) {
 	defer l.mu.Unlock()
 	scope := fleet.ProviderScope(provider, model)
 	l.retryAfter[scope] = max(l.retryAfter[scope], wait)
-	clear(l.known)
+	clear(l.known) // the scope is limited now
 	l.signal()
 }
 
@@ -248,7 +248,7 @@ func (l *Limiter) run() {
 	for {
 		timer := time.NewTimer(l.next())
 		select {
-		case <-l.wake:
+		case <-l.wake: // next may return another time now
 		case <-timer.C:
 			l.lease()
 		case <-l.quit:

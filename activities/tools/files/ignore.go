@@ -41,7 +41,7 @@ func (i *ignoreRules) read(c *call, dir string) {
 	if err != nil {
 		return
 	}
-	var domain []string
+	var domain []string // the directory in which the patterns apply, by its parts
 	if dir != "." {
 		domain = strings.Split(dir, "/")
 	}

@@ -122,13 +122,16 @@ func refuseCalls() error {
 	)
 	// Jt and Jf are the numbers of instructions to skip if a comparison is true or false.
 	filter := []unix.SockFilter{
-		{Code: load, K: architecture}, {Code: equal, K: architectures[runtime.GOARCH], Jf: 6}, // to EACCES
-		{Code: load, K: number}, {Code: least, K: otherABI, Jt: 4},
-		{Code: equal, K: unix.SYS_SOCKET, Jt: 3}, {Code: equal, K: unix.SYS_IO_URING_SETUP, Jt: 2},
-		{Code: equal, K: unix.SYS_SETSID, Jt: 2},
+		{Code: load, K: architecture},
+		{Code: equal, K: architectures[runtime.GOARCH], Jf: 6}, // to EACCES
+		{Code: load, K: number},
+		{Code: least, K: otherABI, Jt: 4},                // to EACCES
+		{Code: equal, K: unix.SYS_SOCKET, Jt: 3},         // to EACCES
+		{Code: equal, K: unix.SYS_IO_URING_SETUP, Jt: 2}, // to EACCES
+		{Code: equal, K: unix.SYS_SETSID, Jt: 2},         // to the last instruction
 		{Code: result, K: unix.SECCOMP_RET_ALLOW},
 		{Code: result, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EACCES)},
-		{Code: result, K: unix.SECCOMP_RET_ERRNO}, // setsid returns 0 and does nothing
+		{Code: result, K: unix.SECCOMP_RET_ERRNO}, // error number 0: the call returns 0 and does nothing
 	}
 	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
 	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC,
@@ -173,11 +176,11 @@ func runConfined(ctx context.Context, c confinement, dir string, environ []strin
 	if err != nil {
 		return "", err
 	}
-	cmd := exec.CommandContext(ctx, "/proc/self/exe")
+	cmd := exec.CommandContext(ctx, "/proc/self/exe") // this program, whose init becomes the command
 	cmd.Dir, cmd.Env = dir, append(environ, confinementVariable+"="+string(text))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { killSession(cmd.Process.Pid); return nil }
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = time.Second // a background process may keep the output open; that is ErrWaitDelay below
 	out := &output{}
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Start(); err != nil {
