@@ -25,7 +25,7 @@ type spending struct {
 // that the turn froze when it began.
 func (a *Activities) spending(ctx context.Context, in workflows.InferInput, inf journal.Inference) (spending, error) {
 	t, err := a.begunTurn(ctx, in.Turn)
-	if t.maxCost != nil { // t is empty if err is set
+	if t.maxCost != nil { // not changed in place, because the cache shares the pointer
 		left := max(*t.maxCost-in.Subagents, 0)
 		t.maxCost = &left
 	}
@@ -96,7 +96,7 @@ func (a *Activities) reserve(ctx context.Context, s *spending, p *turn.Prompt, c
 	if in.Output == 0 {
 		in.Output = s.maxOutput(*p)
 	}
-	in.Usage.InputTokens = maxInput(*p)
+	in.Usage.InputTokens = maxInput(*p) // an upper estimate
 	output, refusal, err := a.journal.ReserveUsage(ctx, in)
 	if err != nil {
 		return err

@@ -21,7 +21,8 @@ import (
 
 // journalDelay returns the delay until the next attempt of an activity that has found the journal unavailable with
 // err. A delay of 0 means that of the activity's retry policy. The second result reports whether there is a next
-// attempt: it is false if the outage has lasted for retryFor since the activity was scheduled.
+// attempt. There is none after retryFor, counted from when the activity was scheduled or the outage began, whichever
+// is later.
 func journalDelay(ctx context.Context, err error, retryFor time.Duration) (time.Duration, bool) {
 	since, delay := scheduled(ctx), time.Duration(0)
 	var away *journal.AwayError

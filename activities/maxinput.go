@@ -81,7 +81,7 @@ func maxTokensOfWord(word string) int64 {
 		return int64(len(word))
 	case len(word) >= wordBytes:
 		return int64(len(word)*2/3 + 1)
-	case letters > 1 && 'A' <= word[1] && word[1] <= 'Z':
+	case letters > 1 && 'A' <= word[1] && word[1] <= 'Z': // the first letter may be a capital in an ordinary word
 		return int64((letters+1)/2 + digits)
 	}
 	return int64((letters+2)/3 + digits)

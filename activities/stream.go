@@ -62,7 +62,7 @@ func (s *stream) Text(delta string) {
 	s.text.WriteString(delta)
 	s.mu.Unlock()
 	if s.silent {
-		s.signal()
+		s.signal() // the flusher still has to record promptTokens
 		return
 	}
 	s.add(turn.EventTextDelta, delta)

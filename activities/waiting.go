@@ -74,8 +74,8 @@ func (r refusedRequest) Unwrap() error { return r.err }
 func lastError(o outage.Outage, in workflows.InferInput) *turn.Error {
 	e := *asTurnError(o.Cause)
 	e.RetryAfter = 0
-	var of refusedRequest
-	if errors.As(o.Cause, &of) && (of.tenant != in.Tenant || of.session != in.Session) {
+	var refused refusedRequest
+	if errors.As(o.Cause, &refused) && (refused.tenant != in.Tenant || refused.session != in.Session) {
 		e.Message = fmt.Sprintf("model %s of provider %s is unavailable: a request of another session failed with %s",
 			turn.Truncate(in.Prompt.Model, 200), in.Provider, e.Code)
 		if e.Status != 0 {

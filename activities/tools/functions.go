@@ -194,7 +194,7 @@ func decode(arguments json.RawMessage, s schema.Schema, in any) error {
 	if err != nil {
 		return fmt.Errorf("validating arguments: %w", err)
 	}
-	if len(object) == 0 {
+	if len(object) == 0 { // the arguments may be empty text
 		arguments = json.RawMessage("{}")
 	}
 	return json.Unmarshal(arguments, in)

@@ -213,6 +213,6 @@ func excerpt(line string, match int) string {
 	if len(line) <= maxLineBytes {
 		return line
 	}
-	begin := max(0, min(match-maxLineBytes/4, len(line)-maxLineBytes))
+	begin := max(0, min(match-maxLineBytes/4, len(line)-maxLineBytes)) // a quarter of the part comes before the match
 	return strings.ToValidUTF8("…"+line[begin:begin+maxLineBytes]+"…", "")
 }
