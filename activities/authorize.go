@@ -147,6 +147,7 @@ func (a *Activities) taintCheck(
 		turn.Permission, string, turn.GrantScope) {
 		permission, why, widest := policy.Permit(d.Pinned(), arguments)
 		listed := mode == turn.TaintOn && permission == turn.Allow && d.Hosts.Lists(arguments)
+		// For these calls, the taint makes no difference.
 		if permission == turn.Deny || d.ReadOnly || listed || mode != turn.TaintOn && mode != turn.TaintStrict {
 			return permission, why, widest
 		}

@@ -40,8 +40,8 @@ func newWindowCache(maxBytes int64) (*windowCache, error) {
 	return c, err
 }
 
-// get returns the messages from the sequence number from up to this head, as a part of a window that may start
-// earlier. The result is false if the cache does not have all of them.
+// get returns the messages up to this head of which the first one has the sequence number from. They may be the end of
+// a longer window. The result is false if the cache does not have all of them.
 func (c *windowCache) get(head turn.Head, from int64) ([]turn.Message, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -52,8 +52,8 @@ func (c *windowCache) get(head turn.Head, from int64) ([]turn.Message, bool) {
 	return slices.Clip(w.messages[from-w.from:]), true // clipped, so that an append copies instead of changing the window
 }
 
-// put stores the messages from the sequence number from up to head. It removes the window with the hash replaced, of
-// which the new window is a continuation; "" removes none.
+// put stores the window of head. Its first message has the sequence number from. If the window continues an older one,
+// replaced is the hash of that one's head, and put removes it; "" removes none.
 func (c *windowCache) put(head turn.Head, from int64, messages []turn.Message, replaced string) {
 	size := int64(256) // for the entry itself
 	for _, m := range messages {

@@ -48,7 +48,7 @@ func (a *Activities) Finish(ctx context.Context, in workflows.FinishInput) (work
 		record, err = journal.TurnRecord{State: in.Result.State}, nil
 	}
 	res := workflows.FinishResult{State: record.State}
-	if err == nil && record.ID != "" && record.Usage != in.Counters.Usage { // the journal's count is the right one
+	if err == nil && record.ID != "" && record.Usage != in.Counters.Usage { // attempts that failed count, too
 		res.Usage = &record.Usage
 	}
 	if record.State == turn.StateCancelled && record.Answer != "" {

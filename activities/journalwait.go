@@ -54,11 +54,11 @@ func failure(ctx context.Context, retryFor time.Duration, err error, details ...
 	options := temporal.ApplicationErrorOptions{NonRetryable: !e.Code.Retryable(), NextRetryDelay: e.RetryAfter,
 		Details: details}
 	if e.Code == turn.CodeJournalUnavailable {
-		delay, more := journalDelay(ctx, err, retryFor)
-		if more {
+		delay, mayRetry := journalDelay(ctx, err, retryFor)
+		if mayRetry {
 			options.Category = temporal.ApplicationErrorCategoryBenign
 		}
-		options.NonRetryable = !more
+		options.NonRetryable = !mayRetry
 		if !local(ctx) { // the workflow itself makes the pauses between attempts of a local activity
 			options.NextRetryDelay = delay
 		}
