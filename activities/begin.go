@@ -24,9 +24,9 @@ func (a *Activities) Begin(ctx context.Context, in workflows.BeginInput) (workfl
 	return res, a.failure(ctx, err)
 }
 
-// begin is Begin without the translation of errors. The journal decides what becomes of the message: a new turn, the
-// result of the turn that already has it (Duplicate), or no turn because the message is kept for a later inference or
-// because other messages come first (Kept, Earlier).
+// begin builds the turn config and begins the turn in the journal. The journal decides what becomes of the message: a
+// new turn, the result of the turn that already has it (Duplicate), or no turn because the message is kept for a later
+// inference or because other messages come first (Kept, Earlier).
 func (a *Activities) begin(ctx context.Context, in workflows.BeginInput) (workflows.BeginResult, error) {
 	from, err := a.originOf(ctx, in)
 	if err != nil {

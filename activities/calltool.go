@@ -89,8 +89,9 @@ func (a *Activities) callTool(ctx context.Context, in workflows.CallInput, clock
 		return res, mayHaveRun(err)
 	case result.Outcome == turn.OutcomeUnknown && repeats(in, clock) && !result.Detached &&
 		!temporal.IsCanceledError(context.Cause(ctx)):
-		// The claim stays, because the journal grants a repeatable call to a later attempt in spite of it, and counts both
-		// attempts. If this worker stops, the later attempt runs on another one.
+		// The workflow attempts the call again, unless the call still runs (Detached) or the turn was stopped. The claim
+		// stays, because the journal grants a repeatable call to a later attempt in spite of it, and counts both attempts.
+		// If this worker stops, the later attempt runs on another one.
 		return workflows.CallResult{}, turn.Errorf(turn.CodeToolOutcomeUnknown, nil, result.Text)
 	}
 	res, err := a.settleCall(ctx, in, result)
@@ -131,7 +132,8 @@ func (a *Activities) claim(ctx context.Context, in workflows.CallInput,
 	}
 }
 
-// claimOnce is one try of claim.
+// claimOnce tries once to find the call, check it against the policy and claim it. The claim is idempotent: it can be
+// tried again if the journal's reply is lost.
 func (a *Activities) claimOnce(ctx context.Context, in workflows.CallInput,
 	subagent *journal.Subagent) (call turn.ToolCall, tool turn.Tool, claim journal.Claim, err error) {
 	if call, err = a.requestedCall(ctx, in); err != nil {
@@ -238,8 +240,8 @@ func (a *Activities) releaseUnsent(ctx context.Context, in workflows.CallInput, 
 // release releases the claim of an attempt, even if ctx has ended.
 func (a *Activities) release(ctx context.Context, in workflows.CallInput) error {
 	_, err := retryUntilAvailable(context.WithoutCancel(ctx), a.settleWithin(ctx),
-		func(keep context.Context) (struct{}, error) {
-			return struct{}{}, a.journal.ReleaseCall(keep, in.Turn, in.Call.ID, in.Attempt)
+		func(writeCtx context.Context) (struct{}, error) {
+			return struct{}{}, a.journal.ReleaseCall(writeCtx, in.Turn, in.Call.ID, in.Attempt)
 		})
 	return err
 }
@@ -256,8 +258,8 @@ func settlement(in workflows.CallInput, result turn.ToolResult) journal.SettleIn
 func (a *Activities) settleCall(ctx context.Context, in workflows.CallInput,
 	result turn.ToolResult) (workflows.CallResult, error) {
 	record, err := retryUntilAvailable(context.WithoutCancel(ctx), a.settleWithin(ctx),
-		func(keep context.Context) (journal.CallRecord, error) {
-			return a.journal.SettleCall(keep, settlement(in, result))
+		func(writeCtx context.Context) (journal.CallRecord, error) {
+			return a.journal.SettleCall(writeCtx, settlement(in, result))
 		})
 	if err != nil {
 		return workflows.CallResult{}, err

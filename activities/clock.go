@@ -49,9 +49,9 @@ func startClock(ctx context.Context) *clock {
 	return c
 }
 
-// heartbeat records a heartbeat every heartbeatEvery until stop ends. ctx is the activity's context. There is none at
-// the beginning: most activities end sooner, and the Temporal server writes each heartbeat to the workflow run, which
-// would delay the activity's completion.
+// heartbeat records a heartbeat every heartbeatEvery until stop ends. ctx is the activity's context. The first one
+// comes only after heartbeatEvery, because most activities end sooner, and the Temporal server writes each heartbeat
+// to the workflow run, which would delay the activity's completion.
 func (c *clock) heartbeat(stop, ctx context.Context) {
 	ticker := time.NewTicker(heartbeatEvery)
 	defer ticker.Stop()

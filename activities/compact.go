@@ -35,7 +35,7 @@ func (a *Activities) Compact(ctx context.Context, in workflows.CompactInput) (wo
 func (a *Activities) compactSession(ctx context.Context, in workflows.CompactInput) (*turn.Compaction, error) {
 	j := a.journal.Tenant(in.Tenant)
 	done, err := j.Compacted(ctx, in.Session, in.Request)
-	if err == nil || !errors.Is(err, journal.ErrNotFound) {
+	if err == nil || !errors.Is(err, journal.ErrNotFound) { // compacted before, or the journal cannot be read
 		return &done, err
 	}
 	input, err := a.compactInput(ctx, j, in)

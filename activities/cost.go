@@ -142,11 +142,12 @@ func (a *Activities) recordUsage(ctx context.Context, s spending, u turn.Usage) 
 		return
 	}
 	in := s.attempt
-	if in.At = time.Now(); u != (turn.Usage{}) {
+	in.At = time.Now()
+	if u != (turn.Usage{}) { // without usage, the cost is 0 and not unknown
 		in.Usage = s.priced(u)
 	}
 	within := recordWithin
-	if ctx.Err() == nil {
+	if ctx.Err() == nil { // neither was the turn stopped nor does the worker shut down
 		within = a.settleWithin(ctx)
 	}
 	_, err := retryUntilAvailable(context.WithoutCancel(ctx), within, func(ctx context.Context) (struct{}, error) {

@@ -34,6 +34,7 @@ func (a *Activities) modelOf(ctx context.Context, in workflows.InferInput) (mode
 	case 1:
 		return modelInUse{Model: t.models[0], retries: t.retry}, nil
 	}
+	// The last change of the turn's model up to this step. Without one, its Position is 0, that of the first model.
 	change, err := a.journal.ModelChange(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step})
 	if err != nil {
 		return modelInUse{}, err

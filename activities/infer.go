@@ -252,9 +252,9 @@ func (a *Activities) inferenceError(ctx, asking context.Context, in workflows.In
 
 // redacted returns a copy of a provider's error without secrets in its message.
 func (a *Activities) redacted(e *turn.Error) *turn.Error {
-	own := *e
-	own.Message = a.redact(e.Message)
-	return &own
+	clean := *e
+	clean.Message = a.redact(e.Message)
+	return &clean
 }
 
 // settle appends the completion to the transcript as the assistant's message, with lastEvents, the events that are not

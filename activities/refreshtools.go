@@ -20,7 +20,8 @@ func (a *Activities) RefreshTools(ctx context.Context, in workflows.RefreshInput
 	return res, a.failure(ctx, err)
 }
 
-// refreshTools is RefreshTools without the translation of errors.
+// refreshTools adds the tools of those servers in in.Unavailable that are available again to a new prompt config, and
+// returns it with the tools. If there are none, the result is empty.
 func (a *Activities) refreshTools(ctx context.Context, in workflows.RefreshInput) (workflows.RefreshResult, error) {
 	res := workflows.RefreshResult{}
 	catalogues, err := a.offered(ctx)

@@ -142,12 +142,12 @@ func (m modelInUse) compactionSettings(c *turn.CompactionSettings) *turn.Compact
 	if c == nil || m.position == 0 {
 		return c
 	}
-	own := *c
-	if own.Model.Provider == m.first.Provider && own.Model.Name == m.first.Name {
-		own.Model = m.Model
+	settings := *c
+	if settings.Model.Provider == m.first.Provider && settings.Model.Name == m.first.Name {
+		settings.Model = m.Model
 	}
-	if own.ContextTokens == m.first.ContextTokens {
-		own.ContextTokens = m.ContextTokens
+	if settings.ContextTokens == m.first.ContextTokens {
+		settings.ContextTokens = m.ContextTokens
 	}
-	return &own
+	return &settings
 }

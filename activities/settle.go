@@ -18,8 +18,8 @@ import (
 func (a *Activities) suspend(ctx context.Context, in workflows.CallInput,
 	result turn.ToolResult) (workflows.CallResult, error) {
 	_, err := retryUntilAvailable(context.WithoutCancel(ctx), a.settleWithin(ctx),
-		func(keep context.Context) (struct{}, error) {
-			return struct{}{}, a.journal.SuspendCall(keep, settlement(in, result))
+		func(writeCtx context.Context) (struct{}, error) {
+			return struct{}{}, a.journal.SuspendCall(writeCtx, settlement(in, result))
 		})
 	if err != nil {
 		return workflows.CallResult{}, err

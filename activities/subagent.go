@@ -28,8 +28,8 @@ func (a *Activities) BeginSubagent(ctx context.Context, in workflows.SubagentInp
 	return res, a.failure(ctx, err)
 }
 
-// beginSubagent is BeginSubagent without the translation of errors. If the call is settled already, it returns the
-// call's receipt and no message.
+// beginSubagent claims the call and returns the message that begins the agent's turn, with what the turn is granted.
+// If the call is settled already, it returns the call's receipt and no message.
 func (a *Activities) beginSubagent(ctx context.Context,
 	in workflows.SubagentInput) (res workflows.BeginSubagentResult, err error) {
 	call, tool, claim, err := a.claim(ctx, in.CallInput,
@@ -82,7 +82,8 @@ func (a *Activities) SettleSubagent(ctx context.Context, in workflows.SettleSuba
 	return res, a.failure(ctx, err)
 }
 
-// settleSubagent is SettleSubagent without the translation of errors.
+// settleSubagent records the result of a subagent's call: that it has started in the background (in.Started), or the
+// answer of its turn. With in.Deliver, it also returns the answer as a message for the caller's session.
 func (a *Activities) settleSubagent(ctx context.Context, in workflows.SettleSubagentInput) (workflows.CallResult, error) {
 	// The first settlement stands. The start is therefore recorded again before an answer is delivered: the answer must
 	// not settle a call that the caller's turn has reported as started.

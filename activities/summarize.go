@@ -174,7 +174,9 @@ func (a *Activities) summaryError(ctx context.Context, in workflows.InferInput, 
 	now := time.Now()
 	w := clock.beginWait(now)
 	left := min(model.retryFor, model.fallbackAfter) - now.Sub(w.ModelSince)
-	if left <= 0 || e.RetryAfter > left || w.Cuts > maxCuts || model.max != nil && failures > *model.max {
+	hasTime := left > 0 && e.RetryAfter <= left
+	hasTries := w.Cuts <= maxCuts && (model.max == nil || failures <= *model.max)
+	if !hasTime || !hasTries {
 		return e
 	}
 	delay := min(max(f.wait, e.RetryAfter), left)

@@ -97,7 +97,7 @@ func (a *Activities) stillAway(ctx context.Context, in workflows.InferInput, m m
 	delay := min(away.For, max(left, 0))
 	switch {
 	case left <= 0 && m.canFallBack(e), left > 0 && w.news(now.Add(delay)):
-		return nil
+		return nil // to record the change of the model, or another waiting event, the attempt needs the journal
 	case left <= 0:
 		return finally(clock, e, gaveUpWaiting(e, m, w, 0, now), "")
 	}
@@ -183,8 +183,9 @@ func (a *Activities) afterFailure(ctx context.Context, inf journal.Inference, m 
 	now := time.Now()
 	w := clock.beginWait(now)
 	left := m.patience(w, e, now)
-	if e.Code.Retryable() && left > 0 && e.RetryAfter <= left && w.Cuts <= maxCuts &&
-		(m.max == nil || f.failures <= *m.max) {
+	hasTime := left > 0 && e.RetryAfter <= left
+	hasTries := w.Cuts <= maxCuts && (m.max == nil || f.failures <= *m.max)
+	if e.Code.Retryable() && hasTime && hasTries {
 		delay := min(max(f.wait, e.RetryAfter), left)
 		a.showModelWait(ctx, inf, m, e, now.Add(delay), left, clock)
 		return tryAgain(ctx, clock, e.Code, waitingText(e, now.Add(delay), now.Add(left)), delay)
