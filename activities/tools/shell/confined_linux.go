@@ -206,8 +206,8 @@ func runConfined(ctx context.Context, c confinement, dir string, environ []strin
 	return end + out.kept.String(), nil
 }
 
-// output is a writer that keeps the first maxOutput bytes. It must not implement io.ReaderFrom, which io.Copy would use in
-// place of Write.
+// output is a writer that keeps the first maxOutput bytes. It must not implement io.ReaderFrom, which io.Copy would
+// use in place of Write.
 type output struct {
 	kept bytes.Buffer
 	cut  bool
