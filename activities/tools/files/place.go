@@ -294,8 +294,9 @@ func openOnDevice(dir int, name string, flags int, mode uint32) (int, error) {
 		return fd, err
 	}
 	var above, opened unix.Stat_t
-	if err = errors.Join(unix.Fstat(dir, &above), unix.Fstat(fd, &opened)); err == nil &&
-		opened.Mode&unix.S_IFMT == unix.S_IFDIR && opened.Dev != above.Dev {
+	err = errors.Join(unix.Fstat(dir, &above), unix.Fstat(fd, &opened))
+	isDir := opened.Mode&unix.S_IFMT == unix.S_IFDIR
+	if err == nil && isDir && opened.Dev != above.Dev {
 		err = unix.EXDEV
 	}
 	if err != nil {

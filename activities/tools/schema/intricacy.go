@@ -12,10 +12,10 @@ import (
 	"github.com/everturn/everturn/internal/regex"
 )
 
-// A validator applies subschemas, some of them (such as those of allOf) to the same value. A schema that applies itself
-// to the same value never ends, and crashes the process, because a stack overflow cannot be recovered from. A schema
-// that refers twice to another one, which refers twice to a third one, and so on, takes exponential time. So the cost
-// of a schema is estimated before anything is validated with it.
+// A validator applies subschemas, some of them (such as those of allOf) to the same value. A schema that applies
+// itself to the same value never ends, and crashes the process, because a stack overflow cannot be recovered from. A
+// schema that refers twice to another one, which refers twice to a third one, and so on, takes exponential time. So
+// the cost of a schema is estimated before anything is validated with it.
 
 // Bounds on validation.
 const (
@@ -51,8 +51,8 @@ var readKeywords = []string{
 // schemaNode is a schema, reduced to what its cost depends on.
 type schemaNode struct {
 	onValue    []*schemaNode               // subschemas applied to the same value
-	onChildren []*schemaNode               // subschemas applied to elements and properties; several may apply to the same one
-	onOneChild []*schemaNode               // subschemas applied to elements and properties, each to a different one
+	onChildren []*schemaNode               // subschemas applied to elements or properties, maybe several to the same one
+	onOneChild []*schemaNode               // subschemas applied to elements or properties, each to a different one
 	visiting   bool                        // checkCycles has begun and not finished
 	acyclic    bool                        // checkCycles has finished
 	enum       int                         // number of values of its enum

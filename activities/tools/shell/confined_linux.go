@@ -39,8 +39,7 @@ func supported() error {
 // has the confinement as JSON.
 const confinementVariable = "EVERTURN_CONFINED_COMMAND"
 
-// init replaces this process by a confined command if runConfined has started the process. It does so before main and
-// before any other code of the program can act.
+// init replaces this process by a confined command, before main runs, if runConfined has started the process.
 func init() {
 	encoded, ok := os.LookupEnv(confinementVariable)
 	if !ok {

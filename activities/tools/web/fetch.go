@@ -165,9 +165,8 @@ func read(res *http.Response) (string, error) {
 		kind, _, _ = mime.ParseMediaType(http.DetectContentType(b))
 	}
 	page := strings.HasSuffix(kind, "html") || strings.HasSuffix(kind, "xhtml+xml")
-	readable := page || strings.HasPrefix(kind, "text/") || strings.HasSuffix(kind, "json") || strings.HasSuffix(kind,
-		"xml") ||
-		strings.HasSuffix(kind, "yaml") || strings.HasSuffix(kind, "javascript")
+	readable := page || strings.HasPrefix(kind, "text/") || strings.HasSuffix(kind, "json") ||
+		strings.HasSuffix(kind, "xml") || strings.HasSuffix(kind, "yaml") || strings.HasSuffix(kind, "javascript")
 	if !readable || bytes.IndexByte(b, 0) >= 0 {
 		return "", fmt.Errorf("%s is %s of %d bytes or more, which is not text (status %d)", res.Request.URL.Redacted(),
 			turn.Truncate(kind, 80), len(b), res.StatusCode)
@@ -244,8 +243,8 @@ func textOf(page string) string {
 	}
 }
 
-// attribute returns the value of a tag's attribute, or "". more reports whether the tag has attributes, as TagName
-// does.
+// attribute returns the value of an attribute of the tag that z has read, or "". more is the result of z.TagName:
+// whether the tag has attributes.
 func attribute(z *html.Tokenizer, more bool, name string) string {
 	for more {
 		var key, value []byte
