@@ -30,7 +30,8 @@ func SuggestedRisk(name string, schema json.RawMessage) turn.Risk {
 	return turn.RiskMedium
 }
 
-// suggestsHarm reports whether a tool's name or the names of its arguments contain a word of the lists above.
+// suggestsHarm reports whether a tool's name contains one of harmWords or sendWords, or the name of an argument one of
+// harmWords. sendWords do not count if the tool's name begins with one of readWords. schema is that of the arguments.
 func suggestsHarm(name string, schema json.RawMessage) bool {
 	words := wordsOf(name)
 	reads := len(words) > 0 && slices.Contains(readWords, words[0])
@@ -64,6 +65,7 @@ func wordsOf(name string) []string {
 		case !unicode.IsLetter(r) && !unicode.IsDigit(r):
 			r = ' '
 		case i > 0 && unicode.IsUpper(r) && (unicode.IsLower(runes[i-1]) || i+1 < len(runes) && unicode.IsLower(runes[i+1])):
+			// A word begins at a capital after a small letter, or at the last capital of an abbreviation.
 			spaced = append(spaced, ' ')
 		}
 		spaced = append(spaced, unicode.ToLower(r))
