@@ -21,23 +21,25 @@ type Options struct {
 	Journal Journal
 	Model   Model
 	Tools   Tools
-	// Agents are those that turns may have; the first one is the default.
+	// Agents are the agents that turns may run as; the first one is the default.
 	Agents []Agent
 	Worker string // names this process in the journal's claims
-	// Home is the task queue that only this process polls; empty if it runs no calls. TaskQueue is that of its turns.
+	// Home is the task queue that only this process polls; empty if it runs no calls. TaskQueue is the task queue of its
+	// turns.
 	Home, TaskQueue string
 	// Offers returns the versions that this worker offers of its tool servers, by server: see turn.Catalogue.Version.
 	Offers func() map[string]string
 	// Redact removes secrets from text before it reaches the history, the journal or events. Nil leaves text unchanged.
 	Redact *redact.Redactor
-	// Queues are the task queues for the inferences and calls of the turns that begin on this worker. Elsewhere are
-	// those of the roles that this worker lacks: see workflows.Elsewhere.
+	// Queues are the task queues for the inferences and calls of the turns that begin on this worker. Elsewhere has a
+	// task queue for each role that this worker lacks: see workflows.Elsewhere.
 	Queues, Elsewhere turn.Queues
 	// Capacity keeps inferences within the fleet limits. Nil means that there are none.
 	Capacity *capacity.Limiter
-	// Budget are the ceilings of each session and tenant. Turns bring their own.
+	// Budget has the ceilings of each session and tenant. The ceiling of a turn is in its config.
 	Budget journal.Budget
-	// JournalRetryFor is that of the turn.Config of turns that begin on this worker; its own activities keep to it, too.
+	// JournalRetryFor is how long this worker's activities retry while the journal is unavailable. Turns that begin on
+	// this worker get it as their turn.Config.JournalRetryFor.
 	JournalRetryFor time.Duration
 	// CacheBytes bounds the cache of transcript windows; 0 means 64 MiB.
 	CacheBytes int64
@@ -48,7 +50,7 @@ type Activities struct {
 	journal         Journal
 	model           Model
 	tools           Tools
-	agent           Agent // the default
+	agent           Agent // the default agent
 	agents          []Agent
 	worker          string
 	home, taskQueue string
@@ -66,9 +68,10 @@ type Activities struct {
 	capacity        *capacity.Limiter
 	journalRetryFor time.Duration
 	budget          journal.Budget
-	// times are when turns have shown what they wait for, and those of claims that may have been made.
-	times      *lru.Cache[string, time.Time]
-	remembered *lru.Cache[string, remembered] // by the hash of the head after an inference
+	// times holds two kinds of entries: when a turn last showed what it waits for, and the time of a claim whose reply
+	// from the journal may have been lost.
+	times          *lru.Cache[string, time.Time]
+	lastInferences *lru.Cache[string, lastInference] // by the hash of the head after the inference
 }
 
 // New returns the activities with their caches.
@@ -98,13 +101,13 @@ func New(o Options) (*Activities, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the cache of times: %w", err)
 	}
-	last, err := lru.New[string, remembered](maxRemembered)
+	last, err := lru.New[string, lastInference](maxLastInferences)
 	if err != nil {
 		return nil, fmt.Errorf("making the cache of compactions: %w", err)
 	}
 	return &Activities{
-		remembered: last,
-		turns:      turns, outages: outage.New(maxModelPause), large: make(largeAnswers, 4),
+		lastInferences: last,
+		turns:          turns, outages: outage.New(maxModelPause), large: make(largeAnswers, 4),
 		prompts: semaphore.NewWeighted(largePrompts), journal: o.Journal,
 		capacity: o.Capacity, budget: o.Budget, times: times, journalRetryFor: o.JournalRetryFor,
 		model: redactedModel{o.Model, o.Redact}, tools: o.Tools, agent: o.Agents[0], agents: o.Agents, worker: o.Worker,
@@ -113,6 +116,7 @@ func New(o Options) (*Activities, error) {
 	}, nil
 }
 
+// decodeConfig decodes a turn config from the JSON in the journal.
 func decodeConfig(raw json.RawMessage) (turn.Config, error) {
 	var c turn.Config
 	if err := json.Unmarshal(raw, &c); err != nil {

@@ -14,22 +14,24 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Waiting for a fleet limit uses a slot of the worker, so an attempt waits only a short time. Then it ends, and the
-// Temporal server begins another one after at most maxRetryWait, which is also how long a turn may take to notice that
-// its provider was resumed.
+// An attempt that waits for a fleet limit occupies a slot of the worker, so it waits only a short time. Then it ends,
+// and the Temporal server begins another attempt after at most maxRetryWait. A turn therefore notices within
+// maxRetryWait that an operator has resumed its provider.
 const (
+	// backgroundWithin is how long an attempt of a background turn waits, in place of workflows.AdmitWithin.
 	backgroundWithin = time.Second
 	maxRetryWait     = 15 * time.Second
-	// guessedOutput are the output tokens that are reserved for a completion whose maximum is not configured.
+	// guessedOutput is how many output tokens are counted for a completion whose maximum is not configured.
 	guessedOutput = 1024
-	// rateLimitWait is the pause of all workers after a rate limit that names none.
+	// rateLimitWait is how long all workers pause after a rate limit without a Retry-After.
 	rateLimitWait = time.Second
-	// maxRateLimitWait bounds that pause: then a request asks again.
+	// maxRateLimitWait bounds the pause after a rate limit. Then a request is sent to see whether it has ended.
 	maxRateLimitWait = time.Minute
 )
 
-// admit waits until the fleet limits let the inference be sent. The wait is not working time, and the turn's readers
-// see what it waits for.
+// admit waits until the fleet limits allow the inference's request, and returns its lease. If they do not allow it
+// soon, admit releases the attempt in the journal and returns an error after which the Temporal server begins another
+// one. The wait does not count as working time, and an event of the turn says what it waits for.
 func (a *Activities) admit(ctx context.Context, in workflows.InferInput, inf journal.Inference, p turn.Prompt,
 	clock *clock) (*capacity.Lease, error) {
 	defer clock.pause()()
@@ -38,19 +40,19 @@ func (a *Activities) admit(ctx context.Context, in workflows.InferInput, inf jou
 		within = backgroundWithin
 	}
 	lease, refusal, err := a.capacity.Admit(ctx, capacity.Request{
-		Tenant: in.Tenant, Provider: in.Provider, Model: in.Prompt.Model, Tokens: estimate(p), Background: in.Background,
-		Since: scheduled(ctx),
+		Tenant: in.Tenant, Provider: in.Provider, Model: in.Prompt.Model, Tokens: estimateTokens(p),
+		Background: in.Background, Since: scheduled(ctx),
 	}, within, func(r fleet.Refusal) { a.showWait(ctx, inf, r) })
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return nil, leftWaiting(ctx)
-	case err != nil:
+		return nil, cancelledWaitError(ctx)
+	case err != nil: // the journal is unavailable
 		return nil, err
 	case refusal == nil:
 		return lease, nil
 	case refusal.Final:
 		return nil, turn.Errorf(turn.CodeTokensUsedUp, nil, refusal.String())
-	case refusal.Limit == fleet.LimitRetryAfter: // the provider has told another worker
+	case refusal.Limit == fleet.LimitRetryAfter: // the provider has asked a worker for a pause
 		e := turn.Errorf(turn.CodeLLMRateLimited, nil, refusal.String())
 		e.RetryAfter = refusal.Retry
 		return nil, a.notAsked(ctx, in, inf, e, jittered(refusal.Retry), clock)
@@ -61,8 +63,9 @@ func (a *Activities) admit(ctx context.Context, in workflows.InferInput, inf jou
 			Details: []any{clock.busy()}, Category: temporal.ApplicationErrorCategoryBenign})
 }
 
-// leftWaiting returns the error of an inference whose wait was cancelled: its turn was stopped, or its worker stops.
-func leftWaiting(ctx context.Context) error {
+// cancelledWaitError returns the error of an inference whose wait for a fleet limit was cancelled, because its turn
+// was stopped or its worker shuts down.
+func cancelledWaitError(ctx context.Context) error {
 	if temporal.IsCanceledError(context.Cause(ctx)) {
 		return temporal.NewCanceledError()
 	}
@@ -70,11 +73,12 @@ func leftWaiting(ctx context.Context) error {
 		"the worker stopped while the inference waited for a limit")
 }
 
-// jittered returns a wait that is up to a fifth longer.
+// jittered returns wait, lengthened by a random part of up to a fifth, so that waiting requests do not all come at
+// once.
 func jittered(wait time.Duration) time.Duration { return wait + rand.N(wait/5+1) }
 
-// endLease settles an inference with the tokens that it used. A rate limit stops all workers until the provider accepts
-// requests again.
+// endLease ends the lease of a request that has returned answer or err. After a rate limit, all workers pause their
+// requests to this model: for the provider's Retry-After, within rateLimitWait and maxRateLimitWait.
 func (a *Activities) endLease(lease *capacity.Lease, in workflows.InferInput, answer turn.Completion, err error) {
 	if err == nil {
 		lease.End(answer.Usage.Total())
@@ -82,24 +86,25 @@ func (a *Activities) endLease(lease *capacity.Lease, in workflows.InferInput, an
 	}
 	e := asTurnError(err)
 	if e.Code != turn.CodeLLMRateLimited {
-		lease.End(-1)
+		lease.End(-1) // how many tokens were used is unknown
 		return
 	}
-	lease.End(0)
+	lease.End(0) // a refused request uses none
 	pause := min(max(e.RetryAfter, rateLimitWait), maxRateLimitWait)
 	a.capacity.RetryAfter(in.Provider, in.Prompt.Model, jittered(pause))
 }
 
-// showWaitEvery is how often a turn shows the same wait again, which may last for hours.
+// showWaitEvery is how often the journal gets an event about the same wait, which may last for hours.
 const showWaitEvery = time.Minute
 
-// showWait shows the turn's readers what the inference waits for.
+// showWait appends an event to the turn's stream that says which fleet limit the inference waits for. It does so at
+// most once in showWaitEvery for the same limit. A failed append is only logged.
 func (a *Activities) showWait(ctx context.Context, inf journal.Inference, r fleet.Refusal) {
-	wait := inf.Key.Turn + " " + string(r.Limit) + " " + r.Scope
-	if shown, ok := a.times.Get(wait); ok && time.Since(shown) < showWaitEvery {
+	key := inf.Key.Turn + " " + string(r.Limit) + " " + r.Scope
+	if shown, ok := a.times.Get(key); ok && time.Since(shown) < showWaitEvery {
 		return
 	}
-	a.times.Add(wait, time.Now())
+	a.times.Add(key, time.Now())
 	event := eventOf(turn.EventPhase, turn.Truncate(a.redact(r.String()), maxFailureText), turn.PhaseEvent{
 		Phase: turn.PhaseLlmInfer,
 		Wait: &turn.LimitWait{Scope: r.Scope, Limit: string(r.Limit), Used: r.Used, Max: r.Max,
@@ -110,8 +115,9 @@ func (a *Activities) showWait(ctx context.Context, inf journal.Inference, r flee
 	}
 }
 
-// estimate returns about how many tokens an inference will use, at four bytes per token.
-func estimate(p turn.Prompt) int64 {
+// estimateTokens returns about how many tokens, input and output together, an inference will use. It counts four bytes
+// of the prompt as a token.
+func estimateTokens(p turn.Prompt) int64 {
 	output := int64(p.MaxTokens)
 	if output == 0 {
 		output = guessedOutput
@@ -119,7 +125,7 @@ func estimate(p turn.Prompt) int64 {
 	return inputBytes(p)/4 + output
 }
 
-// inputBytes returns the size of a prompt's texts and schemas.
+// inputBytes returns the size of a prompt's texts and schemas, in bytes.
 func inputBytes(p turn.Prompt) int64 {
 	bytes := int64(len(p.System) + len(p.Note))
 	for _, m := range p.Messages {

@@ -15,63 +15,67 @@ type Agent struct {
 	Name         string
 	Description  string // what it is for, told to the models of the agents that may call it
 	SystemPrompt string
-	// Agents are the names of the agents that it may call, and MaxDepth is how many agents may be above another one.
+	// Agents are the names of the agents that it may call. MaxDepth is the maximum number of agents above a subagent:
+	// with 1, only the agent of a user's turn may call others.
 	Agents   []string
 	MaxDepth int
 	// Models returns the models of a turn that begins now: the requested one ("" for the agent's), and its fallbacks in
 	// order. The error is for the user.
 	Models func(requested string) ([]turn.Model, error)
 	Limits turn.Limits
-	// Compaction is how prompts are compacted; nil means that they are not. If its ContextTokens or Model is not set, it is
-	// that of the turn's model.
+	// Compaction is how prompts are compacted; nil means that they are not. If its ContextTokens is 0, the context
+	// window of the turn's model counts; if its Model has no name, the turn's model writes the summaries.
 	Compaction *turn.CompactionSettings
 	// MaxArgumentBytes bounds the arguments of one call; 0 leaves the bound to the model's adapter.
 	MaxArgumentBytes int
 	Policy           turn.Policy
 	Approvals        turn.Approvals
-	// RetryMax and FallbackAfter are those of turn.Config.
+	// RetryMax and FallbackAfter are copied to the turn.Config.
 	RetryMax      *int
 	FallbackAfter time.Duration
 	Temperature   *float64
 	MaxTokens     int // of one completion; 0 leaves it to the provider
-	// Skills are those that turns get if their request asks for them.
+	// Skills are the skills from which a turn selects when it begins.
 	Skills skills.Set
 	// Plan is what users confirm of the plans by which the agent works; empty means that it works without one, unless
 	// the user's message asks for one.
 	Plan plan.Confirm
-	// Tools are patterns of the tools that the agent may call, of those that Policy allows; none means all of them.
+	// Tools are patterns that narrow the tools that Policy allows; if there are none, the agent may call all of them.
 	Tools []string
-	// Servers are the catalogues that a turn may use: "local" and the configured MCP servers.
+	// Servers are the names of the catalogues that a turn may use: "local" and the configured MCP servers.
 	Servers []string
-	// Required are those of Servers without which no turn begins.
+	// Required are the Servers that must be available for a turn to begin.
 	Required []string
 }
 
-// agentOf returns the agent with this name; "" is the default.
+// agentOf returns the agent with this name, or the default agent if name is "".
 func (a *Activities) agentOf(name string) (Agent, error) {
 	if name == "" {
 		return a.agent, nil
 	}
 	names := make([]string, len(a.agents))
 	for i, agent := range a.agents {
-		if names[i] = agent.Name; agent.Name == name {
+		if agent.Name == name {
 			return agent, nil
 		}
+		names[i] = agent.Name
 	}
 	return Agent{}, turn.Errorf(turn.CodeConfigInvalid, nil, fmt.Sprintf("there is no agent %q here; this worker runs %s",
 		turn.Truncate(name, 60), strings.Join(names, ", ")))
 }
 
-// narrow leaves the turn those of its tools that the agent may call.
+// narrow removes the turn's tools that the agent may not call. Tools of kind ActivityAgent stay, because Agent.Agents
+// lists them.
 func (a Agent) narrow(cfg *turn.Config) {
 	if len(a.Tools) == 0 {
 		return
 	}
-	may := turn.Policy{Allow: a.Tools}
-	leave(cfg, func(t turn.Tool) bool { return t.Activity == turn.ActivityAgent || may.Offered(t) })
+	callable := turn.Policy{Allow: a.Tools}
+	keepTools(cfg, func(t turn.Tool) bool { return t.Activity == turn.ActivityAgent || callable.Offered(t) })
 }
 
-// compacting returns how the turn's prompts are compacted.
+// compactionSettings returns how the turn's prompts are compacted, with the values that the agent leaves open taken
+// from the turn's first model. It returns nil if prompts are not compacted.
 func (a Agent) compactionSettings(cfg turn.Config) (*turn.CompactionSettings, error) {
 	if a.Compaction == nil {
 		return nil, nil
@@ -93,7 +97,8 @@ func (a Agent) compactionSettings(cfg turn.Config) (*turn.CompactionSettings, er
 		}
 		c.Model = chain[0]
 	}
-	if c.ReserveTokens = int64(cfg.MaxTokens); c.ReserveTokens == 0 {
+	c.ReserveTokens = int64(cfg.MaxTokens) // for the completion
+	if c.ReserveTokens == 0 {
 		c.ReserveTokens = min(reservedOutput, c.ContextTokens/reservedPart)
 	}
 	return &c, nil

@@ -13,26 +13,27 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// detachFromAttempt returns ctx without cancellations that do not stop the turn. When Temporal is unreachable for a
-// moment, or has given an attempt up, the SDK cancels its context. The work under way then still finishes and is
-// settled in the journal, where the next attempt finds it. Only a stop of the turn and a shutdown of the worker cancel
-// the returned context. A stopped turn may close before its activities are told; Temporal then no longer knows them, so
-// detachFromAttempt asks the journal.
+// detachFromAttempt returns a context that only a stop of the turn and a shutdown of the worker cancel. The SDK also
+// cancels ctx if Temporal is unreachable for a moment or has timed the attempt out. The work under way then still
+// finishes and is settled in the journal, where the next attempt finds it. If a stopped turn has closed before
+// Temporal could cancel the activity, the SDK reports only that the activity is not found, so detachFromAttempt looks
+// in the journal whether the turn was stopped. The returned function releases the context's resources.
 func (a *Activities) detachFromAttempt(ctx context.Context, turnID string) (context.Context, context.CancelFunc) {
-	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	forget := context.AfterFunc(ctx, func() {
+	detached, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stopWatching := context.AfterFunc(ctx, func() {
 		cause := context.Cause(ctx)
 		switch {
 		case temporal.IsCanceledError(cause), errors.Is(cause, worker.ErrWorkerShutdown):
 			cancel(cause)
-		case a.stopped(inner, turnID):
+		case a.stopped(detached, turnID):
 			cancel(temporal.NewCanceledError())
 		}
 	})
-	return inner, func() { forget(); cancel(nil) }
+	return detached, func() { stopWatching(); cancel(nil) }
 }
 
-// stopped reports whether the turn was stopped. It retries while the journal cannot be read.
+// stopped reports whether the journal has the turn as stopped by a user. While the journal cannot be read, it tries
+// again every second, until ctx ends.
 func (a *Activities) stopped(ctx context.Context, turnID string) bool {
 	for {
 		t, err := a.journal.TurnConfig(ctx, turnID)
@@ -51,10 +52,11 @@ func (a *Activities) stopped(ctx context.Context, turnID string) bool {
 // attempt of the same work still runs waits for it to end, instead of doing the work twice.
 type running struct {
 	mu sync.Mutex
-	m  map[string]chan struct{}
+	m  map[string]chan struct{} // by the name of the work; closed when the work ends
 }
 
-// enter waits until key is free and takes it. It fails if ctx ends first.
+// enter waits until no attempt holds key and takes it. The returned function releases the key. enter fails if ctx ends
+// first.
 func (r *running) enter(ctx context.Context, key string) (leave func(), err error) {
 	for {
 		ended := r.take(key)
@@ -83,6 +85,7 @@ func (r *running) take(key string) <-chan struct{} {
 	return nil
 }
 
+// release frees key and wakes the attempts that wait for it.
 func (r *running) release(key string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,14 +93,15 @@ func (r *running) release(key string) {
 	delete(r.m, key)
 }
 
-// modelWait returns how long an inference has waited for its model, as far as is known.
+// modelWait returns a copy of the inference's wait for its model.
 func (c *clock) modelWait() modelWait {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.wait
 }
 
-// beginWait records that an inference waits for its model, since now unless it does already.
+// beginWait records that an inference waits for its model, and returns the wait. A wait that has begun before keeps
+// its time.
 func (c *clock) beginWait(now time.Time) modelWait {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -110,14 +114,15 @@ func (c *clock) beginWait(now time.Time) modelWait {
 	return c.wait
 }
 
-// endWait records that another model takes over.
+// endWait resets the wait for a fallback model that takes over. The time since the inference's first wait and the
+// number of cut streams stay.
 func (c *clock) endWait() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.wait = modelWait{Since: c.wait.Since, CutBefore: c.wait.CutBefore + c.wait.Cuts}
 }
 
-// addCut counts a stream that was cut, and returns how many there were before.
+// addCut counts a stream that was cut, and returns how many streams of the same model were cut before it.
 func (c *clock) addCut() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -133,15 +138,15 @@ func (c *clock) addRefusal() int {
 	return c.wait.Refusals - 1
 }
 
-// shown records that the turn's readers know when the next attempt begins.
+// shown records that a waiting event has announced the next attempt for the time next.
 func (c *clock) shown(next time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.wait.Shown = next
 }
 
-// discount takes back working time that turned out to be a wait.
-func (c *clock) discount(d time.Duration) {
+// countAsPause subtracts d from the working time: the time of a request that found the model unavailable.
+func (c *clock) countAsPause(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.paused += d

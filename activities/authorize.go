@@ -14,24 +14,24 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// authorize checks a call against the policy and the tools that the journal has of its turn. It returns the tool and
-// whether the claim needs an approval, or an error if the policy denies the call. The workflow has reached the same
-// decision, unless its input was forged: no input of a workflow or an activity is a permission.
+// authorize checks a call against the policy and the tools of its turn, as the journal has them. It returns the tool
+// and whether the call needs an approval, or an error if the policy denies the call. The workflow has made the same
+// check already, but its input and the activity's may be forged, so they permit nothing.
 func (a *Activities) authorize(ctx context.Context, in workflows.CallInput,
-	call turn.ToolCall) (tool turn.Tool, ask bool, err error) {
-	pins, err := a.begunTurn(ctx, in.Turn)
+	call turn.ToolCall) (tool turn.Tool, needsApproval bool, err error) {
+	begun, err := a.begunTurn(ctx, in.Turn)
 	if err != nil {
 		return tool, false, err
 	}
-	if pins.Session != in.Session || pins.Tenant != in.Tenant {
+	if begun.Session != in.Session || begun.Tenant != in.Tenant {
 		return tool, false, turn.Errorf(turn.CodePolicyDenied, nil,
 			"the call names another session or tenant than its turn has")
 	}
-	promptConfig, err := a.promptConfigs.get(ctx, pins.promptConfig)
+	promptConfig, err := a.promptConfigs.get(ctx, begun.promptConfig)
 	if err != nil {
 		return tool, false, err
 	}
-	if _, ok := find(promptConfig, call.Tool); !ok { // its server was unavailable when the turn began
+	if _, ok := find(promptConfig, call.Tool); !ok { // RefreshTools added the tool after the turn had begun
 		catalogues, err := a.catalogues(ctx)
 		if err != nil {
 			return tool, false, err
@@ -43,7 +43,7 @@ func (a *Activities) authorize(ctx context.Context, in workflows.CallInput,
 	}
 	proposals, err := a.applyPolicy(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step}, promptConfig,
 		[]turn.ToolCall{call})
-	if err != nil { // the call may need no approval: ask the journal again
+	if err != nil { // an assumed taint must not refuse the call: the activity tries again
 		return tool, false, err
 	}
 	proposal := proposals[0]
@@ -54,14 +54,15 @@ func (a *Activities) authorize(ctx context.Context, in workflows.CallInput,
 	return d.Pinned(), proposal.Permission == turn.Ask, nil
 }
 
-// begunTurn reads what Begin recorded of a turn. It does not change while the turn runs.
+// begunTurn returns what Begin recorded of a turn, from the cache or else from the journal. It does not change while
+// the turn runs.
 func (a *Activities) begunTurn(ctx context.Context, id string) (begunTurn, error) {
 	if t, ok := a.turns.Get(id); ok {
 		return t, nil
 	}
 	rec, err := a.journal.TurnConfig(ctx, id)
 	if err != nil {
-		return begunTurn{}, fmt.Errorf("reading the configuration of turn %s: %w", id, behind(err))
+		return begunTurn{}, fmt.Errorf("reading the configuration of turn %s: %w", id, behindIfMissing(err))
 	}
 	cfg, err := decodeConfig(rec.Config)
 	if err != nil {
@@ -72,36 +73,37 @@ func (a *Activities) begunTurn(ctx context.Context, id string) (begunTurn, error
 	return t, nil
 }
 
-// applyPolicy applies the turn's policy to each call, here because the workflow carries only a preview of its
-// arguments. For calls that need an approval it also applies the session's grants. If the journal cannot be read, weigh
-// returns the error with proposals that assume a tainted session without grants.
+// applyPolicy decides for each call of a step whether it is allowed, needs an approval or is denied: by the turn's
+// policy, its plan, the session's taint and, for calls that need an approval, the session's grants. An activity does
+// this because the workflow has only previews of the arguments. If the journal cannot be read, applyPolicy returns the
+// error and also proposals that assume a tainted session without grants.
 func (a *Activities) applyPolicy(
 	ctx context.Context, key journal.StepKey, promptConfig turn.PromptConfig, calls []turn.ToolCall,
 ) (proposals []turn.CallProposal, err error) {
 	proposals = a.callProposals(calls)
-	var rules []turn.Grant
-	read := false
-	byTaint, tools := a.taintCheck(ctx, key, promptConfig.Policy.Taint, &err), a.toolStatus(ctx)
+	var grants []turn.Grant
+	grantsRead := false
+	permit, tools := a.taintCheck(ctx, key, promptConfig.Policy.Taint, &err), a.toolStatus(ctx)
 	byPlan := a.planCheck(ctx, key, promptConfig.Plan, &err)
 	for i, c := range calls {
 		d, _ := find(promptConfig, c.Tool)
-		permission, why, widest := byTaint(d, json.RawMessage(c.Arguments), promptConfig.Policy)
-		if decided, reason := byPlan(d, c); decided != "" {
+		permission, why, widest := permit(d, json.RawMessage(c.Arguments), promptConfig.Policy)
+		if decided, reason := byPlan(d, c); decided != "" { // the plan decides before policy and grants
 			proposals[i].Permission, proposals[i].Why = decided, turn.Truncate(reason, turn.ResultPreview)
 			proposals[i].MaxGrant, proposals[i].Retry = turn.GrantNever, decided == turn.Deny
 			continue
 		}
-		if permission == turn.Ask && !read {
+		if permission == turn.Ask && !grantsRead { // read them at most once, and only if a call may need them
 			var rerr error
-			rules, rerr = a.journal.Grants(ctx, key.Turn)
-			read, err = true, errors.Join(err, rerr)
+			grants, rerr = a.journal.Grants(ctx, key.Turn)
+			grantsRead, err = true, errors.Join(err, rerr)
 		}
 		if permission == turn.Ask && promptConfig.Policy.Taint != turn.TaintStrict &&
-			isCovered(rules, c, proposals[i].ArgumentsHash, widest) {
+			isCovered(grants, c, proposals[i].ArgumentsHash, widest) {
 			permission, why = turn.Allow, ""
 		}
 		if permission == turn.Ask {
-			if drifted := tools.drifted(d); drifted != "" { // an approval would not help: the tool would not run
+			if drifted := tools.driftReason(d); drifted != "" { // even an approved call would not run
 				proposals[i].Code, why = turn.CodeToolDrift, drifted
 			}
 			proposals[i].MaxGrant = maxGrant(promptConfig.Policy.Taint, widest)
@@ -114,14 +116,15 @@ func (a *Activities) applyPolicy(
 	return proposals, err
 }
 
-// isCovered reports whether a grant allows the call. widest is that of Policy.Permit.
-func isCovered(rules []turn.Grant, c turn.ToolCall, argumentsHash string, widest turn.GrantScope) bool {
-	return slices.ContainsFunc(rules, func(g turn.Grant) bool {
+// isCovered reports whether one of the grants allows the call. widest is the result of Policy.Permit: the widest scope
+// of a grant that may replace the call's approval.
+func isCovered(grants []turn.Grant, c turn.ToolCall, argumentsHash string, widest turn.GrantScope) bool {
+	return slices.ContainsFunc(grants, func(g turn.Grant) bool {
 		return g.Covers(c.Tool, c.Arguments, argumentsHash, widest)
 	})
 }
 
-// maxGrant returns the widest grant that an approval of the call may carry.
+// maxGrant returns the widest grant that a user may give with the approval of a call: widest, or none in strict mode.
 func maxGrant(taint turn.TaintMode, widest turn.GrantScope) turn.GrantScope {
 	if taint == turn.TaintStrict {
 		return turn.GrantNever
@@ -129,29 +132,31 @@ func maxGrant(taint turn.TaintMode, widest turn.GrantScope) turn.GrantScope {
 	return widest
 }
 
-// taintCheck returns the function that decides whether a call of a session is allowed. If the session is tainted, its
-// transcript may contain instructions from an untrusted server. Every call that could change or send something then
-// needs an approval, whatever policy lists and rules allow. A grant counts only for exactly these arguments, or for a
-// host that it names; in strict mode, not even then. A host that the operator listed may get what the model has read. If
-// the journal cannot be read, the function sets failed and takes the session for tainted.
+// taintCheck returns a function that decides a call by policy and taint. Like Policy.Permit, the function returns the
+// permission, the reason, and the widest grant that can replace an approval. If the session is tainted, its transcript
+// may contain instructions from an untrusted server. Every call that could change or send something then needs an
+// approval, whatever the policy allows, unless it goes to a host that the operator listed. A grant counts only for
+// exactly these arguments or for the same host; in strict mode, no grant counts. The function reads the taint from the
+// journal on first use; if that fails, it sets *failed and assumes a tainted session.
 func (a *Activities) taintCheck(
 	ctx context.Context, key journal.StepKey, mode turn.TaintMode, failed *error,
 ) func(turn.Descriptor, json.RawMessage, turn.Policy) (turn.Permission, string, turn.GrantScope) {
-	var mark *journal.TaintSource
-	asked := false
+	var mark *journal.TaintSource // nil: the session is not tainted
+	read := false
 	return func(d turn.Descriptor, arguments json.RawMessage, policy turn.Policy) (
 		turn.Permission, string, turn.GrantScope) {
 		permission, why, widest := policy.Permit(d.Pinned(), arguments)
 		listed := mode == turn.TaintOn && permission == turn.Allow && d.Hosts.Lists(arguments)
+		// For these calls, the taint makes no difference.
 		if permission == turn.Deny || d.ReadOnly || listed || mode != turn.TaintOn && mode != turn.TaintStrict {
 			return permission, why, widest
 		}
-		if !asked {
+		if !read {
 			var err error
 			if mark, err = a.journal.Taint(ctx, key.Turn); err != nil {
 				mark, *failed = &journal.TaintSource{Tool: "a server"}, err
 			}
-			if asked = true; mark != nil && mark.Turn == key.Turn && stepOf(mark.CallID) >= key.Step {
+			if read = true; mark != nil && mark.Turn == key.Turn && stepOf(mark.CallID) >= key.Step {
 				mark = nil // the model had not read the tainting text when it proposed the call
 			}
 		}
@@ -171,7 +176,7 @@ func (a *Activities) taintCheck(
 	}
 }
 
-// stepOf returns the step of a call ID, or 0 if the ID has none.
+// stepOf returns the step in a call ID, which is "<step>.<index>", or 0 if the ID has another form.
 func stepOf(callID string) int {
 	step, _, _ := strings.Cut(callID, ".")
 	n, _ := strconv.Atoi(step)

@@ -15,16 +15,18 @@ var (
 	errStopping = errors.New("the worker stops, and the suspended call ends with it")
 )
 
-// AwaitCall keeps a suspended call open on this worker and returns when it can no longer use a response. If the turn is
-// stopped, the call is cancelled. If the activity ends for another reason, a later attempt may still continue the
-// call.
+// AwaitCall keeps a suspended call open on this worker and returns when the call can no longer use a response. If the
+// turn is stopped, the call is cancelled. If the activity ends for another reason, a later attempt may still continue
+// the call.
 func (a *Activities) AwaitCall(ctx context.Context, in workflows.AwaitCallInput) error {
-	clock := startClock(ctx) // it heartbeats
+	clock := startClock(ctx) // for its heartbeats
 	defer clock.stop()
+	// waiting does not end with the activity, because the reason why the activity ends decides what becomes of the call.
 	waiting, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
 	defer context.AfterFunc(ctx, func() {
-		// A stopped turn may close before the activity is told; Temporal then no longer knows it.
+		// The cause Canceled cancels the call; the cause DeadlineExceeded leaves it open: see Tools.Await. A stopped turn
+		// may close before Temporal cancels the activity, so the journal is asked, too.
 		if temporal.IsCanceledError(context.Cause(ctx)) || a.stopped(waiting, in.Turn) {
 			cancel(context.Canceled)
 		} else {
@@ -42,7 +44,7 @@ func (a *Activities) AwaitCall(ctx context.Context, in workflows.AwaitCallInput)
 	}()
 	select {
 	case <-ended:
-	case <-stopping:
+	case <-stopping: // the connection to the server, and with it the call, ends with this worker
 		cancel(context.DeadlineExceeded)
 		<-ended
 		return temporal.NewNonRetryableApplicationError(errStopping.Error(), "", errStopping)

@@ -16,18 +16,23 @@ import (
 )
 
 // Begin appends the message to its session and freezes the turn config. A resumed run gets the config that its first
-// run froze. Begin only reads and writes the journal; the servers were asked before this worker polled.
+// run froze. Begin only reads and writes the journal: the tools come from the catalogues that workers have published
+// there.
 func (a *Activities) Begin(ctx context.Context, in workflows.BeginInput) (workflows.BeginResult, error) {
 	ctx = withWork(ctx, in.Turn, 0, "")
 	res, err := a.begin(ctx, in)
 	return res, a.failure(ctx, err)
 }
 
+// begin builds the turn config and begins the turn in the journal. The journal decides what becomes of the message: a
+// new turn, the result of the turn that already has it (Duplicate), or no turn because the message is kept for a later
+// inference or because other messages come first (Kept, Earlier).
 func (a *Activities) begin(ctx context.Context, in workflows.BeginInput) (workflows.BeginResult, error) {
 	from, err := a.originOf(ctx, in)
 	if err != nil {
 		return workflows.BeginResult{}, err
 	}
+	// An answer of a subagent for which nothing is left begins no turn, so it needs no config.
 	in.At, in.NothingLeft = time.Now(), from != nil && !from.left.Enough()
 	if !in.NothingLeft {
 		cfg, err := a.newConfig(ctx, in, from)
@@ -53,13 +58,13 @@ func (a *Activities) begin(ctx context.Context, in workflows.BeginInput) (workfl
 			"the session already has a message with the ID %q and another text, which turn %s took. Nothing was done; send "+
 				"this text under another ID", turn.Truncate(in.Message.ID, 200), d.ID))
 	} else if d != nil {
-		first := recordResult(*d)
+		earlier := recordResult(*d)
 		if !d.State.Terminal() && d.Session == in.Session {
-			// Temporal runs one workflow under an ID, and this is that workflow: the one that had the message was ended
-			// from outside.
-			first.State, first.FinishReason = turn.StateClosed, turn.FinishTerminated
+			// The earlier run has ended, because this run has the session's workflow ID now. As its turn is not settled, the
+			// run was terminated.
+			earlier.State, earlier.FinishReason = turn.StateClosed, turn.FinishTerminated
 		}
-		res.Duplicate = &first
+		res.Duplicate = &earlier
 		return res, nil
 	}
 	if res.Config, err = decodeConfig(begun.Config); err == nil {
@@ -71,7 +76,8 @@ func (a *Activities) begin(ctx context.Context, in workflows.BeginInput) (workfl
 // answerKept bounds the part of an answer that a turn's row keeps, in bytes; the transcript has all of it.
 const answerKept = 4096
 
-// recordResult returns a turn's result as far as the journal has it.
+// recordResult converts the journal's record of a turn to a result. The record has only the beginning of a long
+// answer; Truncated is set then.
 func recordResult(t journal.TurnRecord) workflows.Result {
 	return workflows.Result{
 		Version: workflows.WireVersion, Session: t.Session, Turn: t.ID, State: t.State, FinishReason: t.Reason,
@@ -80,11 +86,11 @@ func recordResult(t journal.TurnRecord) workflows.Result {
 	}
 }
 
-// newConfig builds the turn config of a new turn from the agent's settings, the requested limits and the tools that the
-// workers have published, and selects the turn's skills. from is what the answer of a subagent comes of, nil for other
-// messages.
+// newConfig builds the config of a new turn from the agent's settings, the requested limits and the tools that the
+// workers have published, and selects the turn's skills. If the message is the answer of a subagent, from describes
+// the turn that called the subagent, whose limits and permissions bind the new turn; otherwise from is nil.
 func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput, from *origin) (turn.Config, error) {
-	from.apply(&in)
+	from.apply(&in) // like the other methods of from and callerTurn, it does nothing for nil
 	agent, err := a.agentOf(in.Agent)
 	if err != nil {
 		return turn.Config{}, err
@@ -93,13 +99,13 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput, fro
 	if err != nil {
 		return turn.Config{}, turn.Errorf(turn.CodeInputInvalid, nil, err.Error())
 	}
-	by, err := a.callerOf(ctx, in)
+	callerTurn, err := a.callerOf(ctx, in)
 	if err != nil {
 		return turn.Config{}, err
 	}
-	if by != nil {
-		limits, in.Message.Tools = limits.Within(by.granted), by.config.MessageTools
-		limits.RetryFor = min(limits.RetryFor, by.config.Limits.RetryFor)
+	if callerTurn != nil { // this is the turn of a subagent
+		limits, in.Message.Tools = limits.Within(callerTurn.granted), callerTurn.config.MessageTools
+		limits.RetryFor = min(limits.RetryFor, callerTurn.config.Limits.RetryFor)
 	}
 	chain, err := agent.Models(in.Message.Model)
 	if err != nil {
@@ -108,8 +114,8 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput, fro
 	cfg := turn.Config{
 		Version: turn.BehaviorVersion, Tenant: in.Tenant, Agent: agent.Name,
 		Provider: chain[0].Provider, Model: chain[0].Name, Mode: chain[0].Mode, Models: chain,
-		Limits: limits, Policy: narrowed(agent.Policy, in.Message), Approvals: agent.Approvals, RetryMax: agent.RetryMax,
-		FallbackAfter: agent.FallbackAfter, JournalRetryFor: a.journalRetryFor,
+		Limits: limits, Policy: withMessageTools(agent.Policy, in.Message), Approvals: agent.Approvals,
+		RetryMax: agent.RetryMax, FallbackAfter: agent.FallbackAfter, JournalRetryFor: a.journalRetryFor,
 		Temperature: cmp.Or(in.Message.Temperature, agent.Temperature), MaxTokens: agent.MaxTokens, Queues: a.queues,
 		TraceParent: in.Message.TraceParent,
 		Background:  in.Message.Background, MessageTools: in.Message.Tools,
@@ -123,26 +129,28 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput, fro
 		return cfg, err
 	}
 	if cfg.Limits.MaxHistoryMessages == 0 && (compactPrompt == nil || compactPrompt.ContextTokens == 0) {
+		// Compaction does not bound the prompt, so the number of messages must.
 		cfg.Limits.MaxHistoryMessages = max(turn.DefaultLimits().MaxHistoryMessages, cfg.Limits.KeepHistoryMessages+1)
 	}
 	descriptors, err := a.selectTools(ctx, &cfg)
 	if err != nil {
 		return cfg, err
 	}
-	descriptors = a.addAgents(agent, by, &cfg, descriptors)
-	if err := checkNarrowed(cfg); err != nil && by == nil && from == nil {
+	descriptors = a.addAgents(agent, callerTurn, &cfg, descriptors)
+	// A caller's choice of tools may name tools that this agent lacks; only a user's own choice is checked.
+	if err := checkMessageTools(cfg); err != nil && callerTurn == nil && from == nil {
 		return cfg, err
 	}
 	agent.narrow(&cfg)
-	by.narrowTo(&cfg)
+	callerTurn.narrow(&cfg)
 	from.narrow(&cfg)
 	chosen, err := a.chooseSkills(ctx, agent.Skills, in.Message, &cfg)
 	if err != nil {
 		return cfg, err
 	}
 	descriptors = slices.DeleteFunc(descriptors, func(d turn.Descriptor) bool { return !cfg.Policy.Offered(d.Pinned()) })
-	confirm, system := agent.Plan.Stricter(in.Message.Plan), agent.system(cfg.Unavailable)+chosen.Prompt()
-	if confirm != "" {
+	planConfirm, system := agent.Plan.Stricter(in.Message.Plan), agent.system(cfg.Unavailable)+chosen.Prompt()
+	if planConfirm != "" { // the turn works by a plan
 		descriptors = a.addPlanTools(&cfg, descriptors)
 		system += "\n\n" + plan.System
 	}
@@ -152,20 +160,21 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput, fro
 	}
 	cfg.Skills = chosen.Report()
 	cfg.PromptConfig, err = a.promptConfigs.put(ctx, turn.PromptConfig{System: system,
-		Descriptors: descriptors, Policy: cfg.Policy, OutputSchema: output, Plan: confirm, Compaction: compactPrompt})
+		Descriptors: descriptors, Policy: cfg.Policy, OutputSchema: output, Plan: planConfirm, Compaction: compactPrompt})
 	return cfg, err
 }
 
-// leave leaves the turn those of its tools that keep accepts.
-func leave(cfg *turn.Config, keep func(turn.Tool) bool) {
+// keepTools removes the turn's tools that keep does not accept, and restricts the policy to the remaining tools.
+func keepTools(cfg *turn.Config, keep func(turn.Tool) bool) {
 	cfg.Tools = slices.DeleteFunc(cfg.Tools, func(t turn.Tool) bool { return !keep(t) })
-	cfg.Policy.Only = []string{NoTools}
+	cfg.Policy.Only = []string{NoTools} // because an empty list would permit every tool
 	for _, t := range cfg.Tools {
 		cfg.Policy.Only = append(cfg.Policy.Only, t.ID)
 	}
 }
 
-// chooseSkills selects the turn's skills and narrows its tools to those that the skills allow.
+// chooseSkills selects the turn's skills by the text of its message, and removes the tools that the skills do not
+// allow. The result is nil if the agent has no skills.
 func (a *Activities) chooseSkills(ctx context.Context, set skills.Set, m turn.UserMessage,
 	cfg *turn.Config) (skills.Choice, error) {
 	if len(set.All) == 0 {
@@ -179,32 +188,35 @@ func (a *Activities) chooseSkills(ctx context.Context, set skills.Set, m turn.Us
 		m.Text = string(b)
 	}
 	chosen := set.Choose(m.Text, cfg.Models[0].ContextTokens, cfg.Tools)
+	// Both are narrowed: the policy decides about calls, and the tools are offered to the model.
 	cfg.Policy.Only = chosen.Narrow(cfg.Policy.Only, cfg.Tools)
 	cfg.Tools = slices.DeleteFunc(cfg.Tools, func(t turn.Tool) bool { return !cfg.Policy.Offered(t) })
 	return chosen, nil
 }
 
-// The reserve for a completion, in tokens, if its maximum is not configured: at most this part of the context window.
+// The space that compaction reserves for a completion if max_tokens is not configured: reservedOutput tokens, but at
+// most the context window divided by reservedPart.
 const (
 	reservedOutput = 4096
 	reservedPart   = 8
 )
 
-// narrowed returns the policy with the message's choice of tools.
-func narrowed(policy turn.Policy, m turn.UserMessage) turn.Policy {
+// withMessageTools returns the policy, restricted to the tools that the message chose. If it chose none, all tools of
+// the policy remain.
+func withMessageTools(policy turn.Policy, m turn.UserMessage) turn.Policy {
 	policy.Only = m.Tools
 	return policy
 }
 
-// NoTools is the pattern with which a message excludes all tools.
+// NoTools is the tool pattern with which a message excludes all tools.
 const NoTools = "none"
 
-// checkNarrowed refuses a message whose choice names a tool that the turn does not get: most likely, it is misspelled.
-// A server that is unavailable now may have the tool.
-func checkNarrowed(cfg turn.Config) error {
+// checkMessageTools returns an error if the message chose a tool that the turn does not have, which is most likely
+// misspelled. If a server is unavailable, there is no error, because that server may have the tool.
+func checkMessageTools(cfg turn.Config) error {
 	for _, pattern := range cfg.Policy.Only {
-		only := turn.Policy{Allow: []string{pattern}}
-		if pattern == NoTools || len(cfg.Unavailable) > 0 || slices.ContainsFunc(cfg.Tools, only.Offered) {
+		patternOnly := turn.Policy{Allow: []string{pattern}}
+		if pattern == NoTools || len(cfg.Unavailable) > 0 || slices.ContainsFunc(cfg.Tools, patternOnly.Offered) {
 			continue
 		}
 		return turn.Errorf(turn.CodeInputInvalid, nil, fmt.Sprintf("the message's tools: no tool that the agent offers "+
@@ -213,7 +225,9 @@ func checkNarrowed(cfg turn.Config) error {
 	return nil
 }
 
-// selectTools selects the tools that policy does not deny outright from the published catalogues.
+// selectTools adds the tools of the published catalogues to cfg, except those that its policy denies whatever their
+// arguments, and returns their descriptors. Servers that are unavailable are added to cfg.Unavailable; if one of them
+// is required, selectTools returns an error.
 func (a *Activities) selectTools(ctx context.Context, cfg *turn.Config) ([]turn.Descriptor, error) {
 	catalogues, err := a.offered(ctx)
 	if err != nil {
@@ -222,13 +236,13 @@ func (a *Activities) selectTools(ctx context.Context, cfg *turn.Config) ([]turn.
 	catalogues = a.withUnpublished(catalogues)
 	var descriptors []turn.Descriptor
 	for _, c := range catalogues {
-		away := !c.Usable(time.Now())
-		if away && c.Required {
+		unavailable := !c.Usable(time.Now())
+		if unavailable && c.Required {
 			return nil, turn.Errorf(turn.CodeToolNotSent, nil, fmt.Sprintf(
 				"the required MCP server %q is not available: %s. Nothing was done; fix the server and ask again", c.Server,
 				turn.Truncate(c.Problem, 2000)))
 		}
-		if away {
+		if unavailable {
 			cfg.Unavailable = append(cfg.Unavailable, c.Server)
 			continue
 		}
@@ -239,21 +253,22 @@ func (a *Activities) selectTools(ctx context.Context, cfg *turn.Config) ([]turn.
 	return descriptors, nil
 }
 
-// offered returns the catalogues of the servers that turns of this worker may call, which are the versions that this
-// worker offers itself.
+// offered returns one catalogue for each server that turns of this worker may call. If this worker offers a version of
+// the catalogue itself, it is that version.
 func (a *Activities) offered(ctx context.Context) ([]turn.Catalogue, error) {
 	all, err := a.catalogues(ctx)
 	return slices.CompactFunc(all, func(a, b turn.Catalogue) bool { return a.Server == b.Server }), err
 }
 
-// catalogues is like offered, and includes the versions that other running workers offer, each after this worker's own.
+// catalogues returns what offered returns and, after each server's catalogue, the versions of it that other running
+// workers offer.
 func (a *Activities) catalogues(ctx context.Context) ([]turn.Catalogue, error) {
 	all, err := a.journal.OfferedBy(ctx, a.offers())
 	return slices.DeleteFunc(all, func(c turn.Catalogue) bool { return !slices.Contains(a.agent.Servers, c.Server) }), err
 }
 
-// withUnpublished adds the servers that no worker has published yet. A worker that hosts a server publishes it before
-// it polls, but a worker that only runs turns may be first.
+// withUnpublished adds a catalogue without tools for each server whose tools no worker has published yet. A worker
+// that hosts a server publishes its tools before it polls, but a worker that only runs turns may start first.
 func (a *Activities) withUnpublished(catalogues []turn.Catalogue) []turn.Catalogue {
 	for _, server := range a.agent.Servers {
 		if !slices.ContainsFunc(catalogues, func(c turn.Catalogue) bool { return c.Server == server }) {
@@ -264,7 +279,8 @@ func (a *Activities) withUnpublished(catalogues []turn.Catalogue) []turn.Catalog
 	return catalogues
 }
 
-// toolsOf returns the turn's part of the tools. A worker that calls no tools cannot run them as local activities.
+// toolsOf converts descriptors to the tools of a turn config. If this worker runs no calls, no tool is a local
+// activity, because a local activity runs on the worker of its workflow task.
 func (a *Activities) toolsOf(offered []turn.Descriptor) []turn.Tool {
 	tools := toolsOf(turn.PromptConfig{Descriptors: offered})
 	for i := range tools {
@@ -275,7 +291,7 @@ func (a *Activities) toolsOf(offered []turn.Descriptor) []turn.Tool {
 	return tools
 }
 
-// offeredOf returns a server's tools that policy does not deny outright.
+// offeredOf returns the tools of a catalogue, except those that the policy denies whatever their arguments.
 func offeredOf(c turn.Catalogue, policy turn.Policy) (out []turn.Descriptor) {
 	for _, d := range c.Tools {
 		if policy.Offered(d.Pinned()) {
@@ -285,6 +301,8 @@ func offeredOf(c turn.Catalogue, policy turn.Policy) (out []turn.Descriptor) {
 	return out
 }
 
+// unavailableNote returns what the system prompt says about an unavailable server. When the server is back,
+// RefreshTools finds the note by its exact text and removes it.
 func unavailableNote(server string) string {
 	return fmt.Sprintf("\n\nThe tool server %q is unavailable. Say so if the request needs it.", server)
 }

@@ -23,21 +23,25 @@ type windowCache struct {
 	max   int64
 }
 
-// window is a run of messages that ends at a head.
+// window is consecutive messages of a transcript. The last one is the head under whose hash the cache has the window.
 type window struct {
-	from     int64 // seq of the first message
+	from     int64 // sequence number of the first message
 	messages []turn.Message
-	bytes    int64
+	bytes    int64 // estimated size in memory
 }
 
+// newWindowCache returns an empty cache of at most maxBytes.
 func newWindowCache(maxBytes int64) (*windowCache, error) {
 	c := &windowCache{max: maxBytes}
+	// Every removal runs the callback, whether the cache is full or Remove is called. The number of entries is bounded
+	// only because the library needs a bound.
 	l, err := simplelru.NewLRU(1<<16, func(_ string, w window) { c.bytes -= w.bytes })
 	c.lru = l
 	return c, err
 }
 
-// get returns the messages from seq from up to the head with this hash. A window that starts earlier serves too.
+// get returns the messages up to this head of which the first one has the sequence number from. They may be the end of
+// a longer window. The result is false if the cache does not have all of them.
 func (c *windowCache) get(head turn.Head, from int64) ([]turn.Message, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -45,18 +49,19 @@ func (c *windowCache) get(head turn.Head, from int64) ([]turn.Message, bool) {
 	if !ok || w.from > from || from-w.from > int64(len(w.messages)) || head.Hash == "" {
 		return nil, false
 	}
-	return slices.Clip(w.messages[from-w.from:]), true
+	return slices.Clip(w.messages[from-w.from:]), true // clipped, so that an append copies instead of changing the window
 }
 
-// put stores a window under its head and drops the window that it grew from.
-func (c *windowCache) put(head turn.Head, from int64, messages []turn.Message, grewFrom string) {
-	size := int64(256)
+// put stores the window of head. Its first message has the sequence number from. If the window continues an older one,
+// replaced is the hash of that one's head, and put removes it; "" removes none.
+func (c *windowCache) put(head turn.Head, from int64, messages []turn.Message, replaced string) {
+	size := int64(256) // for the entry itself
 	for _, m := range messages {
 		size += messageBytes(m)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.lru.Remove(grewFrom)
+	c.lru.Remove(replaced)
 	if size > c.max || head.Hash == "" {
 		return
 	}
@@ -68,13 +73,15 @@ func (c *windowCache) put(head turn.Head, from int64, messages []turn.Message, g
 	}
 }
 
-// forget drops the window of a head.
+// forget removes the window of a head.
 func (c *windowCache) forget(head turn.Head) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.lru.Remove(head.Hash)
 }
 
+// messageBytes returns the approximate size of a message in memory, in bytes, without the data of its media. The
+// constants stand for the fixed fields.
 func messageBytes(m turn.Message) int64 {
 	n := len(m.Text) + 256
 	for _, call := range m.ToolCalls {
@@ -88,23 +95,24 @@ func messageBytes(m turn.Message) int64 {
 	return int64(n)
 }
 
-// begunTurn is what Begin recorded of a turn.
+// begunTurn is the part of a turn's recorded config that its inferences and calls need.
 type begunTurn struct {
 	Session, Tenant string
-	promptConfig    string // hash
-	models          []turn.Model
-	maxCost         *turn.USD // nil: no limit
+	promptConfig    string       // hash of its blob
+	models          []turn.Model // the turn's model and its fallbacks, in order
+	maxCost         *turn.USD    // nil means no limit
 	retry           retries
 	limits          turn.Limits
 }
 
+// begunTurnOf returns the begunTurn of a turn with this config.
 func begunTurnOf(session, tenant string, cfg turn.Config) begunTurn {
 	return begunTurn{Session: session, Tenant: tenant, promptConfig: cfg.PromptConfig, models: cfg.Models,
 		maxCost: cfg.Limits.MaxCost(), limits: cfg.Limits,
 		retry: retries{cfg.Limits.RetryFor, cfg.FallbackAfter, cfg.RetryMax}}
 }
 
-// maxTurns bounds the turns in memory; one takes about 600 bytes.
+// maxTurns bounds the number of turns whose config a worker keeps in memory; one takes about 600 bytes.
 const maxTurns = 4096
 
 // promptConfigCache reads and writes prompt configs, the blobs that hold a turn's system prompt and descriptors.
@@ -113,7 +121,7 @@ type promptConfigCache struct {
 	lru     *lru.Cache[string, turn.PromptConfig]
 }
 
-// maxPromptConfigs bounds the prompt configs in memory; one with 80 tools takes about 100 KB.
+// maxPromptConfigs bounds the number of prompt configs in memory; one with 80 tools takes about 100 KB.
 const maxPromptConfigs = 32
 
 func newPromptConfigCache(j Journal) (*promptConfigCache, error) {
@@ -121,7 +129,8 @@ func newPromptConfigCache(j Journal) (*promptConfigCache, error) {
 	return &promptConfigCache{journal: j, lru: l}, err
 }
 
-// put stores the prompt config and returns its hash. Whatever is in the cache is also in the journal.
+// put stores the prompt config as a blob of the journal and returns its hash. A prompt config in the cache is in the
+// journal already, so it is not written again.
 func (c *promptConfigCache) put(ctx context.Context, p turn.PromptConfig) (string, error) {
 	b, err := json.Marshal(p)
 	if err != nil {
@@ -138,6 +147,7 @@ func (c *promptConfigCache) put(ctx context.Context, p turn.PromptConfig) (strin
 	return hash, nil
 }
 
+// get returns the prompt config with this hash, from the cache or else from the journal.
 func (c *promptConfigCache) get(ctx context.Context, hash string) (turn.PromptConfig, error) {
 	if p, ok := c.lru.Get(hash); ok {
 		return p, nil

@@ -18,12 +18,13 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// CallTool claims one call, runs it, settles it and returns its receipt. The journal's record decides: a settled call
-// does not run again, and a call that an earlier attempt left open does not either, unless its tool is repeatable.
+// CallTool claims one call, runs it, settles it and returns its receipt. The journal decides whether the call may run:
+// a settled call does not run again, and neither does a call whose claim an earlier attempt left open, unless its tool
+// is repeatable.
 func (a *Activities) CallTool(ctx context.Context, in workflows.CallInput) (workflows.CallResult, error) {
 	switch {
-	case a.elsewhere.Tools == "", in.Tool.Queue != "":
-	case local(ctx): // the turn began on a worker that calls tools
+	case a.elsewhere.Tools == "", in.Tool.Queue != "": // this worker runs calls, or polls the queue of this tool
+	case local(ctx): // the turn began on a worker that runs calls; a local activity cannot go to another worker
 		return workflows.CallResult{}, a.failure(ctx, turn.Errorf(turn.CodeToolNotSent, nil, "this worker calls no tools"))
 	default:
 		return workflows.CallResult{}, workflows.Elsewhere(a.queues)
@@ -31,7 +32,7 @@ func (a *Activities) CallTool(ctx context.Context, in workflows.CallInput) (work
 	ctx = withWork(ctx, in.Turn, in.Step, in.Call.ID)
 	clock := startClock(ctx)
 	defer clock.stop()
-	if !local(ctx) { // a local activity past its cap runs on beside the next attempt; the first to settle counts
+	if !local(ctx) { // a local activity over its time limit continues beside the next attempt; the first to settle counts
 		leave, err := a.running.enter(ctx, in.Turn+"/"+in.Call.ID)
 		if err != nil {
 			return workflows.CallResult{}, a.callFailure(ctx, in, clock,
@@ -42,7 +43,7 @@ func (a *Activities) CallTool(ctx context.Context, in workflows.CallInput) (work
 	ctx, release := a.detachFromAttempt(withClock(ctx, clock), in.Turn)
 	defer release()
 	res, err := a.callTool(ctx, withinBudget(in, clock.before), clock)
-	if err = a.redirect(ctx, in, err); temporal.IsApplicationError(err) {
+	if err = a.redirect(ctx, in, err); temporal.IsApplicationError(err) { // the call goes to another worker
 		return workflows.CallResult{}, err
 	}
 	res.Busy = clock.busy()
@@ -51,6 +52,10 @@ func (a *Activities) CallTool(ctx context.Context, in workflows.CallInput) (work
 	return res, err
 }
 
+// callTool claims the call and returns its receipt: at once if the claim shows that the call must not run, and
+// otherwise after running it. Its result is then settled, or the call is suspended if its server needs a response. If
+// the outcome of a repeatable call is unknown and the workflow will attempt it again, callTool returns an error
+// instead of settling.
 func (a *Activities) callTool(ctx context.Context, in workflows.CallInput, clock *clock) (workflows.CallResult, error) {
 	call, tool, claim, err := a.claim(ctx, in, nil)
 	in.Tool = tool
@@ -63,39 +68,42 @@ func (a *Activities) callTool(ctx context.Context, in workflows.CallInput, clock
 	case journal.ClaimStale:
 		return workflows.CallResult{}, turn.Errorf(turn.CodeToolOutcomeUnknown, journal.ErrStale,
 			"a later attempt has this call")
-	case journal.ClaimTaken:
+	case journal.ClaimTaken: // an earlier attempt may have run the call, and the tool is not repeatable
 		return a.settleCall(ctx, in, turn.ToolResult{Outcome: turn.OutcomeUnknown, Text: unknownText})
 	}
 	if in.ElicitationAttempt != 0 && in.ElicitationAttempt != claim.Record.Suspended {
-		in.Responses = nil // the previous attempt delivered them and got new elicitations, but its end was lost
+		// An earlier attempt delivered the responses and got new elicitations, but the workflow did not get its result.
+		in.Responses = nil
 	}
-	kept := make(chan struct{})
-	defer close(kept)
-	result, err := a.run(ctx, in, call, claim.Record.Continuation, clock, kept)
+	recorded := make(chan struct{})
+	defer close(recorded)
+	result, err := a.run(ctx, in, call, claim.Record.Continuation, clock, recorded)
 	switch {
 	case err != nil:
 		return workflows.CallResult{}, err
 	case len(result.Elicitations) > 0 && claim.Record.Suspended != 0 &&
-		bytes.Equal(result.Continuation, claim.Record.Continuation):
+		bytes.Equal(result.Continuation, claim.Record.Continuation): // the same elicitations as before
 		return a.repeatElicitations(ctx, in, claim.Record.Suspended, result)
 	case len(result.Elicitations) > 0:
 		res, err := a.suspend(ctx, in, result)
 		return res, mayHaveRun(err)
 	case result.Outcome == turn.OutcomeUnknown && repeats(in, clock) && !result.Detached &&
 		!temporal.IsCanceledError(context.Cause(ctx)):
-		// The claim stays: a later attempt of a repeatable call is granted anyway, and the journal counts both. It
-		// runs on another worker if this one stops.
+		// The workflow attempts the call again, unless the call still runs (Detached) or the turn was stopped. The claim
+		// stays, because the journal grants a repeatable call to a later attempt in spite of it, and counts both attempts.
+		// If this worker stops, the later attempt runs on another one.
 		return workflows.CallResult{}, turn.Errorf(turn.CodeToolOutcomeUnknown, nil, result.Text)
 	}
 	res, err := a.settleCall(ctx, in, result)
 	return res, mayHaveRun(err)
 }
 
-// reachedError is an error of a call that may have reached its tool, such as a failed write of its result.
+// reachedError marks the error of a call that may have reached its tool, such as a failed write of its result.
 type reachedError struct{ error }
 
 func (e reachedError) Unwrap() error { return e.error }
 
+// mayHaveRun marks an error with reachedError. It returns nil for nil.
 func mayHaveRun(err error) error {
 	if err == nil {
 		return nil
@@ -106,31 +114,37 @@ func mayHaveRun(err error) error {
 // claimTries is how often an attempt tries to claim its call before it leaves the worker to wait for the journal.
 const claimTries = 3
 
-// claim finds the call in the journal and claims it, within workflows.ClaimWithin.
+// claim finds the call in the journal, checks that policy allows it, and claims it, within workflows.ClaimWithin. The
+// returned call and tool are those of the journal; the workflow's input has only a preview. subagent is nil unless the
+// call starts a subagent.
 func (a *Activities) claim(ctx context.Context, in workflows.CallInput,
 	subagent *journal.Subagent) (call turn.ToolCall, tool turn.Tool, claim journal.Claim, err error) {
-	defer rest(ctx)()
+	defer pauseClock(ctx)()
 	ctx, cancel := context.WithTimeout(ctx, workflows.ClaimWithin)
 	defer cancel()
 	for n := 1; ; n++ {
 		call, tool, claim, err = a.claimOnce(ctx, in, subagent)
-		known := errors.As(err, new(*journal.AwayError)) // to be away: it is not asked again here
-		if !unavailable(err) || known || n == claimTries || !awaitJournal(ctx, err, 50*time.Millisecond) {
+		// During an outage that this process knows of, the activity fails at once and is retried later.
+		inOutage := errors.As(err, new(*journal.AwayError))
+		if !unavailable(err) || inOutage || n == claimTries || !awaitJournal(ctx, err, 50*time.Millisecond) {
 			return call, tool, claim, err
 		}
 	}
 }
 
+// claimOnce tries once to find the call, check it against the policy and claim it. The claim is idempotent: it can be
+// tried again if the journal's reply is lost.
 func (a *Activities) claimOnce(ctx context.Context, in workflows.CallInput,
 	subagent *journal.Subagent) (call turn.ToolCall, tool turn.Tool, claim journal.Claim, err error) {
-	if call, err = a.requested(ctx, in); err != nil {
+	if call, err = a.requestedCall(ctx, in); err != nil {
 		return call, tool, claim, err
 	}
-	tool, ask, err := a.authorize(ctx, in, call)
+	tool, needsApproval, err := a.authorize(ctx, in, call)
 	if err != nil {
 		return call, tool, claim, err
 	}
-	// A repetition must name the same claim, in case the first one was committed and its reply lost.
+	// The journal recognizes a claim that it has already committed by its time. A try after a lost reply must therefore
+	// use the time of the first one.
 	name := fmt.Sprintf("claim %s/%s/%d", in.Turn, in.Call.ID, in.Attempt)
 	at, again := a.times.Get(name)
 	if !again {
@@ -139,7 +153,7 @@ func (a *Activities) claimOnce(ctx context.Context, in workflows.CallInput,
 	}
 	claim, err = a.journal.ClaimCall(ctx, journal.ClaimInput{
 		Turn: in.Turn, Step: in.Step, Call: call, Attempt: in.Attempt, Repeatable: tool.Repeatable,
-		Approved: in.CheckApproval || ask, Worker: a.worker, At: at, Subagent: subagent,
+		Approved: in.CheckApproval || needsApproval, Worker: a.worker, At: at, Subagent: subagent,
 	})
 	if err == nil {
 		a.times.Remove(name)
@@ -147,15 +161,16 @@ func (a *Activities) claimOnce(ctx context.Context, in workflows.CallInput,
 	return call, tool, claim, err
 }
 
-// unknownText is what the model reads about a call that died with its worker.
+// unknownText is the result of a call whose worker died while the call ran, for the model.
 const unknownText = "Outcome unknown: the worker died while this call ran. It may or may not have taken effect, and " +
 	"it was not repeated. Check before you try again."
 
-// requested finds the call in the completion that asked for it: the workflow carries only a preview of its arguments.
-func (a *Activities) requested(ctx context.Context, in workflows.CallInput) (turn.ToolCall, error) {
+// requestedCall returns the call as the model requested it, from the step's message in the journal. The workflow has
+// only a preview of its arguments. If the call was approved, its arguments must be the approved ones.
+func (a *Activities) requestedCall(ctx context.Context, in workflows.CallInput) (turn.ToolCall, error) {
 	m, err := a.stepMessage(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step})
 	if err != nil {
-		return turn.ToolCall{}, fmt.Errorf("reading the call %s: %w", in.Call.ID, behind(err))
+		return turn.ToolCall{}, fmt.Errorf("reading the call %s: %w", in.Call.ID, behindIfMissing(err))
 	}
 	for _, c := range m.ToolCalls {
 		if c.ID != in.Call.ID {
@@ -171,11 +186,12 @@ func (a *Activities) requested(ctx context.Context, in workflows.CallInput) (tur
 		"the journal does not have call "+in.Call.ID+" of this turn")
 }
 
-// run calls the tool within its deadline. An error means that nothing reached the tool. The caller closes kept when the
-// result is kept.
+// run calls the tool within its time limit. continuation is nil unless the call was suspended before. The caller
+// closes recorded when it has written the result to the journal. An error means that nothing reached the tool; run has
+// then released the claim.
 func (a *Activities) run(
 	ctx context.Context, in workflows.CallInput, call turn.ToolCall, continuation []byte, clock *clock,
-	kept <-chan struct{},
+	recorded <-chan struct{},
 ) (turn.ToolResult, error) {
 	limited, cancel := expiry.WithTimeout(ctx, max(in.Timeout, in.TotalTimeout))
 	defer cancel()
@@ -190,15 +206,15 @@ func (a *Activities) run(
 		}
 		return a.presentable(result), err
 	}
-	progress, noted := a.progressWriter(ctx, in)
-	defer noted()
+	progress, stopProgress := a.progressWriter(ctx, in)
+	defer stopProgress()
 	result, err := a.tools.Call(limited, turn.ToolRequest{
 		Tool: in.Tool.ID, Hash: in.Tool.Hash, Arguments: json.RawMessage(call.Arguments), Timeout: in.Timeout,
 		TotalTimeout: in.TotalTimeout,
 		Tenant:       in.Tenant, Session: in.Session, Turn: in.Turn, Step: in.Step, CallID: in.Call.ID, Attempt: in.Attempt,
 		Repeatable: in.Tool.Repeatable,
 		Caller:     caller, Model: in.Model,
-		Refused: clock.refused, Scheduled: scheduled(ctx), Kept: kept,
+		Refused: clock.refused, Scheduled: scheduled(ctx), Kept: recorded,
 		Waits: !local(ctx), MaySuspend: !local(ctx) && a.home != "",
 		Responses: in.Responses, Continuation: continuation, Resume: in.Resume, OwningCall: in.OwningCall,
 		Progress: progress, Late: func(late turn.ToolResult) { a.recordLateResult(context.WithoutCancel(ctx), in, late) },
@@ -209,9 +225,9 @@ func (a *Activities) run(
 	return a.presentable(result), nil
 }
 
-// releaseUnsent releases the claim of a call that never reached its tool, so that the next attempt may run it.
-// Otherwise the next attempt would report an unknown outcome although nothing was sent. The call's own context may
-// have ended.
+// releaseUnsent releases the claim of a call that failed with err before it reached its tool, so that the next attempt
+// may run it. Otherwise the next attempt would report an unknown outcome although nothing was sent. It returns err
+// without secrets, or the error of the release.
 func (a *Activities) releaseUnsent(ctx context.Context, in workflows.CallInput, err error) error {
 	if rerr := a.release(ctx, in); rerr != nil {
 		return rerr
@@ -221,10 +237,11 @@ func (a *Activities) releaseUnsent(ctx context.Context, in workflows.CallInput, 
 		Refused: e.Refused}
 }
 
+// release releases the claim of an attempt, even if ctx has ended.
 func (a *Activities) release(ctx context.Context, in workflows.CallInput) error {
 	_, err := retryUntilAvailable(context.WithoutCancel(ctx), a.settleWithin(ctx),
-		func(keep context.Context) (struct{}, error) {
-			return struct{}{}, a.journal.ReleaseCall(keep, in.Turn, in.Call.ID, in.Attempt)
+		func(writeCtx context.Context) (struct{}, error) {
+			return struct{}{}, a.journal.ReleaseCall(writeCtx, in.Turn, in.Call.ID, in.Attempt)
 		})
 	return err
 }
@@ -236,12 +253,13 @@ func settlement(in workflows.CallInput, result turn.ToolResult) journal.SettleIn
 	}
 }
 
-// settleCall records the result of a call. The call's own context may have ended.
+// settleCall records the result of a call and returns its receipt. It records the result even if ctx has ended; if the
+// turn was stopped, it then returns a canceled error.
 func (a *Activities) settleCall(ctx context.Context, in workflows.CallInput,
 	result turn.ToolResult) (workflows.CallResult, error) {
 	record, err := retryUntilAvailable(context.WithoutCancel(ctx), a.settleWithin(ctx),
-		func(keep context.Context) (journal.CallRecord, error) {
-			return a.journal.SettleCall(keep, settlement(in, result))
+		func(writeCtx context.Context) (journal.CallRecord, error) {
+			return a.journal.SettleCall(writeCtx, settlement(in, result))
 		})
 	if err != nil {
 		return workflows.CallResult{}, err
@@ -252,6 +270,7 @@ func (a *Activities) settleCall(ctx context.Context, in workflows.CallInput,
 	return a.receipt(in, record), nil
 }
 
+// receipt returns what the workflow gets of a settled call: the outcome and a preview of the result.
 func (a *Activities) receipt(in workflows.CallInput, r journal.CallRecord) workflows.CallResult {
 	return workflows.CallResult{
 		CallID: in.Call.ID, Tool: in.Tool.ID,
@@ -259,7 +278,8 @@ func (a *Activities) receipt(in workflows.CallInput, r journal.CallRecord) workf
 	}
 }
 
-// stickyQueue returns this process's sticky queue if the turn must come back to it, and an empty string otherwise.
+// stickyQueue returns this worker's home queue if the tool's server has session affinity, so that the turn's later
+// calls of that server come to this worker. Otherwise it returns "".
 func (a *Activities) stickyQueue(in workflows.CallInput) string {
 	if !in.Tool.SessionAffinity {
 		return ""

@@ -18,7 +18,7 @@ import (
 // Compact compacts the conversation of a session whose turn has ended. If the journal has the request's compaction,
 // Compact returns it and does not pay for another.
 func (a *Activities) Compact(ctx context.Context, in workflows.CompactInput) (workflows.CompactResult, error) {
-	if a.elsewhere.Inference != "" {
+	if a.elsewhere.Inference != "" { // this worker runs no inferences
 		return workflows.CompactResult{}, workflows.Elsewhere(a.queues)
 	}
 	clock := startClock(ctx)
@@ -30,10 +30,12 @@ func (a *Activities) Compact(ctx context.Context, in workflows.CompactInput) (wo
 	return workflows.CompactResult{CompactedEvent: done.Report()}, nil
 }
 
+// compactSession returns the compaction that the request made before, or else makes and records one. It returns nil if
+// there is nothing to compact.
 func (a *Activities) compactSession(ctx context.Context, in workflows.CompactInput) (*turn.Compaction, error) {
 	j := a.journal.Tenant(in.Tenant)
 	done, err := j.Compacted(ctx, in.Session, in.Request)
-	if err == nil || !errors.Is(err, journal.ErrNotFound) {
+	if err == nil || !errors.Is(err, journal.ErrNotFound) { // compacted before, or the journal cannot be read
 		return &done, err
 	}
 	input, err := a.compactInput(ctx, j, in)
@@ -52,16 +54,17 @@ func (a *Activities) compactSession(ctx context.Context, in workflows.CompactInp
 	if err != nil {
 		return nil, err
 	}
-	plan := turn.PromptSpec{From: input.From}
+	spec := turn.PromptSpec{From: input.From}
 	after := prompt{messages: input.Window}
-	after.apply(&plan, draft)
-	draft.After = resized(draft.Before, input.Prompt.Tokens(), after.render(plan).Tokens())
+	after.apply(&spec, draft)
+	draft.After = resized(draft.Before, input.Prompt.Tokens(), after.render(spec).Tokens())
 	draft.SettledAt = time.Now()
 	settled, err := j.AddCompaction(ctx, in.Session, in.Request, *draft)
 	return &settled, err
 }
 
-// compactInput reads the conversation. The model is the one that a turn would get that begins now.
+// compactInput reads what the planning of a compaction needs: the messages since the session's last compaction, and
+// the settings of a turn that would begin now. It returns an error if the session has a running turn.
 func (a *Activities) compactInput(ctx context.Context, j *journal.DB,
 	in workflows.CompactInput) (out turn.CompactionInput, err error) {
 	session, err := j.Session(ctx, in.Session)
@@ -90,19 +93,20 @@ func (a *Activities) compactInput(ctx context.Context, j *journal.DB,
 	if err != nil {
 		return out, err
 	}
-	plan := turn.PromptSpec{From: 1, Mode: cfg.Mode}
+	spec := turn.PromptSpec{From: 1, Mode: cfg.Mode}
 	if len(list) > 0 {
 		out.Previous = &list[len(list)-1]
-		plan.From = out.Previous.To + 1
+		spec.From = out.Previous.To + 1
 	}
-	if out.Window, err = j.Messages(ctx, in.Session, plan.From, session.Head.Seq); err != nil {
+	if out.Window, err = j.Messages(ctx, in.Session, spec.From, session.Head.Seq); err != nil {
 		return out, err
 	}
 	if _, over := promptBytes(out.Window); over >= 0 {
-		return out, &journal.TooLargeError{Seq: plan.From + int64(over), Max: maxPrompt}
+		return out, &journal.TooLargeError{Seq: spec.From + int64(over), Max: maxPrompt}
 	}
-	out.CompactionSettings, out.Reason, out.Head, out.From = *promptConfig.Compaction, turn.CompactionManual, session.Head, plan.From
-	out.Prompt = turn.RenderCompacted(plan, promptConfig, out.Previous, nil, out.Window)
+	out.CompactionSettings, out.Reason = *promptConfig.Compaction, turn.CompactionManual
+	out.Head, out.From = session.Head, spec.From
+	out.Prompt = turn.RenderCompacted(spec, promptConfig, out.Previous, nil, out.Window)
 	out.Projected = out.Prompt.Tokens() + out.ReserveTokens
 	if out.ContextTokens == 0 {
 		out.ContextTokens = max(out.Projected, unknownContext)
@@ -110,11 +114,12 @@ func (a *Activities) compactInput(ctx context.Context, j *journal.DB,
 	return out, nil
 }
 
-// unknownContext is taken for a context window that is not known, in tokens.
+// unknownContext is the context window, in tokens, that compaction assumes for a model whose window is unknown.
 const unknownContext = 32_000
 
-// askCompact sends the request for a summary within the budget and the fleet limits. A failure that may pass ends the
-// attempt, as long as there is another one.
+// askCompact sends a request of Compact for a summary, within the budget and the fleet limits. An error that is a
+// fatalError ends the attempt: the request was not allowed, or it failed and another attempt of the activity may
+// succeed. After another error the caller goes on without the summary.
 func (a *Activities) askCompact(ctx context.Context, in workflows.CompactInput, m turn.Model,
 	p turn.Prompt) (turn.Completion, error) {
 	if !a.budget.Empty() {
@@ -127,7 +132,7 @@ func (a *Activities) askCompact(ctx context.Context, in workflows.CompactInput, 
 		}
 	}
 	lease, refusal, err := a.capacity.Admit(ctx, capacity.Request{
-		Tenant: in.Tenant, Provider: m.Provider, Model: m.Name, Tokens: estimate(p), Since: scheduled(ctx),
+		Tenant: in.Tenant, Provider: m.Provider, Model: m.Name, Tokens: estimateTokens(p), Since: scheduled(ctx),
 	}, workflows.AdmitWithin, func(fleet.Refusal) {})
 	switch {
 	case err != nil:
@@ -138,8 +143,8 @@ func (a *Activities) askCompact(ctx context.Context, in workflows.CompactInput, 
 		return turn.Completion{}, fatalError{temporal.NewApplicationErrorWithOptions(refusal.String(),
 			string(turn.CodeLLMRateLimited), temporal.ApplicationErrorOptions{NextRetryDelay: refusal.Retry})}
 	}
-	defer lease.End(-1) // the first end counts
-	answer, err := a.model.Infer(ctx, p, &silent{})
+	defer lease.End(-1) // no effect after another End
+	answer, err := a.model.Infer(ctx, p, &byteCounter{})
 	if err == nil {
 		lease.End(answer.Usage.Total())
 		return answer, nil
@@ -150,15 +155,15 @@ func (a *Activities) askCompact(ctx context.Context, in workflows.CompactInput, 
 	return answer, err
 }
 
-// failedSummary is a request for a summary that failed, or was not sent.
+// failedSummary describes a request for a summary that failed, or was not sent.
 type failedSummary struct {
-	wait     time.Duration // until the next attempt
-	notAsked bool
+	wait     time.Duration // until the model may be asked again
+	notAsked bool          // no request was sent, because the model is unavailable
 }
 
-// reserveSummary reserves the most that a summary may cost, and sets reserved. It returns an error if that is more than
-// the turn, its session or its tenant has left; the prompt is truncated then. The reservation ends when the compaction
-// is settled.
+// reserveSummary reserves the most that the n-th request for a summary may cost, and then sets *reserved. Without a
+// budget it reserves nothing. It returns an error if the turn, its session or its tenant has less than that left; the
+// prompt is then truncated without a summary. The reservation ends when the compaction is settled.
 func (a *Activities) reserveSummary(ctx context.Context, in workflows.InferInput, inf journal.Inference,
 	p turn.Prompt, price *turn.Price, n int, reserved *bool) error {
 	t, err := a.begunTurn(ctx, in.Turn)
@@ -183,7 +188,7 @@ func (a *Activities) reserveSummary(ctx context.Context, in workflows.InferInput
 	return nil
 }
 
-// summaryReserve returns the most that a request for a summary may use.
+// summaryReserve returns the reservation of the most that a request for a summary may use.
 func summaryReserve(budget journal.Budget, p turn.Prompt, price *turn.Price) journal.ReserveInput {
 	return journal.ReserveInput{Price: price, Output: int64(p.MaxTokens), Least: int64(p.MaxTokens), Budget: budget,
 		AttemptUsage: journal.AttemptUsage{At: time.Now(), Usage: turn.Usage{InputTokens: maxInput(p)}}}

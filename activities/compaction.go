@@ -14,65 +14,71 @@ import (
 )
 
 // A prompt that would not fit is compacted inside the activity that sends it. The activity has the whole prompt, so it
-// sees a result that is too large before the provider does, and the history of the turn does not grow.
+// notices a tool result that is too large before the provider does, and the history of the turn does not grow.
 //
-// A compaction belongs to its inference: the number of the inference's attempt fences it, its failures count as the
-// inference's, and its tokens are in the inference's result. Once it is settled, another attempt finds it in the
-// journal, where it applies to all later prompts, and does not pay for it again.
+// A compaction is part of its inference: the journal refuses it if a newer attempt of the inference runs, its failures
+// count as failures of the inference, and its tokens are in the inference's result. Once it is settled, it applies to
+// all later prompts. Another attempt finds it in the journal and does not pay for it again.
 
-// prompt is what an inference's prompt is rendered from.
+// prompt has everything that an inference's prompt is rendered from, except for its turn.PromptSpec.
 type prompt struct {
 	provider   string
 	api        turn.API
 	cacheKey   string
 	config     turn.PromptConfig
-	compaction *turn.Compaction // what stands for the messages before plan.From; nil: nothing
-	anchor     *turn.Message
-	messages   []turn.Message
-	used       turn.Usage // by this inference's compactions
-	overflow   bool       // the provider refused the prompt as too long, and it was compacted for that
-	plan       string     // how far the plan of the turn has come; empty: there is none
+	compaction *turn.Compaction // replaces the messages before the spec's From; nil means that none is replaced
+	anchor     *turn.Message    // the turn's user message if messages lacks it, or else nil
+	messages   []turn.Message   // from the spec's From on
+	used       turn.Usage       // by this inference's compactions
+	overflow   bool             // the prompt was compacted because the provider had refused it as too long
+	plan       string           // the instruction about the turn's plan; empty if there is no plan
 }
 
-func (p *prompt) render(plan turn.PromptSpec) turn.Prompt {
-	out := turn.RenderCompacted(plan, p.config, p.compaction, p.anchor, p.messages)
+// render renders the prompt. spec.From is the first of p.messages. If no message contains the instruction about the
+// plan, because compaction has removed it, render adds it as a note.
+func (p *prompt) render(spec turn.PromptSpec) turn.Prompt {
+	out := turn.RenderCompacted(spec, p.config, p.compaction, p.anchor, p.messages)
 	out.Provider, out.API, out.CacheKey = p.provider, p.api, p.cacheKey
-	shown := func(m turn.Message) bool { return strings.Contains(m.Text, p.plan) }
-	if p.plan != "" && !slices.ContainsFunc(out.Messages, shown) { // the message was compacted or cut off
+	hasPlan := func(m turn.Message) bool { return strings.Contains(m.Text, p.plan) }
+	if p.plan != "" && !slices.ContainsFunc(out.Messages, hasPlan) {
 		out.Note = strings.TrimSpace(out.Note + "\n\n" + p.plan)
 	}
 	return out
 }
 
-// apply makes c stand for the beginning of the window.
-func (p *prompt) apply(plan *turn.PromptSpec, c *turn.Compaction) {
+// apply replaces the messages up to c.To by the compaction c, and moves spec.From behind them. The turn's own user
+// message stays in the prompt: it becomes the anchor, unless the compaction keeps it verbatim.
+func (p *prompt) apply(spec *turn.PromptSpec, c *turn.Compaction) {
 	p.compaction = c
-	if c.To >= plan.From {
-		if i := plan.Anchor - plan.From; i >= 0 && i < int64(len(p.messages)) && c.To >= plan.Anchor {
+	if c.To >= spec.From {
+		if i := spec.Anchor - spec.From; i >= 0 && i < int64(len(p.messages)) && c.To >= spec.Anchor {
 			p.anchor = &p.messages[i]
 		}
-		p.messages = p.messages[min(c.To+1-plan.From, int64(len(p.messages))):]
-		plan.From = c.To + 1
+		p.messages = p.messages[min(c.To+1-spec.From, int64(len(p.messages))):]
+		spec.From = c.To + 1
 	}
-	if c.Keeps(plan.Anchor) {
-		plan.Anchor, p.anchor = 0, nil
+	if c.Keeps(spec.Anchor) {
+		spec.Anchor, p.anchor = 0, nil
 	}
 }
 
-// remembered is what the next inference of a session needs of the last one.
-type remembered struct {
+// lastInference is what the session's next inference uses of the one before: its compaction and the size of its
+// prompt.
+type lastInference struct {
 	compaction *turn.Compaction
-	measured
+	promptSize
 }
 
-// measured is the size of a prompt as its provider counted it, in tokens. upTo is the prompt's last message.
-type measured struct{ tokens, upTo int64 }
+// promptSize is the size of a prompt in tokens, as its provider counted them; 0 if it did not. upTo is the sequence
+// number of the prompt's last message.
+type promptSize struct{ tokens, upTo int64 }
 
-// maxRemembered bounds the sessions that are remembered; a compaction may take about 100 KB.
-const maxRemembered = 256
+// maxLastInferences bounds the number of lastInference in memory; a compaction may take about 100 KB.
+const maxLastInferences = 256
 
-// openPrompt loads what an inference's prompt is rendered from. The returned function frees the memory that is reserved
-// for it.
+// openPrompt loads everything that the inference's prompt is rendered from, and compacts it if it would not fit the
+// context window. The returned function frees the memory that is reserved for the prompt. If openPrompt returns an
+// error, it has freed the memory itself.
 func (a *Activities) openPrompt(ctx context.Context, in *workflows.InferInput, inf journal.Inference,
 	cfg turn.PromptConfig, clock *clock) (p *prompt, leave func(), err error) {
 	p = &prompt{config: cfg}
@@ -82,10 +88,10 @@ func (a *Activities) openPrompt(ctx context.Context, in *workflows.InferInput, i
 	if err := a.loadCompacted(ctx, in, inf, p); err != nil {
 		return nil, nil, err
 	}
-	p.messages, leave, err = a.prompting(ctx, *in, inf.Base, clock)
+	p.messages, leave, err = a.loadMessages(ctx, *in, inf.Base, clock)
 	if errors.As(err, new(*journal.TooLargeError)) && cfg.Compaction != nil {
-		if err = a.cutOff(ctx, in, inf, p); err == nil {
-			p.messages, leave, err = a.prompting(ctx, *in, inf.Base, clock)
+		if err = a.truncatePrompt(ctx, in, inf, p); err == nil {
+			p.messages, leave, err = a.loadMessages(ctx, *in, inf.Base, clock)
 		}
 	}
 	if err == nil {
@@ -99,14 +105,15 @@ func (a *Activities) openPrompt(ctx context.Context, in *workflows.InferInput, i
 	return p, leave, err
 }
 
-// loadCompacted finds the compaction that applies to the inference. A first attempt uses what this worker remembers,
-// if it ran the inference before; a later attempt may follow one that has compacted.
+// loadCompacted finds the compaction that applies to the inference and applies it to p. A first attempt uses the one
+// in this worker's memory, if this worker ran the session's last inference. A later attempt reads the journal, because
+// an earlier one may have compacted the prompt.
 func (a *Activities) loadCompacted(ctx context.Context, in *workflows.InferInput, inf journal.Inference,
 	p *prompt) error {
 	if p.config.Compaction == nil {
 		return nil
 	}
-	last, ok := a.remembered.Get(in.Expect.Hash)
+	last, ok := a.lastInferences.Get(in.Expect.Hash)
 	if !ok || inf.Attempt > 1 {
 		var err error
 		if last.compaction, err = a.journal.Compaction(ctx, in.Turn, inf.Base.Seq); err != nil {
@@ -118,7 +125,7 @@ func (a *Activities) loadCompacted(ctx context.Context, in *workflows.InferInput
 		return nil
 	}
 	p.apply(&in.Prompt, c)
-	if c.Turn != in.Turn || c.Step != in.Step {
+	if c.Turn != in.Turn || c.Step != in.Step { // not a compaction of this inference
 		return nil
 	}
 	var err error
@@ -127,29 +134,31 @@ func (a *Activities) loadCompacted(ctx context.Context, in *workflows.InferInput
 	return err
 }
 
-// remember keeps what the session's next inference needs.
-func (a *Activities) remember(in workflows.InferInput, settled journal.Inference, p *prompt, sent int64) {
+// rememberInference keeps what the session's next inference needs of this one. upTo is the sequence number of the last
+// message of the prompt.
+func (a *Activities) rememberInference(in workflows.InferInput, settled journal.Inference, p *prompt, upTo int64) {
 	if p.config.Compaction == nil {
 		return
 	}
-	a.remembered.Remove(in.Expect.Hash)
-	m := measured{upTo: sent}
+	a.lastInferences.Remove(in.Expect.Hash)
+	size := promptSize{upTo: upTo}
 	if u := settled.Completion.Usage; !u.Estimated {
-		m.tokens = u.InputTokens
+		size.tokens = u.InputTokens
 	}
-	a.remembered.Add(settled.Head.Hash, remembered{p.compaction, m})
+	a.lastInferences.Add(settled.Head.Hash, lastInference{p.compaction, size})
 }
 
-// project returns how many tokens of the context the prompt and its completion will take: those that the provider
-// counted for the session's last prompt, and an estimate of what is new.
+// project returns how many tokens of the context window the prompt and its completion will take. It adds an estimate
+// for the new messages to the provider's count for the session's last prompt. If there is no such count, or the last
+// prompt has no common beginning with this one, it estimates the whole.
 func (a *Activities) project(ctx context.Context, in workflows.InferInput, inf journal.Inference, p *prompt,
 	rendered turn.Prompt) (int64, error) {
 	c := p.config.Compaction
 	estimated := rendered.Tokens() + c.ReserveTokens
-	if 2*estimated < c.Trigger() { // hardly any text has more tokens than twice the estimate
+	if 2*estimated < c.Trigger() { // hardly any text has more tokens than twice the estimate, so this is exact enough
 		return estimated, nil
 	}
-	last, ok := a.remembered.Get(in.Expect.Hash)
+	last, ok := a.lastInferences.Get(in.Expect.Hash)
 	if !ok {
 		var err error
 		last.tokens, last.upTo, err = a.journal.LastInput(ctx, in.Turn, inf.Base.Seq)
@@ -157,26 +166,30 @@ func (a *Activities) project(ctx context.Context, in workflows.InferInput, inf j
 			return 0, err
 		}
 	}
+	// The count does not help if there is none, if this prompt begins after the counted messages, or if the conversation
+	// was compacted after the count.
 	if last.tokens == 0 || last.upTo < in.Prompt.From || p.compaction != nil && p.compaction.At.Seq > last.upTo {
 		return estimated, nil
 	}
 	n := last.tokens + c.ReserveTokens
+	// The messages after those that the provider has counted are estimated.
 	for _, m := range p.messages[min(last.upTo+1-in.Prompt.From, int64(len(p.messages))):] {
 		n += m.Tokens()
 	}
 	return n, nil
 }
 
-// overflowRoom is the part of a prompt that is taken for the context window if a provider refuses the prompt as too
-// long and the window is unknown.
+// overflowRoom gives the assumed context window if it is unknown and a provider has refused a prompt as too long: this
+// part of the prompt's tokens.
 const overflowRoom = 0.9
 
-// compact compacts the prompt if the reason asks for it and the inference has not been compacted for it yet. Failures
-// of the summary do not fail the inference.
+// compactPrompt compacts the prompt if it would exceed the threshold of the context window, or if the provider has
+// refused it (CompactionOverflow). It does so at most once in an inference for each of the two reasons. If no summary
+// can be made, the prompt is truncated, so that a failed summary does not fail the inference.
 func (a *Activities) compactPrompt(ctx context.Context, in *workflows.InferInput, inf journal.Inference, p *prompt,
 	reason turn.CompactionReason, clock *clock) error {
-	own := p.compaction != nil && p.compaction.Turn == in.Turn && p.compaction.Step == in.Step
-	if p.config.Compaction == nil || own && (reason == turn.CompactionProjected || p.overflow) {
+	compacted := p.compaction != nil && p.compaction.Turn == in.Turn && p.compaction.Step == in.Step // by this inference
+	if p.config.Compaction == nil || compacted && (reason == turn.CompactionProjected || p.overflow) {
 		return nil
 	}
 	rendered := p.render(in.Prompt)
@@ -185,7 +198,7 @@ func (a *Activities) compactPrompt(ctx context.Context, in *workflows.InferInput
 		return err
 	}
 	c := *p.config.Compaction
-	if reason == turn.CompactionOverflow {
+	if reason == turn.CompactionOverflow { // the provider's refusal counts more than the estimate
 		projected = max(projected, c.ContextTokens)
 		if c.ContextTokens == 0 {
 			c.ContextTokens = int64(float64(projected) * overflowRoom)
@@ -209,12 +222,13 @@ func (a *Activities) compactPrompt(ctx context.Context, in *workflows.InferInput
 	return a.settleCompaction(ctx, in, inf, p, draft, rendered)
 }
 
-// settleCompaction records the compaction and applies it to the prompt.
+// settleCompaction records the compaction in the journal and applies it to the prompt. before is the prompt as it was
+// rendered without the compaction.
 func (a *Activities) settleCompaction(ctx context.Context, in *workflows.InferInput, inf journal.Inference,
 	p *prompt, draft *turn.Compaction, before turn.Prompt) error {
-	plan, after := in.Prompt, *p
-	after.apply(&plan, draft)
-	draft.After = resized(draft.Before, before.Tokens(), after.render(plan).Tokens())
+	spec, after := in.Prompt, *p // copies, because the compaction counts only once it is recorded
+	after.apply(&spec, draft)
+	draft.After = resized(draft.Before, before.Tokens(), after.render(spec).Tokens())
 	draft.SettledAt = time.Now()
 	settled, err := retryUntilAvailable(ctx, a.settleWithin(ctx), func(ctx context.Context) (turn.Compaction, error) {
 		return a.journal.SettleCompaction(ctx, journal.SettleCompaction{
@@ -230,14 +244,16 @@ func (a *Activities) settleCompaction(ctx context.Context, in *workflows.InferIn
 	return nil
 }
 
-// resized scales a size in the provider's tokens as an estimate has changed.
+// resized returns size, which is in the provider's tokens, multiplied by the ratio after/before of two estimates.
 func resized(size, before, after int64) int64 {
 	return int64(float64(size) * float64(after) / float64(max(before, 1)))
 }
 
-// cutOff leaves out all but the last messages of a transcript that is too large to be read, which only a session has
-// that grew without being compacted.
-func (a *Activities) cutOff(ctx context.Context, in *workflows.InferInput, inf journal.Inference, p *prompt) error {
+// truncatePrompt replaces all but the last KeepHistoryMessages messages by a compaction without a summary, because the
+// transcript is too large to be loaded. Only the transcript of a session that grew while compaction was turned off can
+// become so large.
+func (a *Activities) truncatePrompt(ctx context.Context, in *workflows.InferInput, inf journal.Inference,
+	p *prompt) error {
 	kept := int64(turn.DefaultLimits().KeepHistoryMessages)
 	c := turn.Compaction{
 		Reason: turn.CompactionProjected, Method: turn.CompactionTruncated, At: inf.Base, From: in.Prompt.From,

@@ -13,18 +13,19 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// spending is what one attempt of an inference costs.
+// spending is what limits and records the cost of one attempt of an inference.
 type spending struct {
-	attempt  journal.AttemptUsage // without Usage and At
-	model    turn.Model           // without Price if that is unknown
-	maxCost  *turn.USD            // of the turn
-	reserved bool
+	attempt  journal.AttemptUsage // names the attempt; Usage and At are not set
+	model    turn.Model           // its Price is nil if the price is unknown
+	maxCost  *turn.USD            // of the turn, less the cost of its subagents; nil means no limit
+	reserved bool                 // the journal has a reservation for the attempt
 }
 
-// spending reads the price that the turn froze, before anything is paid.
+// spending returns the spending of an attempt that has not begun to cost anything. The price and the limit are those
+// that the turn froze when it began.
 func (a *Activities) spending(ctx context.Context, in workflows.InferInput, inf journal.Inference) (spending, error) {
 	t, err := a.begunTurn(ctx, in.Turn)
-	if t.maxCost != nil {
+	if t.maxCost != nil { // not changed in place, because the cache shares the pointer
 		left := max(*t.maxCost-in.Subagents, 0)
 		t.maxCost = &left
 	}
@@ -33,7 +34,8 @@ func (a *Activities) spending(ctx context.Context, in workflows.InferInput, inf 
 	return s, err
 }
 
-// checkPrices refuses a turn with a ceiling in dollars if the price of one of its models is unknown.
+// checkPrices returns an error if the turn has a ceiling in dollars, of its own or of its session or tenant, and the
+// price of one of its models is unknown. compactPrompt has the model of summaries; nil means that there are none.
 func (a *Activities) checkPrices(cfg turn.Config, compactPrompt *turn.CompactionSettings) error {
 	ceiling := "max_cost_usd"
 	switch b := a.budget; {
@@ -43,7 +45,7 @@ func (a *Activities) checkPrices(cfg turn.Config, compactPrompt *turn.Compaction
 	default:
 		return nil
 	}
-	unpriced := cfg.Model
+	unpriced := cfg.Model // in case the config has no list of models
 	if models := cfg.Models; len(models) > 0 {
 		if compactPrompt != nil {
 			models = append(slices.Clone(models), compactPrompt.Model)
@@ -59,10 +61,11 @@ func (a *Activities) checkPrices(cfg turn.Config, compactPrompt *turn.Compaction
 		turn.Truncate(unpriced, 60)))
 }
 
-// maxInferenceCost is the cost above which a provider's count of tokens is not believed.
+// maxInferenceCost is the cost of an inference above which the provider's count of tokens must be wrong.
 const maxInferenceCost = 10_000 * turn.Dollar
 
-// priced returns the usage with its cost. An unknown price is not 0.
+// priced returns the usage with its cost, or marked as unpriced if the price is unknown or the count of tokens is
+// wrong.
 func (s spending) priced(u turn.Usage) turn.Usage {
 	if s.model.Price == nil {
 		u.Unpriced = true
@@ -73,15 +76,16 @@ func (s spending) priced(u turn.Usage) turn.Usage {
 }
 
 const (
-	// leastOutput is the limit of output tokens below which an inference is refused: not even a short answer fits.
+	// leastOutput is the fewest output tokens with which an inference is sent. Not even a short answer fits into fewer.
 	leastOutput = 64
-	// unknownOutput is the limit under a budget if neither the configuration nor the model has one. Nearly every model
-	// accepts it.
+	// unknownOutput is the limit of output tokens under a budget if neither the configuration nor the model list has
+	// one. Nearly every model accepts it.
 	unknownOutput = 4096
 )
 
 // reserve reserves the most that the attempt may cost, if the turn, its session or its tenant has a budget, and lowers
-// the prompt's limit of output tokens to what fits.
+// the prompt's limit of output tokens to what the budget allows. If not even leastOutput tokens fit, it releases the
+// attempt and returns an error.
 func (a *Activities) reserve(ctx context.Context, s *spending, p *turn.Prompt, clock *clock) error {
 	budget := a.budget
 	if budget.Turn = s.maxCost; budget.Empty() {
@@ -90,9 +94,9 @@ func (a *Activities) reserve(ctx context.Context, s *spending, p *turn.Prompt, c
 	in := journal.ReserveInput{AttemptUsage: s.attempt, Price: s.model.Price, Least: leastOutput, Budget: budget}
 	in.Output, in.At = int64(p.MaxTokens), time.Now()
 	if in.Output == 0 {
-		in.Output = s.room(*p)
+		in.Output = s.maxOutput(*p)
 	}
-	in.Usage.InputTokens = maxInput(*p)
+	in.Usage.InputTokens = maxInput(*p) // an upper estimate
 	output, refusal, err := a.journal.ReserveUsage(ctx, in)
 	if err != nil {
 		return err
@@ -101,7 +105,7 @@ func (a *Activities) reserve(ctx context.Context, s *spending, p *turn.Prompt, c
 		p.MaxTokens, s.reserved = int(output), true
 		return nil
 	}
-	if refusal.Limit != journal.BudgetTurn {
+	if refusal.Limit != journal.BudgetTurn { // the budget of the session or of the tenant
 		return turn.Errorf(turn.CodeBudgetUsedUp, nil, refusal.String()+": wait until the period ends, continue in another "+
 			"session if the session's budget is used up, or raise the limit under [budget]")
 	}
@@ -111,33 +115,36 @@ func (a *Activities) reserve(ctx context.Context, s *spending, p *turn.Prompt, c
 		temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{clock.busy(), "", turn.FinishMaxCost}})
 }
 
-// room returns the longest completion that a model can give to a prompt. Providers refuse a limit that exceeds the
-// context window together with the prompt.
-func (s spending) room(p turn.Prompt) int64 {
+// maxOutput returns the limit of output tokens for a prompt whose limit is not configured. It leaves room for the
+// prompt, because providers refuse a limit that exceeds the context window together with the prompt.
+func (s spending) maxOutput(p turn.Prompt) int64 {
 	output := s.model.MaxOutputTokens
 	if output == 0 {
 		output = unknownOutput
 	}
 	if window := s.model.ContextTokens; window > 0 {
-		output = min(output, window-p.Tokens()*5/4-promptTokens)
+		output = min(output, window-p.Tokens()*5/4-promptTokens) // a quarter more, because Tokens is an estimate
 	}
 	return max(output, leastOutput)
 }
 
-// recordWithin bounds how long an attempt of a turn that was stopped, or whose worker stops, tries to record its usage.
+// recordWithin bounds how long an attempt tries to record its usage after its turn was stopped or its worker shuts
+// down.
 const recordWithin = 5 * time.Second
 
-// record writes what an attempt has used that is not settled. It is not lost if the turn was stopped meanwhile.
-func (a *Activities) record(ctx context.Context, s spending, u turn.Usage) {
+// recordUsage records the usage u of an attempt that is not settled, and ends its reservation. It does so even if the
+// turn was stopped meanwhile. An error is only logged.
+func (a *Activities) recordUsage(ctx context.Context, s spending, u turn.Usage) {
 	if u == (turn.Usage{}) && !s.reserved {
 		return
 	}
 	in := s.attempt
-	if in.At = time.Now(); u != (turn.Usage{}) {
+	in.At = time.Now()
+	if u != (turn.Usage{}) { // without usage, the cost is 0 and not unknown
 		in.Usage = s.priced(u)
 	}
 	within := recordWithin
-	if ctx.Err() == nil {
+	if ctx.Err() == nil { // neither was the turn stopped nor does the worker shut down
 		within = a.settleWithin(ctx)
 	}
 	_, err := retryUntilAvailable(context.WithoutCancel(ctx), within, func(ctx context.Context) (struct{}, error) {
@@ -148,16 +155,17 @@ func (a *Activities) record(ctx context.Context, s spending, u turn.Usage) {
 	}
 }
 
-// recordLost records an estimate for an earlier attempt whose worker died in the middle of the stream.
-func (a *Activities) recordLost(ctx context.Context, s spending, inf journal.Inference, p turn.Prompt) {
+// recordLostUsage records the estimated usage of the previous attempt if its worker died in the middle of the stream.
+func (a *Activities) recordLostUsage(ctx context.Context, s spending, inf journal.Inference, p turn.Prompt) {
 	if inf.Lost.Attempt > 0 {
 		s.attempt.Attempt, s.reserved = inf.Lost.Attempt, false
-		a.record(ctx, s, estimatedUsage(p, inf.Lost.OutputBytes))
+		a.recordUsage(ctx, s, estimatedUsage(p, inf.Lost.OutputBytes))
 	}
 }
 
-// failedUsage returns what is known of the usage of a failed attempt: what the provider has reported, or else an
-// estimate if the stream began. A provider does not bill a request that it refused.
+// failedUsage returns the usage of a failed attempt of which received bytes have arrived: what the provider has
+// reported, or else an estimate. It is zero if nothing arrived, because a provider does not bill a request that it
+// refused.
 func failedUsage(p turn.Prompt, answer turn.Completion, received int64) turn.Usage {
 	if answer.Usage.Total() > 0 || received == 0 {
 		return answer.Usage
@@ -165,7 +173,7 @@ func failedUsage(p turn.Prompt, answer turn.Completion, received int64) turn.Usa
 	return estimatedUsage(p, received)
 }
 
-// estimatedUsage estimates four bytes per token.
+// estimatedUsage returns the usage of a prompt and a completion of outputBytes, estimated at four bytes per token.
 func estimatedUsage(p turn.Prompt, outputBytes int64) turn.Usage {
 	return turn.Usage{InputTokens: inputBytes(p) / 4, OutputTokens: (outputBytes + 3) / 4, Estimated: true}
 }

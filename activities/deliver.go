@@ -16,14 +16,14 @@ type DeliveryOptions struct {
 	RetryFor time.Duration
 	// Journal returns a tenant's journal.
 	Journal func(tenant string) Deliverer
-	// Send hands a message to its session and returns the ID of the turn that accepted it. A message that is sent again
+	// Send sends a message to its session and returns the ID of the turn that accepted it. A message that is sent again
 	// is still answered only once. If the session refuses the message, Send returns a *turn.Error.
 	Send func(context.Context, workflows.HandOverInput) (turnID string, err error)
-	// Running reports whether a turn of the session runs or waits.
+	// Running reports whether the session has a turn that is running or waiting for a decision.
 	Running func(context.Context, workflows.HandOverInput) (bool, error)
 }
 
-// Deliverer is the part of journal.DB that reports which turn has a message.
+// Deliverer is the part of journal.DB that reports what became of a message. journal.DB documents the methods.
 type Deliverer interface {
 	Delivered(ctx context.Context, session, messageID string) (journal.TurnRecord, error)
 	AnswerKept(ctx context.Context, session, messageID string) (bool, error)
@@ -40,42 +40,49 @@ var _ workflows.Deliveries = (*Deliveries)(nil)
 func NewDeliveries(o DeliveryOptions) *Deliveries { return &Deliveries{o} }
 
 const (
-	lookEvery  = 250 * time.Millisecond
-	sendWithin = 15 * time.Second
+	pollEvery  = 250 * time.Millisecond // between two reads of the journal while a delivery waits for a turn's end
+	sendWithin = 15 * time.Second       // for one try to send a message
 )
 
-// HandOver implements workflows.Deliveries.
+// HandOver sends a message to its session and waits for the end of the turn that accepts it. It implements
+// workflows.Deliveries.
 func (d *Deliveries) HandOver(ctx context.Context, in workflows.HandOverInput) (workflows.DeliverResult, error) {
-	beat := startClock(ctx)
-	defer beat.stop()
+	clock := startClock(ctx) // for its heartbeats
+	defer clock.stop()
 	res, err := d.handOver(ctx, in)
 	retryFor := d.o.RetryFor
-	if in.Acknowledged {
+	if in.Acknowledged { // a turn has accepted the message, so no outage may lose it
 		retryFor = turn.MaxDuration
 	}
 	return res, failure(ctx, retryFor, err)
 }
 
+// handOver sends the message, unless a turn has it or the journal keeps it for a later inference, and waits for the
+// end of its turn. DeliverResult.Accepted names the turn that has accepted the message, even if handOver returns an
+// error.
 func (d *Deliveries) handOver(ctx context.Context, in workflows.HandOverInput) (workflows.DeliverResult, error) {
-	res, err := d.look(ctx, in)
+	res, err := d.deliveryState(ctx, in)
 	accepted := res.Turn
 	if err == nil && accepted == "" && !res.Kept {
 		accepted, err = d.send(ctx, in)
 	}
-	res, err = d.await(ctx, in, res, err)
+	if err == nil {
+		res, err = d.await(ctx, in, res)
+	}
 	if accepted != "" {
 		res.Accepted = map[string]string{in.Message.ID: accepted}
 	}
 	return res, err
 }
 
-// look returns what the journal has of the message.
-func (d *Deliveries) look(ctx context.Context, in workflows.HandOverInput) (workflows.DeliverResult, error) {
+// deliveryState reads from the journal what became of the message: the turn that has it, with its state, or that the
+// journal keeps the message for a later inference (Kept). Neither is set if the session does not have the message.
+func (d *Deliveries) deliveryState(ctx context.Context, in workflows.HandOverInput) (workflows.DeliverResult, error) {
 	res := workflows.DeliverResult{Session: in.Session, MessageID: in.Message.ID}
 	t, err := d.o.Journal(in.Tenant).Delivered(ctx, in.Session, in.Message.ID)
 	if errors.Is(err, journal.ErrNotFound) {
 		res.Kept, err = d.o.Journal(in.Tenant).AnswerKept(ctx, in.Session, in.Message.ID)
-		if errors.Is(err, journal.ErrNotFound) { // a new session
+		if errors.Is(err, journal.ErrNotFound) { // the session does not exist yet
 			err = nil
 		}
 		return res, err
@@ -84,8 +91,8 @@ func (d *Deliveries) look(ctx context.Context, in workflows.HandOverInput) (work
 	return res, err
 }
 
-// send sends the message and returns the ID of the turn that accepted it. If the session is too busy to accept it, send
-// returns no ID and no error, and a later attempt sends it again.
+// send sends the message and returns the ID of the turn that accepted it. If the session is too busy to accept it,
+// send returns an empty ID and no error; a later attempt sends it again.
 func (d *Deliveries) send(ctx context.Context, in workflows.HandOverInput) (turnID string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, sendWithin)
 	defer cancel()
@@ -96,19 +103,21 @@ func (d *Deliveries) send(ctx context.Context, in workflows.HandOverInput) (turn
 		return "", nil
 	case errors.As(err, &refused) || err == nil:
 		return turnID, err
-	}
+	} // any other error is one of the connection
 	return "", turn.Errorf(turn.CodeTemporalUnavailable, err, "the session cannot be reached; the message is sent again")
 }
 
-// ended looks a last time. A turn that was ended from outside is settled only when the session's next turn begins,
-// which may be this delivery's own next message; ended reports such a turn as terminated.
-func (d *Deliveries) ended(ctx context.Context, in workflows.HandOverInput) (workflows.DeliverResult, error) {
+// stateAfterWait returns the state of the message after the longest wait. A turn that was terminated is not settled in
+// the journal until the session's next turn begins, which may wait for this delivery. So if no turn of the session
+// runs, stateAfterWait reports an unsettled turn as terminated, and a message that no turn has as undelivered.
+func (d *Deliveries) stateAfterWait(ctx context.Context, in workflows.HandOverInput) (workflows.DeliverResult, error) {
 	running, err := d.o.Running(ctx, in)
 	if err != nil {
 		return workflows.DeliverResult{}, turn.Errorf(turn.CodeTemporalUnavailable, err,
 			"cannot check whether the session has a running turn; the check is repeated")
 	}
-	res, err := d.look(ctx, in) // only now, because the turn may have ended meanwhile
+	// Read after Running, so that a turn that ends between the two does not look terminated.
+	res, err := d.deliveryState(ctx, in)
 	if err == nil && !running && res.Turn != "" && !res.State.Terminal() {
 		res.State, res.FinishReason = turn.StateClosed, turn.FinishTerminated
 	}

@@ -8,7 +8,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// asTurnError gives every error a turn.Code. It is the only place that translates the journal's errors for users.
+// asTurnError converts an error to a turn.Error, with a code and a message for users. It is the only place that
+// translates the journal's errors. An unknown error counts as an unavailable journal.
 func asTurnError(err error) *turn.Error {
 	var e *turn.Error
 	var large *journal.TooLargeError
@@ -43,15 +44,16 @@ func asTurnError(err error) *turn.Error {
 	return turn.Errorf(turn.CodeJournalUnavailable, err, "the journal is not available: check its disk or its server")
 }
 
-// behind returns journal.ErrBehind in place of ErrNotFound, for what the turn has recorded before.
-func behind(err error) error {
+// behindIfMissing returns err, wrapped in journal.ErrBehind if it is an ErrNotFound. It is for reads of what the turn
+// has recorded before: if that is missing, the journal was restored from an older copy.
+func behindIfMissing(err error) error {
 	if errors.Is(err, journal.ErrNotFound) {
 		return fmt.Errorf("%w: %w", journal.ErrBehind, err)
 	}
 	return err
 }
 
-// tooLarge tells the user what to do about a message or prompt over the limit.
+// tooLarge returns the error message about a message or prompt over the limit, with what the user can do about it.
 func tooLarge(e *journal.TooLargeError) string {
 	if e.Seq == 0 {
 		return fmt.Sprintf("the message is over %d MiB: send a shorter one", e.Max>>20)

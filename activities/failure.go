@@ -14,7 +14,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// eventOf returns an event with these data, which must marshal to JSON.
+// eventOf returns an event of this kind. data must marshal to JSON.
 func eventOf(kind turn.EventKind, text string, data any) turn.Event {
 	raw, _ := json.Marshal(data)
 	return turn.Event{Kind: kind, Text: text, Data: raw, At: time.Now()}
@@ -23,8 +23,8 @@ func eventOf(kind turn.EventKind, text string, data any) turn.Event {
 // maxFailureText bounds the text of an error event, in bytes.
 const maxFailureText = 1000
 
-// showFailure appends an error event to the turn's stream. The stream is for readers: a failed append is logged and
-// changes nothing. attempt is the inference's, or 0 for a call of a settled step.
+// showFailure appends an error event to the turn's stream. A failed append is only logged, because the turn does not
+// depend on its stream. attempt is the attempt of the inference key, or 0 if the step is settled already.
 func (a *Activities) showFailure(
 	ctx context.Context, key journal.StepKey, attempt int, message string, data turn.ErrorEvent,
 ) {
@@ -34,8 +34,9 @@ func (a *Activities) showFailure(
 	}
 }
 
-// showRetry shows why an attempt failed if the call is retried; otherwise tool_call_completed shows it. A call that
-// waits for its server is shown once, not with every attempt of its activity.
+// showRetry appends an error event if err means that the call will be attempted again. A call that is not attempted
+// again has the error in its event tool_call_completed. A call that waits for its server gets one event, not one for
+// each attempt of its activity.
 func (a *Activities) showRetry(ctx context.Context, in workflows.CallInput, err error) {
 	var app *temporal.ApplicationError
 	if !errors.As(err, &app) || ctx.Err() != nil {
@@ -43,8 +44,9 @@ func (a *Activities) showRetry(ctx context.Context, in workflows.CallInput, err 
 	}
 	code := turn.Code(app.Type())
 	first := activity.IsActivity(ctx) && activity.GetInfo(ctx).Attempt == 1
-	waits := code == turn.CodeToolNotSent && !app.NonRetryable() && first
-	if !waits && (code != turn.CodeToolOutcomeUnknown || !in.RepeatIfUnknown) {
+	beginsToWait := code == turn.CodeToolNotSent && !app.NonRetryable() && first
+	isRepeated := code == turn.CodeToolOutcomeUnknown && in.RepeatIfUnknown // the workflow attempts the call again
+	if !beginsToWait && !isRepeated {
 		return
 	}
 	key := journal.StepKey{Turn: in.Turn, Step: in.Step}

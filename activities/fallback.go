@@ -10,18 +10,18 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// modelInUse is the model that an inference asks, with the state of its fallbacks.
+// modelInUse is the model to which an inference sends its requests, with the state of its fallbacks.
 type modelInUse struct {
 	turn.Model
-	first    turn.Model   // the turn's first model
-	position int          // in the turn's models
-	left     []turn.Model // its fallbacks
-	failures int          // of the step, before this model took over
+	first     turn.Model   // the turn's first model
+	position  int          // index in the turn's models; 0 is the first model
+	fallbacks []turn.Model // the turn's models after this one
+	failures  int          // failed attempts of the step before this model took over
 	retries
 }
 
-// modelOf returns the model that a step of the turn asks. A turn that began before models were recorded has the model
-// of its plan and no fallback.
+// modelOf returns the model for the inference of a step: the turn's first model, or the fallback that has taken over.
+// A turn that began before models were recorded has the model of the input and no fallback.
 func (a *Activities) modelOf(ctx context.Context, in workflows.InferInput) (modelInUse, error) {
 	t, err := a.begunTurn(ctx, in.Turn)
 	if err != nil {
@@ -34,6 +34,7 @@ func (a *Activities) modelOf(ctx context.Context, in workflows.InferInput) (mode
 	case 1:
 		return modelInUse{Model: t.models[0], retries: t.retry}, nil
 	}
+	// The last change of the turn's model up to this step. Without one, its Position is 0, that of the first model.
 	change, err := a.journal.ModelChange(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step})
 	if err != nil {
 		return modelInUse{}, err
@@ -42,48 +43,48 @@ func (a *Activities) modelOf(ctx context.Context, in workflows.InferInput) (mode
 		return modelInUse{}, turn.Errorf(turn.CodeInternal, nil, "the turn's model is not one of its models")
 	}
 	m := modelInUse{Model: t.models[change.Position], first: t.models[0], position: change.Position,
-		left: t.models[change.Position+1:], retries: t.retry}
+		fallbacks: t.models[change.Position+1:], retries: t.retry}
 	if change.Step == in.Step {
 		m.failures = change.Failures
 	}
 	return m, nil
 }
 
-// on returns the input for this model.
-func (m modelInUse) on(in workflows.InferInput) workflows.InferInput {
+// applyTo returns the input with this model in place of its own.
+func (m modelInUse) applyTo(in workflows.InferInput) workflows.InferInput {
 	in.Provider, in.Prompt.Model, in.Prompt.Mode = m.Provider, m.Name, m.Mode
 	return in
 }
 
-// mayHelp reports whether another model may not have the failure of this one. What a provider refuses because of the
-// request itself, another one would refuse too.
-func mayHelp(e *turn.Error, failed, next turn.Model) bool {
+// mightSucceed reports whether the model next might succeed although the model failed has returned e. It would not if
+// the provider refused the request for a reason that holds for every model.
+func mightSucceed(e *turn.Error, failed, next turn.Model) bool {
 	switch e.Code {
 	case turn.CodeLLMTransport, turn.CodeLLMRateLimited, turn.CodeLLMTruncated:
 		return true
 	case turn.CodeLLMUnauthorized:
 		return next.Provider != failed.Provider
 	case turn.CodeLLMRejected:
-		return e.OfModel
+		return e.OfModel // the provider refused the model, not the request
 	case turn.CodeContextOverflow:
 		return failed.ContextTokens > 0 && next.ContextTokens > failed.ContextTokens
 	}
 	return false
 }
 
-// hasHelp reports whether a fallback is left that may not have this failure.
-func (m modelInUse) hasHelp(e *turn.Error) bool {
-	return len(m.left) > 0 && mayHelp(e, m.Model, m.left[0])
+// canFallBack reports whether there is a next model and it might succeed where this one has failed with e.
+func (m modelInUse) canFallBack(e *turn.Error) bool {
+	return len(m.fallbacks) > 0 && mightSucceed(e, m.Model, m.fallbacks[0])
 }
 
-// fallBack lets the next model take over from a failed attempt, and returns the error that begins the next attempt. It
-// returns nil if there is no such model.
+// fallBack records in the journal that the next model takes over from the one that failed with e, and returns the
+// activity's error, after which the Temporal server begins the next attempt. It returns nil if no model can take over.
 func (a *Activities) fallBack(ctx context.Context, inf journal.Inference, m modelInUse, e *turn.Error,
 	clock *clock) error {
-	if !m.hasHelp(e) {
+	if !m.canFallBack(e) {
 		return nil
 	}
-	next := m.left[0]
+	next := m.fallbacks[0]
 	text := fmt.Sprintf("%s:%s failed, %s:%s takes over: %s", m.Provider, m.Name, next.Provider, next.Name, e.Message)
 	err := a.journal.ChangeModel(ctx, inf.Key, inf.Attempt,
 		turn.Event{Text: turn.Truncate(text, maxFailureText), At: time.Now()},
@@ -96,5 +97,6 @@ func (a *Activities) fallBack(ctx context.Context, inf journal.Inference, m mode
 	return tryAgain(ctx, clock, e.Code, e.Message, nextModelAfter)
 }
 
-// nextModelAfter is the pause before the next model is asked. 0 would mean the retry policy's.
+// nextModelAfter is the delay before the attempt with the next model. It is not 0, because Temporal would then use the
+// interval of the retry policy.
 const nextModelAfter = 10 * time.Millisecond

@@ -12,17 +12,18 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// await looks for the end of the turn that has the message, up to in.MaxWait.
-func (d *Deliveries) await(ctx context.Context, in workflows.HandOverInput, res workflows.DeliverResult,
-	err error) (workflows.DeliverResult, error) {
-	tick := time.NewTicker(lookEvery)
+// await polls the journal until the turn that has the message has ended, for at most in.MaxWait. res is the delivery's
+// state so far.
+func (d *Deliveries) await(ctx context.Context, in workflows.HandOverInput,
+	res workflows.DeliverResult) (_ workflows.DeliverResult, err error) {
+	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
-	for enough := time.After(in.MaxWait); err == nil && !res.State.Terminal() && !res.Kept; {
+	for maxWait := time.After(in.MaxWait); err == nil && !res.State.Terminal() && !res.Kept; {
 		select {
 		case <-tick.C:
-			res, err = d.look(ctx, in)
-		case <-enough:
-			return d.ended(ctx, in)
+			res, err = d.deliveryState(ctx, in)
+		case <-maxWait:
+			return d.stateAfterWait(ctx, in)
 		case <-ctx.Done():
 			return res, context.Cause(ctx)
 		}
@@ -30,13 +31,14 @@ func (d *Deliveries) await(ctx context.Context, in workflows.HandOverInput, res 
 	return res, err
 }
 
-// Finish settles the turn: the results that the transcript lacks, its row and its last event. A workflow task that was
-// lost may already have settled the turn, before some of the messages were accepted; Finish returns those as
-// undelivered.
+// Finish settles the turn: it writes the results that the transcript lacks, the turn's row and its last event. A
+// workflow task that was lost may have settled the turn before the turn accepted some of its messages. Finish returns
+// the messages that no turn of the session has as undelivered. If the turn was stopped, Finish also stops its
+// background subagents.
 func (a *Activities) Finish(ctx context.Context, in workflows.FinishInput) (workflows.FinishResult, error) {
 	ctx = withWork(ctx, in.Turn, 0, "")
 	record, err := a.finish(ctx, in)
-	if errors.Is(err, journal.ErrNotFound) && in.Opening != nil {
+	if errors.Is(err, journal.ErrNotFound) && in.Opening != nil { // Begin failed, so the journal has no turn to settle
 		if err = a.openRefused(ctx, in); err == nil {
 			record, err = a.finish(ctx, in)
 		}
@@ -46,29 +48,31 @@ func (a *Activities) Finish(ctx context.Context, in workflows.FinishInput) (work
 		record, err = journal.TurnRecord{State: in.Result.State}, nil
 	}
 	res := workflows.FinishResult{State: record.State}
-	if err == nil && record.ID != "" && record.Usage != in.Counters.Usage {
+	if err == nil && record.ID != "" && record.Usage != in.Counters.Usage { // attempts that failed count, too
 		res.Usage = &record.Usage
 	}
 	if record.State == turn.StateCancelled && record.Answer != "" {
 		res.Answer = a.redact(record.Answer)
 	}
-	own := a.journal.Tenant(in.Tenant)
+	tenantJournal := a.journal.Tenant(in.Tenant)
 	if err == nil {
-		res.Undelivered, err = a.undelivered(ctx, own, in.Session, in.Messages)
+		res.Undelivered, err = a.undelivered(ctx, tenantJournal, in.Session, in.Messages)
 	}
 	if err == nil && record.State == turn.StateCancelled {
-		res.Stopped, err = own.StopSubagents(ctx, in.Session)
+		res.Stopped, err = tenantJournal.StopSubagents(ctx, in.Session)
 	}
 	return res, a.failure(ctx, err)
 }
 
+// finish settles the turn in the journal, with the beginning of its answer.
 func (a *Activities) finish(ctx context.Context, in workflows.FinishInput) (journal.TurnRecord, error) {
 	in.Answer, in.At = turn.Truncate(in.Answer, answerKept), time.Now()
 	return a.journal.Finish(ctx, in.FinishInput)
 }
 
-// openRefused opens a turn that could not begin, so that the journal records its message and its failure. A message
-// that the session has already had opens nothing.
+// openRefused begins a turn in the journal that Begin has failed to begin, so that the journal records its message and
+// its failure. It does nothing if the session already has the message. If the message itself cannot be recorded, a
+// note replaces its text.
 func (a *Activities) openRefused(ctx context.Context, in workflows.FinishInput) error {
 	begin := turn.BeginInput{
 		Session: in.Session, Tenant: in.Tenant, Turn: in.Turn, WorkflowID: workflows.WorkflowID(in.Tenant, in.Session),
@@ -90,14 +94,15 @@ func (a *Activities) openRefused(ctx context.Context, in workflows.FinishInput) 
 	return err
 }
 
-// undelivered returns the IDs of the messages that no turn of the session has.
-func (a *Activities) undelivered(ctx context.Context, sessions *journal.DB, session string,
+// undelivered returns the IDs of those messages that no turn of the session has. j is the journal of the session's
+// tenant.
+func (a *Activities) undelivered(ctx context.Context, j *journal.DB, session string,
 	messages []workflows.Message) (ids []string, err error) {
 	for _, m := range messages {
 		if m.ID == "" {
 			continue
 		}
-		_, err := sessions.Delivered(ctx, session, record.CleanText(m.ID))
+		_, err := j.Delivered(ctx, session, record.CleanText(m.ID))
 		if errors.Is(err, journal.ErrNotFound) {
 			ids = append(ids, m.ID)
 		} else if err != nil {

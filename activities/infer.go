@@ -14,10 +14,10 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Infer appends the last step's results, renders the plan, calls the model and appends its completion. If the journal
-// already has the completion, Infer returns it and does not pay for another.
+// Infer appends the last step's results, renders the prompt, calls the model and appends its completion. If the
+// journal already has the completion, Infer returns it and does not pay for another.
 func (a *Activities) Infer(ctx context.Context, in workflows.InferInput) (workflows.InferResult, error) {
-	if a.elsewhere.Inference != "" {
+	if a.elsewhere.Inference != "" { // this worker runs no inferences
 		return workflows.InferResult{}, workflows.Elsewhere(a.queues)
 	}
 	ctx = withWork(ctx, in.Turn, in.Step, "")
@@ -29,7 +29,7 @@ func (a *Activities) Infer(ctx context.Context, in workflows.InferInput) (workfl
 			turn.Errorf(turn.CodeWorkerUnavailable, err, "the previous attempt is still running"), clock.busy())
 	}
 	defer leave()
-	if err := checkBegan(clock); err != nil { // the earlier attempt took long
+	if err := checkBegan(clock); err != nil { // waiting for the previous attempt took too long
 		return workflows.InferResult{}, a.failure(ctx, err, clock.busy())
 	}
 	ctx, release := a.detachFromAttempt(withClock(ctx, clock), in.Turn)
@@ -41,7 +41,7 @@ func (a *Activities) Infer(ctx context.Context, in workflows.InferInput) (workfl
 	if err != nil {
 		return workflows.InferResult{}, a.failure(ctx, err, clock.busy())
 	}
-	res, err := a.infer(ctx, model.on(in), model, clock)
+	res, err := a.infer(ctx, model.applyTo(in), model, clock)
 	w := clock.modelWait()
 	res.Failures = w.CutBefore + w.Cuts
 	res.Busy = clock.busy()
@@ -51,15 +51,17 @@ func (a *Activities) Infer(ctx context.Context, in workflows.InferInput) (workfl
 	return res, a.failure(ctx, err, clock.busy())
 }
 
+// infer runs one attempt of the inference with this model: it records the attempt in the journal, opens the prompt,
+// sends it and settles the completion. If the step is settled already, infer returns its recorded result.
 func (a *Activities) infer(ctx context.Context, in workflows.InferInput, model modelInUse,
 	clock *clock) (workflows.InferResult, error) {
-	goOn := rest(ctx)
+	resume := pauseClock(ctx) // waiting for the journal is not working time
 	inf, err := a.journal.StartInference(ctx, journal.StartInference{
 		Session: in.Session, Key: journal.StepKey{Turn: in.Turn, Step: in.Step}, Expect: in.Expect,
 		Outcomes: in.Outcomes, Messages: in.Messages, Model: in.Prompt.Model, At: time.Now(),
 		Events: []turn.Event{eventOf(turn.EventPhase, "", turn.PhaseEvent{Phase: turn.PhaseLlmInfer})},
 	})
-	goOn()
+	resume()
 	if err != nil {
 		return workflows.InferResult{}, err
 	}
@@ -68,13 +70,14 @@ func (a *Activities) infer(ctx context.Context, in workflows.InferInput, model m
 		return workflows.InferResult{}, err
 	}
 	promptConfig.Compaction = model.compactionSettings(promptConfig.Compaction)
-	if inf.Settled {
+	if inf.Settled { // by an earlier attempt
 		var used turn.Usage
 		if promptConfig.Compaction != nil {
 			used, err = a.journal.CompactionUsage(ctx, inf.Key)
 		}
 		return a.inferResult(ctx, in, promptConfig, inf, used), err
 	}
+	// Attempts that were neither released nor failed were interrupted: their workers died.
 	if inf.Attempt-inf.Released-inf.Failures > maxAttempts {
 		return workflows.InferResult{}, turn.Errorf(turn.CodeInternal, nil,
 			fmt.Sprintf("the inference was interrupted %d times; it is not tried again", maxAttempts))
@@ -89,37 +92,38 @@ func (a *Activities) infer(ctx context.Context, in workflows.InferInput, model m
 	if err != nil {
 		return workflows.InferResult{}, a.notSent(ctx, inf, err)
 	}
-	answer, rest, err := a.ask(ctx, &in, inf, p, &spending, clock)
+	answer, lastEvents, err := a.ask(ctx, &in, inf, p, &spending, clock)
 	if err != nil {
 		return workflows.InferResult{}, err
 	}
-	resume := clock.pause()
+	resume = clock.pause()
 	defer a.large.enter(ctx, answer)()
 	resume()
-	res, err := a.settle(ctx, in, inf, p, answer, rest, spending)
-	if err != nil { // it is paid all the same
-		a.record(ctx, spending, answer.Usage)
+	res, err := a.settle(ctx, in, inf, p, answer, lastEvents, spending)
+	if err != nil { // the completion must be paid for although it is not recorded
+		a.recordUsage(ctx, spending, answer.Usage)
 	}
 	return res, err
 }
 
-// cacheKey names the session for the provider's cache, without revealing its ID.
+// cacheKey returns a hash that identifies the session to the provider's prompt cache without revealing its ID.
 func cacheKey(in workflows.InferInput) string {
 	return record.HashOf([]byte(in.Tenant + "\n" + in.Session))[:32]
 }
 
-// maxAttempts bounds the attempts of one inference whose end nobody has recorded: their workers crashed.
+// maxAttempts bounds the interrupted attempts of one inference: those without a recorded end, because their workers
+// crashed.
 const maxAttempts = 25
 
 // largeAnswer is the size, in bytes, from which a completion counts as large. See largeAnswers.
 const largeAnswer = 64 << 10
 
-// largeAnswers bounds how many large completions are written to the journal at once: each is copied a dozen times
-// meanwhile.
+// largeAnswers is a semaphore that bounds how many large completions are written to the journal at once. It saves
+// memory, because a completion is copied a dozen times while it is written.
 type largeAnswers chan struct{}
 
-// enter waits up to workflows.LargeWithin for a free place; the returned function frees it. A small completion needs
-// none. A completion that gets no place is written without one, because it is paid for.
+// enter waits up to workflows.LargeWithin for a free place if the completion is large. The returned function frees the
+// place. If none becomes free, the completion is written all the same, because it is paid for.
 func (l largeAnswers) enter(ctx context.Context, c turn.Completion) (leave func()) {
 	if len(c.Raw) < largeAnswer {
 		return func() {}
@@ -134,9 +138,9 @@ func (l largeAnswers) enter(ctx context.Context, c turn.Completion) (leave func(
 	}
 }
 
-// checkBegan refuses an attempt that has waited for longer than its timeout allows: it could time out before the
-// completion is settled, and the server would repeat the inference and pay for it again. The next attempt has a timeout
-// of its own.
+// checkBegan returns an error if the attempt has spent so much of its activity's timeout on waiting that it could time
+// out before the completion is settled. The Temporal server would then repeat the inference, and it would be paid for
+// twice. The next attempt has the whole timeout again.
 func checkBegan(clock *clock) error {
 	if time.Since(clock.began) > workflows.BeforeModel {
 		return turn.Errorf(turn.CodeWorkerUnavailable, nil, "the inference waited too long to begin")
@@ -144,17 +148,19 @@ func checkBegan(clock *clock) error {
 	return nil
 }
 
-// ask sends the prompt and streams the completion into the journal. If the provider refuses the prompt as too long, ask
-// compacts it and sends it once more. It returns the events that are not appended yet.
+// ask sends the prompt and streams the completion into the journal. If the provider refuses the prompt as too long,
+// ask compacts it and sends it once more. The second result is the completion's last events, which the caller appends
+// when it settles the completion.
 func (a *Activities) ask(ctx context.Context, in *workflows.InferInput, inf journal.Inference, p *prompt,
 	spending *spending, clock *clock) (turn.Completion, []turn.Event, error) {
 	rendered := p.render(in.Prompt)
-	a.recordLost(ctx, *spending, inf, rendered)
-	answer, rest, err := a.send(ctx, *in, inf, rendered, spending, clock, !p.overflow && p.config.Compaction != nil)
+	a.recordLostUsage(ctx, *spending, inf, rendered)
+	mayCompact := !p.overflow && p.config.Compaction != nil // p.overflow: an earlier attempt has compacted it already
+	answer, lastEvents, err := a.send(ctx, *in, inf, rendered, spending, clock, mayCompact)
 	if !errors.Is(err, errOverflow) {
-		return answer, rest, err
+		return answer, lastEvents, err
 	}
-	a.record(ctx, *spending, turn.Usage{}) // a refused request costs nothing: its reservation ends
+	a.recordUsage(ctx, *spending, turn.Usage{}) // a refused request costs nothing: its reservation ends
 	spending.reserved = false
 	if err := a.compactPrompt(ctx, in, inf, p, turn.CompactionOverflow, clock); err != nil {
 		return turn.Completion{}, nil, err
@@ -162,11 +168,12 @@ func (a *Activities) ask(ctx context.Context, in *workflows.InferInput, inf jour
 	return a.send(ctx, *in, inf, p.render(in.Prompt), spending, clock, false)
 }
 
-// errOverflow means that the provider refused the prompt as too long, which is not a failure of the inference yet.
+// errOverflow means that the provider refused the prompt as too long and ask may compact it and try again.
 var errOverflow = errors.New("the prompt exceeds the model's context window")
 
-// send sends the prompt and streams the completion. If the prompt may be compacted, the error that it is too long is
-// errOverflow.
+// send sends the prompt once, within the fleet limits, the budgets and the turn's remaining time, and streams the
+// completion. The second result is the events that are not in the journal yet. If mayCompact is set and the provider
+// refuses the prompt as too long, the error is errOverflow.
 func (a *Activities) send(ctx context.Context, in workflows.InferInput, inf journal.Inference, p turn.Prompt,
 	spending *spending, clock *clock, mayCompact bool) (turn.Completion, []turn.Event, error) {
 	if err := checkBegan(clock); err != nil {
@@ -176,38 +183,39 @@ func (a *Activities) send(ctx context.Context, in workflows.InferInput, inf jour
 	if err != nil {
 		return turn.Completion{}, nil, a.notSent(ctx, inf, err)
 	}
-	defer try.Drop() // the first end counts
+	defer try.Drop() // no effect after Up or Down
 	lease, err := a.admit(ctx, in, inf, p, clock)
 	if err != nil {
 		return turn.Completion{}, nil, a.notSent(ctx, inf, err)
 	}
-	defer lease.End(-1) // the first end counts
+	defer lease.End(-1) // no effect after another End
 	if err := a.reserve(ctx, spending, &p, clock); err != nil {
 		lease.End(0)
 		return turn.Completion{}, nil, a.notSent(ctx, inf, err)
 	}
-	budget := max(in.Budget-clock.busy(), time.Second)
-	limited, cancel := context.WithTimeoutCause(ctx, budget, turn.Errorf(turn.CodeLimitExceeded, nil,
-		fmt.Sprintf("the model did not answer within the %s that the turn had left", budget.Round(time.Second))))
+	timeLeft := max(in.Budget-clock.busy(), time.Second)
+	limited, cancel := context.WithTimeoutCause(ctx, timeLeft, turn.Errorf(turn.CodeLimitExceeded, nil,
+		fmt.Sprintf("the model did not answer within the %s that the turn had left", timeLeft.Round(time.Second))))
 	defer cancel()
-	asking, abort := context.WithCancelCause(limited)
+	asking, abort := context.WithCancelCause(limited) // the stream aborts the request if it cannot write its events
 	defer abort(nil)
-	s := openStream(asking, a.journal, inf, in.Prompt.Mode == turn.ModeJSON, inputBytes(p)/4, abort)
+	estimatedTokens := inputBytes(p) / 4
+	s := openStream(asking, a.journal, inf, in.Prompt.Mode == turn.ModeJSON, estimatedTokens, abort)
 	asked := time.Now()
 	answer, err := a.model.Infer(asking, a.withMedia(asking, p), answering{s, try})
-	rest := s.close()
+	lastEvents := s.close()
 	a.endLease(lease, in, answer, err)
 	if err == nil {
 		try.Up()
 		answer.Usage = spending.priced(answer.Usage)
-		return answer, rest, nil
+		return answer, lastEvents, nil
 	}
 	if mayCompact && asking.Err() == nil && turn.CodeOf(err) == turn.CodeContextOverflow {
-		try.Up()
+		try.Up() // the model has answered, although with a refusal
 		return answer, nil, errOverflow
 	}
 	wait := a.endTry(asking, in, try, s.received(), err, clock, asked)
-	a.record(ctx, *spending, failedUsage(p, answer, s.received()))
+	a.recordUsage(ctx, *spending, failedUsage(p, answer, s.received()))
 	return answer, nil, a.inferenceError(ctx, asking, in, inf, clock, s.partial(), err, wait)
 }
 
@@ -221,8 +229,10 @@ func (a *Activities) notSent(ctx context.Context, inf journal.Inference, err err
 	return failed
 }
 
-// inferenceError decides which error a failed inference returns. A stopped turn, a worker shutdown and a newer attempt
-// do not count as failures. wait is the time until the next attempt, if the provider is unavailable.
+// inferenceError returns the activity's error for a request that failed with err, and records the failure in the
+// journal. A stopped turn, a worker shutdown and a newer attempt do not count as failures. asking is the context of
+// the request: ctx with the turn's remaining time. partial is the text that has arrived, and wait is the delay until
+// the next attempt if the provider is unavailable.
 func (a *Activities) inferenceError(ctx, asking context.Context, in workflows.InferInput, inf journal.Inference,
 	clock *clock, partial string, err error, wait time.Duration) error {
 	if temporal.IsCanceledError(context.Cause(ctx)) {
@@ -232,7 +242,7 @@ func (a *Activities) inferenceError(ctx, asking context.Context, in workflows.In
 		return turn.Errorf(turn.CodeWorkerUnavailable, err, "the worker stopped in the middle of an inference")
 	}
 	if cause := context.Cause(asking); cause != nil && !errors.Is(cause, context.Canceled) {
-		err = cause // the budget, or the journal's refusal of an event
+		err = cause // the turn's time is up, or the journal refused an event
 	}
 	e := a.redacted(asTurnError(err))
 	if errors.Is(err, journal.ErrStale) || errors.Is(err, journal.ErrClosed) || e.Code == turn.CodeJournalUnavailable {
@@ -250,24 +260,26 @@ func (a *Activities) inferenceError(ctx, asking context.Context, in workflows.In
 	return a.afterFailure(ctx, inf, model, e, failedAttempt{wait, failures - model.failures, partial}, clock)
 }
 
-// redacted returns an error of a provider without secrets.
+// redacted returns a copy of a provider's error without secrets in its message.
 func (a *Activities) redacted(e *turn.Error) *turn.Error {
-	own := *e
-	own.Message = a.redact(e.Message)
-	return &own
+	clean := *e
+	clean.Message = a.redact(e.Message)
+	return &clean
 }
 
-// settle appends the completion in its final form to the transcript.
+// settle appends the completion to the transcript as the assistant's message, with lastEvents, the events that are not
+// in the journal yet. It also caches what the next inference and the step's calls will read.
 func (a *Activities) settle(ctx context.Context, in workflows.InferInput, inf journal.Inference, p *prompt,
-	answer turn.Completion, rest []turn.Event, spending spending) (workflows.InferResult, error) {
+	answer turn.Completion, lastEvents []turn.Event, spending spending) (workflows.InferResult, error) {
 	m := transcribe(in, p.config, answer)
+	// In JSON mode the stream shows no text, because it is protocol. The answer inside is shown now.
 	if in.Prompt.Mode == turn.ModeJSON && len(m.ToolCalls) == 0 && m.Text != "" {
-		rest = append(rest, pieces(turn.Event{Kind: turn.EventTextDelta, Text: m.Text, At: time.Now()})...)
+		lastEvents = append(lastEvents, pieces(turn.Event{Kind: turn.EventTextDelta, Text: m.Text, At: time.Now()})...)
 	}
 	settled, err := retryUntilAvailable(ctx, a.settleWithin(ctx), func(ctx context.Context) (journal.Inference, error) {
 		return a.journal.SettleInference(ctx, journal.SettleInference{
-			Session: in.Session, Key: inf.Key, Attempt: inf.Attempt, Answer: answer, Message: m, Events: rest, At: time.Now(),
-			Provider: spending.attempt.Provider, Reserved: spending.reserved,
+			Session: in.Session, Key: inf.Key, Attempt: inf.Attempt, Answer: answer, Message: m, Events: lastEvents,
+			At: time.Now(), Provider: spending.attempt.Provider, Reserved: spending.reserved,
 		})
 	})
 	if err != nil {
@@ -275,25 +287,25 @@ func (a *Activities) settle(ctx context.Context, in workflows.InferInput, inf jo
 	}
 	settled.Failures = inf.Failures
 	a.windows.put(settled.Head, in.Prompt.From, append(p.messages, settled.Message), in.Expect.Hash)
-	a.remember(in, settled, p, inf.Base.Seq)
+	a.rememberInference(in, settled, p, inf.Base.Seq)
 	if len(settled.Message.ToolCalls) > 0 {
 		a.windows.put(stepHead(inf.Key), 0, []turn.Message{settled.Message}, "")
 	}
 	res := a.inferResult(ctx, in, p.config, settled, p.used)
-	if inv := res.Proposal.Invalid; inv != nil { // attempt 0: the step is settled
+	if inv := res.Proposal.Invalid; inv != nil { // the attempt is 0 because the step is settled
 		a.showFailure(ctx, inf.Key, 0, "the model did not give a valid action: "+a.redact(inv.Error()),
 			turn.ErrorEvent{Code: turn.CodeInvalidAction, Invalid: inv.Kind, Tool: inv.Name})
 	}
 	return res, nil
 }
 
-// transcribe converts a completion into the assistant's message: tool calls if it asks for them, otherwise the text
-// that the user reads.
+// transcribe converts a completion to the assistant's message: tool calls if it has any, otherwise the text that the
+// user reads. An invalid completion keeps its text as it is.
 func transcribe(in workflows.InferInput, promptConfig turn.PromptConfig, answer turn.Completion) turn.Message {
 	m := turn.Message{Role: turn.RoleAssistant, Text: answer.Text, TurnID: in.Turn, Step: in.Step}
-	if answer.Stop() != "" {
+	if answer.Stop() != "" { // the completion ended early
 		partial := turn.ParsePartial(in.Prompt.Mode, in.Step, answer, toolsOf(promptConfig))
-		if m.ToolCalls = atMost(partial.Calls); partial.Text != "" || len(m.ToolCalls) > 0 {
+		if m.ToolCalls = capCalls(partial.Calls); partial.Text != "" || len(m.ToolCalls) > 0 {
 			m.Text = partial.Text
 		}
 		return m
@@ -308,7 +320,7 @@ func transcribe(in workflows.InferInput, promptConfig turn.PromptConfig, answer 
 	case turn.AskUser:
 		m.Text = act.Question
 	case turn.CallTools:
-		m.ToolCalls = atMost(act.Calls)
+		m.ToolCalls = capCalls(act.Calls)
 		if in.Prompt.Mode == turn.ModeJSON {
 			m.Text = ""
 		}
@@ -316,6 +328,7 @@ func transcribe(in workflows.InferInput, promptConfig turn.PromptConfig, answer 
 	return m
 }
 
+// toolsOf returns the tools of a prompt config without their schemas.
 func toolsOf(p turn.PromptConfig) []turn.Tool {
 	tools := make([]turn.Tool, len(p.Descriptors))
 	for i, d := range p.Descriptors {
@@ -324,8 +337,8 @@ func toolsOf(p turn.PromptConfig) []turn.Tool {
 	return tools
 }
 
-// inferResult returns the same result for a completion that was just settled and for one found in the journal. used is
-// what its compactions have used.
+// inferResult returns the activity's result for a settled completion. It depends only on what the journal has, so a
+// later attempt that finds the completion there returns the same. used is the usage of the inference's compactions.
 func (a *Activities) inferResult(ctx context.Context, in workflows.InferInput, promptConfig turn.PromptConfig,
 	inf journal.Inference, used turn.Usage) workflows.InferResult {
 	return workflows.InferResult{

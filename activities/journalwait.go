@@ -14,12 +14,15 @@ import (
 )
 
 // An activity that finds the journal unavailable before it has done anything fails, and the Temporal server begins
-// another attempt after a delay: meanwhile it holds no slot of a worker. What is done and not recorded yet, a
-// completion or the result of a call, stays in the memory of the activity until the journal takes it, so that nothing
-// is paid for or run twice. Both end after journal.retry_for. The wait is no working time of the turn.
+// another attempt after a delay. Between attempts the activity occupies no slot of a worker. An activity that has a
+// completion or the result of a call to record does not fail: it keeps them in memory and repeats the write, so that
+// no inference is paid for twice and no call runs twice. Both waits end after journal.retry_for. They do not count as
+// working time of the turn.
 
-// journalDelay returns the time until an activity that has found the journal unavailable is tried again; 0 leaves it to
-// the activity's retry policy. The result is false if the activity has waited for retryFor.
+// journalDelay returns the delay until the next attempt of an activity that has found the journal unavailable with
+// err. A delay of 0 means that of the activity's retry policy. The second result reports whether there is a next
+// attempt. There is none after retryFor, counted from when the activity was scheduled or the outage began, whichever
+// is later.
 func journalDelay(ctx context.Context, err error, retryFor time.Duration) (time.Duration, bool) {
 	since, delay := scheduled(ctx), time.Duration(0)
 	var away *journal.AwayError
@@ -29,13 +32,14 @@ func journalDelay(ctx context.Context, err error, retryFor time.Duration) (time.
 			since = away.Since
 		}
 	}
-	behind := errors.Is(err, journal.ErrBehind) // until a later copy is restored, or the turn is stopped
+	// A journal that was restored from an older copy has no limit: the operator restores a later copy or stops the turn.
+	behind := errors.Is(err, journal.ErrBehind)
 	return delay, behind || !since.IsZero() && time.Since(since) < retryFor
 }
 
-// failure maps an error to the application error that leaves the worker. Its type is the turn.Code and its message is
-// for the user; its cause goes only to the log. An application error stays as it is. An activity that has found the
-// journal unavailable is retried for retryFor.
+// failure converts an error of an activity to the application error that the worker returns to Temporal. Its type is
+// the turn.Code and its message is for the user; the cause goes only to the log. An application error stays as it is.
+// If the journal is unavailable, the activity is retried for retryFor.
 func failure(ctx context.Context, retryFor time.Duration, err error, details ...any) error {
 	switch {
 	case err == nil:
@@ -50,41 +54,44 @@ func failure(ctx context.Context, retryFor time.Duration, err error, details ...
 	options := temporal.ApplicationErrorOptions{NonRetryable: !e.Code.Retryable(), NextRetryDelay: e.RetryAfter,
 		Details: details}
 	if e.Code == turn.CodeJournalUnavailable {
-		delay, more := journalDelay(ctx, err, retryFor)
-		if more {
+		delay, mayRetry := journalDelay(ctx, err, retryFor)
+		if mayRetry {
 			options.Category = temporal.ApplicationErrorCategoryBenign
 		}
-		if options.NonRetryable = !more; !local(ctx) { // which has pauses of its own: see workflows
+		options.NonRetryable = !mayRetry
+		if !local(ctx) { // the workflow itself makes the pauses between attempts of a local activity
 			options.NextRetryDelay = delay
 		}
 	}
 	return temporal.NewApplicationErrorWithOptions(e.Message, string(e.Code), options)
 }
 
+// failure is the function failure with this worker's JournalRetryFor.
 func (a *Activities) failure(ctx context.Context, err error, details ...any) error {
 	return failure(ctx, a.journalRetryFor, err, details...)
 }
 
 type clockKey struct{}
 
-// withClock returns ctx for work whose waits for the journal do not count as working time.
+// withClock returns ctx with the clock that pauseClock pauses while the journal is unavailable.
 func withClock(ctx context.Context, c *clock) context.Context {
 	return context.WithValue(ctx, clockKey{}, c)
 }
 
-// rest stops the clock of ctx; the function that it returns restarts it.
-func rest(ctx context.Context) (goOn func()) {
+// pauseClock pauses the clock of ctx, if it has one. The returned function resumes it.
+func pauseClock(ctx context.Context) (resume func()) {
 	if c, ok := ctx.Value(clockKey{}).(*clock); ok {
 		return c.pause()
 	}
 	return func() {}
 }
 
-// retryUntilAvailable repeats an idempotent write while the journal is unavailable, for instance because its disk is
-// full, until its time is over. It is for what would be lost if the activity failed.
+// retryUntilAvailable calls write until the journal is available again, for at most the time within, and returns the
+// last result. The write must be idempotent. It is for what would be lost if the activity failed, such as a
+// completion. The clock of ctx is paused meanwhile.
 func retryUntilAvailable[T any](ctx context.Context, within time.Duration,
 	write func(context.Context) (T, error)) (T, error) {
-	defer rest(ctx)()
+	defer pauseClock(ctx)()
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	const firstPause = 50 * time.Millisecond
@@ -104,13 +111,13 @@ func retryUntilAvailable[T any](ctx context.Context, within time.Duration,
 	}
 }
 
-// unavailable reports whether an error means that the journal is unavailable.
+// unavailable reports whether an error means that the journal is unavailable. It returns false for nil.
 func unavailable(err error) bool {
 	return err != nil && asTurnError(err).Code == turn.CodeJournalUnavailable
 }
 
-// awaitJournal waits until the journal may be asked again after an error: when it is back, or after the pause if it
-// cannot tell. The result is false if ctx has ended.
+// awaitJournal waits before the next try after err: until the journal is available again or, if err does not say when,
+// for pause. The result is false if ctx has ended.
 func awaitJournal(ctx context.Context, err error, pause time.Duration) bool {
 	var away *journal.AwayError
 	var back <-chan struct{}
@@ -128,8 +135,9 @@ func awaitJournal(ctx context.Context, err error, pause time.Duration) bool {
 	return true
 }
 
-// settleWithin returns how long what is done waits for the journal: as long as its activity may run. A local activity
-// may be over by then; another attempt then finds what it has recorded.
+// settleWithin returns how long an activity may try to record what it has done: until shortly before its deadline. For
+// a local activity it is the time that the journal is retried, although the workflow may attempt the activity again
+// before that. The next attempt then finds what this one has recorded.
 func (a *Activities) settleWithin(ctx context.Context) time.Duration {
 	if !activity.IsActivity(ctx) || local(ctx) {
 		return max(workflows.SettleWithin, a.journalRetryFor)

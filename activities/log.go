@@ -9,7 +9,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// work names what an activity works on. Step is 0 and call empty if it works on the whole turn.
+// work names what an activity works on, for the log. Step is 0 and call empty if it works on the whole turn.
 type work struct {
 	turn string
 	step int
@@ -39,7 +39,7 @@ func warn(ctx context.Context, message string, keyvals ...any) {
 	log.With(activity.GetLogger(ctx), names...).Warn(message, keyvals...)
 }
 
-// logFailure logs an error with its cause, which operators see and users do not.
+// logFailure logs an error with its cause. Only the log has the cause; users see the message.
 func logFailure(ctx context.Context, e *turn.Error) {
 	warn(ctx, "activity failed", "code", e.Code, "message", e.Message, "cause", e.Cause)
 }

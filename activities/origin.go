@@ -11,17 +11,17 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// origin is what the answer of a subagent comes of: the turn that called the subagent, and what is left of the limits of
-// the user's message that led to it. The turn that begins with the answer is bound to both.
+// origin describes where the answer of a background subagent comes from. The turn that begins with the answer has at
+// most the permissions of the turn that called the subagent, and what is left of the limits of the user's message.
 type origin struct {
-	caller turn.Config
-	plan   plan.Confirm // of the caller's plan
-	limits turn.Limits  // of the user's message
-	left   turn.Allowance
+	caller turn.Config    // of the turn that called the subagent
+	plan   plan.Confirm   // what users confirm of the caller's plan
+	limits turn.Limits    // of the turn that began with the user's message
+	left   turn.Allowance // of limits; zero if the journal does not know what was spent
 }
 
-// originOf returns what the message of a new turn comes of; nil for the message of a user. Everything is read from the
-// journal: nothing that a client sends makes a message an answer.
+// originOf returns the origin of a new turn's message if it is the answer of a subagent, and nil for other messages.
+// The ID only marks the message as an answer; the journal must have that answer, because a client can send any ID.
 func (a *Activities) originOf(ctx context.Context, in workflows.BeginInput) (*origin, error) {
 	if _, _, ok := turn.AnsweredCall(in.Message.ID); !ok {
 		return nil, nil
@@ -34,11 +34,11 @@ func (a *Activities) originOf(ctx context.Context, in workflows.BeginInput) (*or
 	if err != nil {
 		return nil, fmt.Errorf("reading what the answer comes of: %w", err)
 	}
-	caller, err := a.configOf(ctx, from.Turn)
+	caller, err := a.configOf(ctx, from.Turn) // the turn that called the subagent
 	if err != nil {
 		return nil, err
 	}
-	root, err := a.configOf(ctx, from.Root)
+	root, err := a.configOf(ctx, from.Root) // the turn that began with the user's message
 	if err != nil {
 		return nil, err
 	}
@@ -53,16 +53,17 @@ func (a *Activities) originOf(ctx context.Context, in workflows.BeginInput) (*or
 	return o, nil
 }
 
-// configOf reads the config of a turn.
+// configOf reads the config of a turn from the journal.
 func (a *Activities) configOf(ctx context.Context, turnID string) (turn.Config, error) {
 	rec, err := a.journal.TurnConfig(ctx, turnID)
 	if err != nil {
-		return turn.Config{}, fmt.Errorf("reading the configuration of turn %s: %w", turnID, behind(err))
+		return turn.Config{}, fmt.Errorf("reading the configuration of turn %s: %w", turnID, behindIfMissing(err))
 	}
 	return decodeConfig(rec.Config)
 }
 
-// apply gives the turn the caller's agent, and what the user's message chose. The input's own choices do not count.
+// apply replaces the choices of the input (agent, limits, model, tools, temperature, plan, output schema) by those of
+// the caller's turn. For a nil origin it does nothing.
 func (o *origin) apply(in *workflows.BeginInput) {
 	if o == nil {
 		return
@@ -72,7 +73,8 @@ func (o *origin) apply(in *workflows.BeginInput) {
 	in.Message.Temperature, in.Message.Plan = o.caller.Temperature, o.plan
 }
 
-// applyLimits gives the turn what is left of the limits, and the models of the caller.
+// applyLimits sets the turn's limits to what is left for it, and its models to those of the caller. For a nil origin
+// it does nothing.
 func (o *origin) applyLimits(cfg *turn.Config) {
 	if o == nil {
 		return
@@ -85,13 +87,14 @@ func (o *origin) applyLimits(cfg *turn.Config) {
 	}
 }
 
-// narrow leaves the turn those of its tools that the caller has.
+// narrow removes the turn's tools that the caller does not have, and adds what the caller's policy denies or asks for.
+// For a nil origin it does nothing.
 func (o *origin) narrow(cfg *turn.Config) {
 	if o == nil {
 		return
 	}
-	narrowBy(cfg, o.caller.Policy)
-	leave(cfg, func(t turn.Tool) bool {
+	inheritDenyAndAsk(cfg, o.caller.Policy)
+	keepTools(cfg, func(t turn.Tool) bool {
 		_, has := o.caller.Find(t.ID)
 		return has && cfg.Policy.Offered(t)
 	})

@@ -7,7 +7,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// outputSchema checks and compacts the output schema of a turn's input, which is nil for free text.
+// outputSchema checks the output schema of a turn's input and returns it in canonical form. It returns nil if the
+// input has none: the turn's answer is then free text.
 func outputSchema(raw json.RawMessage) (json.RawMessage, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil
@@ -19,7 +20,8 @@ func outputSchema(raw json.RawMessage) (json.RawMessage, error) {
 	return canonical, nil
 }
 
-// finalText returns the text of a final answer as its user gets it.
+// finalText returns the text of a final answer for the user. If the turn has an output schema, that is the JSON
+// without the code fence that models like to add.
 func finalText(p turn.PromptConfig, text string) string {
 	if len(p.OutputSchema) == 0 {
 		return text
@@ -27,7 +29,8 @@ func finalText(p turn.PromptConfig, text string) string {
 	return turn.OutputText(text)
 }
 
-// checkOutput returns a *turn.InvalidAction if a final answer does not match the turn's output schema.
+// checkOutput returns a *turn.InvalidAction if the text of a final answer does not match the turn's output schema, and
+// nil if it does or there is no schema.
 func (a *Activities) checkOutput(step int, p turn.PromptConfig, text string) error {
 	if len(p.OutputSchema) == 0 {
 		return nil

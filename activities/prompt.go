@@ -10,17 +10,18 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Bounds of prompts, in bytes of the messages' texts and calls. A prompt is copied several times on its way to the
-// model.
+// Bounds of prompts, in bytes of the messages' texts and calls. They bound a worker's memory: a prompt is copied
+// several times on its way to the model.
 const (
-	maxPrompt    = 16 << 20
-	largePrompt  = 1 << 20 // prompts from this size on count for largePrompts
-	largePrompts = 4 * maxPrompt
+	maxPrompt    = 16 << 20      // of one prompt
+	largePrompt  = 1 << 20       // a prompt of at least this size counts against largePrompts
+	largePrompts = 4 * maxPrompt // of all large prompts that a worker renders at once
 )
 
-// prompting loads the messages of a prompt. A large prompt first waits up to workflows.PromptWithin until there is room
-// for it beside the others; this is not working time. The returned function frees its room.
-func (a *Activities) prompting(
+// loadMessages loads the messages of a prompt, up to the head base. A large prompt first waits up to
+// workflows.PromptWithin until it fits into largePrompts with the others; the wait does not count as working time. The
+// returned function ends the prompt's share of largePrompts.
+func (a *Activities) loadMessages(
 	ctx context.Context, in workflows.InferInput, base turn.Head, clock *clock,
 ) ([]turn.Message, func(), error) {
 	messages, err := a.window(ctx, in, base)
@@ -34,7 +35,8 @@ func (a *Activities) prompting(
 	if size < largePrompt {
 		return messages, func() {}, nil
 	}
-	messages = nil //nolint:ineffassign,wastedassign // the cache is bounded, but the number of waiting prompts is not
+	// Without the messages, because any number of prompts may wait here. The cache, which is bounded, may keep them.
+	messages = nil //nolint:ineffassign,wastedassign // it lets the messages be collected
 	if err := a.waitForRoom(ctx, size, clock); err != nil {
 		return nil, nil, err
 	}
@@ -45,6 +47,7 @@ func (a *Activities) prompting(
 	return messages, leave, err
 }
 
+// waitForRoom waits until a prompt of this size, in bytes, fits into largePrompts. The clock is paused meanwhile.
 func (a *Activities) waitForRoom(ctx context.Context, size int64, clock *clock) error {
 	defer clock.pause()()
 	ctx, cancel := context.WithTimeout(ctx, workflows.PromptWithin)
@@ -55,8 +58,8 @@ func (a *Activities) waitForRoom(ctx context.Context, size int64, clock *clock) 
 	return nil
 }
 
-// promptBytes returns the size of the messages including the media sent with them, and the index of the first message
-// at which texts and calls exceed maxPrompt, or -1.
+// promptBytes returns the size of the messages in bytes, including the media sent with them. If the texts and calls
+// exceed maxPrompt, over is the index of the message with which they do; otherwise it is -1.
 func promptBytes(messages []turn.Message) (size int64, over int) {
 	var media int64
 	for i, m := range messages {
@@ -70,8 +73,9 @@ func promptBytes(messages []turn.Message) (size int64, over int) {
 	return size + min(media, maxMediaBytes), -1
 }
 
-// window loads the messages from the plan's beginning up to base. If the cache has the transcript before this step's
-// results, window reads only the results; otherwise it reads the whole window, never more.
+// window returns the messages from in.Prompt.From up to the head base. If the cache has the transcript up to
+// in.Expect, before the last step's results, window reads only the results from the journal; otherwise it reads all
+// the messages.
 func (a *Activities) window(ctx context.Context, in workflows.InferInput, base turn.Head) ([]turn.Message, error) {
 	from := in.Prompt.From
 	if messages, ok := a.windows.get(base, from); ok {
@@ -95,12 +99,13 @@ func (a *Activities) window(ctx context.Context, in workflows.InferInput, base t
 	return messages, nil
 }
 
-// anchor loads the turn's own user message if the window no longer holds it.
+// anchor returns the turn's own user message if the window begins after it, so that the prompt always has the request.
+// It returns nil if the window has the message.
 func (a *Activities) anchor(ctx context.Context, in workflows.InferInput) (*turn.Message, error) {
 	if in.Prompt.Anchor == 0 || in.Prompt.From <= in.Prompt.Anchor {
 		return nil, nil
 	}
-	// cannot collide with a window's hash, which is hex
+	// This key cannot collide with a window's hash, which is hexadecimal.
 	key := turn.Head{Seq: in.Prompt.Anchor, Hash: "anchor of " + in.Turn}
 	messages, ok := a.windows.get(key, in.Prompt.Anchor)
 	if !ok {
@@ -116,8 +121,8 @@ func (a *Activities) anchor(ctx context.Context, in workflows.InferInput) (*turn
 	return &messages[0], nil
 }
 
-// stepMessage returns the assistant message of a settled step. The worker that ran the inference has it cached: it
-// never changes.
+// stepMessage returns the assistant message of a settled step. It never changes, so the worker that ran the inference
+// has it in its cache.
 func (a *Activities) stepMessage(ctx context.Context, key journal.StepKey) (turn.Message, error) {
 	if messages, ok := a.windows.get(stepHead(key), 0); ok {
 		return messages[0], nil
@@ -125,15 +130,17 @@ func (a *Activities) stepMessage(ctx context.Context, key journal.StepKey) (turn
 	return a.journal.StepMessage(ctx, key)
 }
 
-// stepHead is the cache key of a step's assistant message. It cannot collide with a window's hash, which is hex.
+// stepHead returns the key under which the window cache has a step's assistant message. It cannot collide with a
+// window's hash, which is hexadecimal.
 func stepHead(key journal.StepKey) turn.Head {
 	return turn.Head{Hash: fmt.Sprintf("step %d of %s", key.Step, key.Turn)}
 }
 
-// callProposals converts the calls of a completion to the form that the workflow carries: name, hash and preview.
+// callProposals converts the calls of a completion to what the workflow's history carries of them: the tool's name,
+// the hash of the arguments and a redacted preview.
 func (a *Activities) callProposals(calls []turn.ToolCall) []turn.CallProposal {
 	out := make([]turn.CallProposal, 0, min(len(calls), maxCalls))
-	for _, c := range atMost(calls) {
+	for _, c := range capCalls(calls) {
 		hash, background := record.HashOf([]byte(c.Arguments)), isBackground(c)
 		c.Tool, c.Arguments = turn.Truncate(c.Tool, 120), turn.Truncate(a.secrets.JSON(c.Arguments), turn.ArgumentsPreview)
 		out = append(out, turn.CallProposal{ToolCall: c, ArgumentsHash: hash, Background: background})

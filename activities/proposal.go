@@ -12,8 +12,9 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// stoppedProposal returns the text and the calls of a completion that ended before it was complete. If it was cut
-// inside an action, the workflow may reprompt for smaller steps.
+// stoppedProposal returns the proposal for a completion that ended before it was complete, with its text and its
+// complete calls. If the completion was cut at the limit of output tokens in the middle of an action, the proposal is
+// also invalid, so that the workflow can ask the model for less.
 func (a *Activities) stoppedProposal(in workflows.InferInput, promptConfig turn.PromptConfig,
 	answer turn.Completion) turn.Proposal {
 	partial := turn.ParsePartial(in.Prompt.Mode, in.Step, answer, toolsOf(promptConfig))
@@ -28,7 +29,8 @@ func (a *Activities) stoppedProposal(in workflows.InferInput, promptConfig turn.
 	return p
 }
 
-// proposal parses the completion and checks its calls against the tools of the turn config, before anything is claimed.
+// proposal parses a completion and returns what the workflow does next: give an answer, make calls, ask a question, or
+// reprompt because something is invalid. Calls are checked against the turn's tools, schemas and policy.
 func (a *Activities) proposal(ctx context.Context, in workflows.InferInput, promptConfig turn.PromptConfig,
 	answer turn.Completion) turn.Proposal {
 	if answer.Stop() != "" {
@@ -36,14 +38,14 @@ func (a *Activities) proposal(ctx context.Context, in workflows.InferInput, prom
 	}
 	action, err := turn.Parse(in.Prompt.Mode, in.Step, answer, toolsOf(promptConfig))
 	if err != nil {
-		return a.invalid(err, nil)
+		return a.invalidProposal(err, nil)
 	}
 	switch act := action.(type) {
 	case turn.Final:
 		text := a.redact(finalText(promptConfig, act.Text))
 		p := turn.Proposal{Kind: turn.ProposeFinal}
 		if err := a.checkOutput(in.Step, promptConfig, act.Text); err != nil {
-			p = a.invalid(err, nil)
+			p = a.invalidProposal(err, nil)
 		}
 		p.Text, p.Truncated = turn.Truncate(text, turn.AnswerInline), len(text) > turn.AnswerInline
 		return p
@@ -51,7 +53,7 @@ func (a *Activities) proposal(ctx context.Context, in workflows.InferInput, prom
 		return turn.Proposal{Kind: turn.ProposeAsk, Question: turn.Truncate(a.redact(act.Question), turn.AnswerInline)}
 	case turn.CallTools:
 		if err := a.checkCalls(ctx, in.Step, promptConfig, act.Calls, answer.Text); err != nil {
-			return a.invalid(err, act.Calls)
+			return a.invalidProposal(err, act.Calls)
 		}
 		text := ""
 		if in.Prompt.Mode != turn.ModeJSON {
@@ -63,11 +65,12 @@ func (a *Activities) proposal(ctx context.Context, in workflows.InferInput, prom
 		}
 		return turn.Proposal{Kind: turn.ProposeCalls, Text: text, Calls: proposals}
 	}
-	return a.invalid(&turn.InvalidAction{Step: in.Step, Kind: turn.InvalidUnknownType,
+	return a.invalidProposal(&turn.InvalidAction{Step: in.Step, Kind: turn.InvalidUnknownType,
 		Reason: "the completion is of an unknown kind"}, nil)
 }
 
-func (a *Activities) invalid(err error, calls []turn.ToolCall) turn.Proposal {
+// invalidProposal returns the proposal for a completion that err, normally a *turn.InvalidAction, says is invalid.
+func (a *Activities) invalidProposal(err error, calls []turn.ToolCall) turn.Proposal {
 	var inv *turn.InvalidAction
 	if !errors.As(err, &inv) {
 		inv = &turn.InvalidAction{Reason: err.Error()}
@@ -77,13 +80,16 @@ func (a *Activities) invalid(err error, calls []turn.ToolCall) turn.Proposal {
 	return turn.Proposal{Kind: turn.ProposeInvalid, Invalid: &kept, Calls: a.callProposals(calls)}
 }
 
-// maxCalls bounds the calls of one completion, whatever the turn's limits say: each is a claim and an activity.
+// maxCalls bounds the calls of one completion, whatever the turn's limits say, because each call costs a claim and an
+// activity.
 const maxCalls = record.MaxCalls
 
-// atMost returns the first maxCalls calls.
-func atMost(calls []turn.ToolCall) []turn.ToolCall { return calls[:min(len(calls), maxCalls)] }
+// capCalls returns the first maxCalls of the calls.
+func capCalls(calls []turn.ToolCall) []turn.ToolCall { return calls[:min(len(calls), maxCalls)] }
 
-// checkCalls returns an error for the first call that cannot run as it is.
+// checkCalls returns a *turn.InvalidAction for the first call that cannot run as it is: of a tool that the turn does
+// not have, or with arguments that do not fit. raw is the completion's text, for the error. It returns nil if all can
+// run.
 func (a *Activities) checkCalls(ctx context.Context, step int, promptConfig turn.PromptConfig, calls []turn.ToolCall,
 	raw string) error {
 	if len(calls) > maxCalls {
@@ -100,21 +106,21 @@ func (a *Activities) checkCalls(ctx context.Context, step int, promptConfig turn
 	return nil
 }
 
-// checkCall returns what is wrong with a call, or nil.
+// checkCall returns why a call cannot run as it is, or nil if it can.
 func (a *Activities) checkCall(ctx context.Context, promptConfig turn.PromptConfig,
 	c turn.ToolCall) *turn.InvalidAction {
 	d, ok := find(promptConfig, c.Tool)
 	if !ok {
-		reason, code := a.toolStatus(ctx).missing(c.Tool, promptConfig.Policy)
+		reason, code := a.toolStatus(ctx).missingReason(c.Tool, promptConfig.Policy)
 		kind := turn.InvalidUnknownTool
 		if code != "" {
 			kind = turn.InvalidUnavailableTool
 		}
 		return &turn.InvalidAction{Kind: kind, Reason: reason, Code: code}
 	}
-	if most := a.agent.MaxArgumentBytes; most > 0 && len(c.Arguments) > most {
+	if limit := a.agent.MaxArgumentBytes; limit > 0 && len(c.Arguments) > limit {
 		return &turn.InvalidAction{Kind: turn.InvalidLargeArguments, Reason: fmt.Sprintf(
-			"its arguments are %d bytes; the maximum is %d: send less, or in several smaller calls", len(c.Arguments), most)}
+			"its arguments are %d bytes; the maximum is %d: send less, or in several smaller calls", len(c.Arguments), limit)}
 	}
 	if err := turn.CheckJSON(c.Arguments); err != nil {
 		return &turn.InvalidAction{Kind: turn.InvalidArguments, Reason: "its arguments are not valid: " + err.Error()}
@@ -126,6 +132,7 @@ func (a *Activities) checkCall(ctx context.Context, promptConfig turn.PromptConf
 	return nil
 }
 
+// find returns the descriptor of the tool with this ID, and whether the prompt config has it.
 func find(p turn.PromptConfig, id string) (turn.Descriptor, bool) {
 	for _, d := range p.Descriptors {
 		if d.ID == id {

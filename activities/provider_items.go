@@ -10,8 +10,9 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// redactItems returns the items, or nil if they hold a secret. A provider refuses reasoning that was changed after it
-// signed it, and the ID of a call or message whose reasoning is missing; it accepts a message without any of its items.
+// redactItems returns the items, or nil if they contain a secret. It drops all of them together, because a provider
+// refuses signed reasoning that was changed, and also items whose reasoning is missing, but accepts a message without
+// items.
 func redactItems(r *redact.Redactor, items *turn.ProviderItems) *turn.ProviderItems {
 	if items == nil {
 		return nil
@@ -27,7 +28,7 @@ func redactItems(r *redact.Redactor, items *turn.ProviderItems) *turn.ProviderIt
 			joinStrings(joined, "", value)
 		}
 	}
-	for _, text := range joined { // a secret may be in pieces: parts of a summary, or several items
+	for _, text := range joined { // a secret may be split over the parts of a summary or over several items
 		if s := text.String(); r.Values(s) != s {
 			return nil
 		}
@@ -35,7 +36,8 @@ func redactItems(r *redact.Redactor, items *turn.ProviderItems) *turn.ProviderIt
 	return items
 }
 
-// joinStrings appends each string of a JSON value to the text of its key.
+// joinStrings appends each string in a JSON value to joined, under the key of its object. Elements of an array have
+// the key of the array. Objects are walked in the order of their keys.
 func joinStrings(joined map[string]*strings.Builder, key string, value any) {
 	switch v := value.(type) {
 	case string:

@@ -10,12 +10,14 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Workers of one task queue may have different tools, because their configurations or programs differ, above all during a
-// deployment. A turn has the tools of the worker that began it. A call goes to any worker at first; one that lacks the
-// tool, or has another version of it, sends the call on to the task queue of a worker that has it.
+// Workers of one task queue may have different tools, because their configurations or programs differ, above all
+// during a deployment. A turn has the tools of the worker that began it. A call goes to any worker at first. A worker
+// that lacks the tool, or has another version of it, redirects the call to the task queue of a worker that has it.
 
-// redirect returns the error with which a call goes to a worker that has its tool, if that is why it failed with err and
-// such a worker runs. If none runs, a call of a tool that this worker does not have waits for one as for a tool server.
+// redirect returns the error of a call that failed with err. If it failed because this worker does not have the tool
+// in the turn's version and another running worker does, that is an error with which the workflow schedules the call
+// on the other worker. Otherwise it is err. A call of an absent tool then waits for a worker as for an unavailable
+// server.
 func (a *Activities) redirect(ctx context.Context, in workflows.CallInput, err error) error {
 	if !errors.Is(err, turn.ErrToolAbsent) && turn.CodeOf(err) != turn.CodeToolDrift {
 		return err
@@ -27,13 +29,14 @@ func (a *Activities) redirect(ctx context.Context, in workflows.CallInput, err e
 		return err
 	case queue == "":
 		return err
-	case local(ctx): // it is attempted again as a regular activity
+	case local(ctx): // the workflow attempts it again as a regular activity, which can be redirected
 		return turn.ToolAbsent(in.Tool.ID)
 	}
 	return workflows.OnWorker(queue)
 }
 
-// workerWith returns the task queue of another running worker that offers this version of the tool, or an empty string.
+// workerWith returns the home queue of another running worker that offers this version of the tool: a random one if
+// several do, or "" if none does.
 func (a *Activities) workerWith(ctx context.Context, t turn.Tool) (string, error) {
 	workers, err := a.journal.Workers(ctx)
 	if err != nil {

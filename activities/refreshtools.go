@@ -20,6 +20,8 @@ func (a *Activities) RefreshTools(ctx context.Context, in workflows.RefreshInput
 	return res, a.failure(ctx, err)
 }
 
+// refreshTools adds the tools of those servers in in.Unavailable that are available again to a new prompt config, and
+// returns it with the tools. If there are none, the result is empty.
 func (a *Activities) refreshTools(ctx context.Context, in workflows.RefreshInput) (workflows.RefreshResult, error) {
 	res := workflows.RefreshResult{}
 	catalogues, err := a.offered(ctx)
@@ -44,6 +46,7 @@ func (a *Activities) refreshTools(ctx context.Context, in workflows.RefreshInput
 		res.Tools = append(res.Tools, a.toolsOf(offered)...)
 		res.Recovered = append(res.Recovered, c.Server)
 	}
+	// In the order of a new turn, so that the prompt configs can be equal.
 	slices.SortStableFunc(promptConfig.Descriptors,
 		func(a, b turn.Descriptor) int { return cmp.Compare(catalogueOf(a), catalogueOf(b)) })
 	res.Unavailable = slices.DeleteFunc(slices.Clone(in.Unavailable),
@@ -52,7 +55,7 @@ func (a *Activities) refreshTools(ctx context.Context, in workflows.RefreshInput
 	return res, err
 }
 
-// catalogueOf returns the server in a tool's ID. Catalogues are ordered by it.
+// catalogueOf returns the server in a tool's ID, such as git for mcp/git/push, or local. Begin orders tools by it.
 func catalogueOf(d turn.Descriptor) string {
 	server, _, _ := strings.Cut(strings.TrimPrefix(d.ID, "mcp/"), "/")
 	return server

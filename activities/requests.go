@@ -13,8 +13,9 @@ import (
 	"github.com/everturn/everturn/workflows"
 )
 
-// Ask writes the turn's requests to the journal, so that users see them. The turn may wait for days, and thousands of
-// turns may wait at once, so Ask drops the turn's cached transcript; the next inference reads it again.
+// Ask writes the turn's requests to the journal, so that users see them. It removes the turn's transcript from the
+// cache, because the turn may wait for days and thousands of turns may wait at once. The next inference reads it
+// again.
 func (a *Activities) Ask(ctx context.Context, in workflows.AskInput) (workflows.AskResult, error) {
 	ctx = withWork(ctx, in.Turn, 0, "")
 	in.At = time.Now()
@@ -25,13 +26,14 @@ func (a *Activities) Ask(ctx context.Context, in workflows.AskInput) (workflows.
 	}
 	if err == nil {
 		r := in.Requests[0]
-		a.tellCallers(ctx, in.Session, in.Turn,
+		a.notifyCallers(ctx, in.Session, in.Turn,
 			strings.TrimSpace(fmt.Sprintf("waits for %s %s: see `everturn approvals`", r.Kind, r.Tool)))
 	}
 	return workflows.AskResult{Decisions: decisions}, a.failure(ctx, err)
 }
 
-// Decide records decisions, unless the messages that carry them were all delivered to the session before.
+// Decide records decisions. The messages that answer a question may be repetitions of earlier ones: if the session
+// already has all of them, Decide records nothing and sets AlreadySent, and the question stays open.
 func (a *Activities) Decide(ctx context.Context, in workflows.DecideInput) (workflows.DecideResult, error) {
 	ctx = withWork(ctx, in.Turn, 0, "")
 	res := workflows.DecideResult{}
@@ -39,14 +41,15 @@ func (a *Activities) Decide(ctx context.Context, in workflows.DecideInput) (work
 	if err == nil && !delivered {
 		in.At = time.Now()
 		if err = a.journal.Decide(ctx, in); err == nil {
-			a.tellCallers(ctx, in.Session, in.Turn, "goes on")
+			a.notifyCallers(ctx, in.Session, in.Turn, "goes on")
 		}
 	}
 	res.AlreadySent = delivered
 	return res, a.failure(ctx, err)
 }
 
-// alreadyDelivered reports whether there are messages and the turn's session has had each of them.
+// alreadyDelivered reports whether the turn's session already has each of the messages with these IDs. It is false if
+// there are none, or if one has no ID.
 func (a *Activities) alreadyDelivered(ctx context.Context, turnID string, ids []string) (bool, error) {
 	if len(ids) == 0 || slices.Contains(ids, "") {
 		return false, nil
@@ -55,9 +58,9 @@ func (a *Activities) alreadyDelivered(ctx context.Context, turnID string, ids []
 	if err != nil {
 		return false, err
 	}
-	sessions := a.journal.Tenant(t.Tenant)
+	tenantJournal := a.journal.Tenant(t.Tenant)
 	for _, id := range ids {
-		if _, err := sessions.Delivered(ctx, t.Session, record.CleanText(id)); errors.Is(err, journal.ErrNotFound) {
+		if _, err := tenantJournal.Delivered(ctx, t.Session, record.CleanText(id)); errors.Is(err, journal.ErrNotFound) {
 			return false, nil
 		} else if err != nil {
 			return false, err

@@ -15,34 +15,36 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// A call that was not sent waits for its server: the activity fails with tool_not_sent and a delay, the Temporal server
-// retries it after the delay on any worker, and each attempt claims the call and releases the claim. All attempts of a
-// attempt share one clock. The heartbeat's details carry it from one attempt to the next, with the delays and the
-// number of refused attempts. The wait is therefore bounded by the time in which workers tried, and counts as working
-// time of the turn. For a call that was not claimed, see journalDelay.
+// A call that was not sent waits for its server: the activity fails with tool_not_sent and a delay, and the Temporal
+// server retries it after the delay on any worker. Each try claims the call and releases the claim. The heartbeat's
+// details carry the working time, with the delays, and the number of refused tries from one try to the next. So the
+// wait counts as working time of the turn, and time in which no worker ran does not count. For a call that could not
+// be claimed, see journalDelay.
 
-// Bounds of a retry delay. Another worker may reach the server before this worker tries again, so the delay does not
-// wait out the breaker's pause.
+// Bounds of a retry delay. The upper bound is shorter than the pauses of a server's breaker, because another worker
+// may reach the server before this worker tries again.
 const (
 	retryAtLeast = 100 * time.Millisecond
 	retryAtMost  = 2 * time.Second
 )
 
-// withinBudget shortens the timeouts of a call to the turn's remaining time after the call has waited.
-func withinBudget(in workflows.CallInput, waited time.Duration) workflows.CallInput {
-	left := max(in.Budget-waited, time.Second)
+// withinBudget returns the input of a call with its timeouts shortened to what is left of the turn's time. used is the
+// working time of the activity's earlier attempts.
+func withinBudget(in workflows.CallInput, used time.Duration) workflows.CallInput {
+	left := max(in.Budget-used, time.Second)
 	in.Timeout, in.TotalTimeout = min(in.Timeout, left), min(in.TotalTimeout, left)
 	return in
 }
 
-// repeats reports whether the workflow attempts a call again instead of recording an unknown outcome.
+// repeats reports whether the workflow will attempt a call of unknown outcome again, so that the outcome must not be
+// recorded yet.
 func repeats(in workflows.CallInput, clock *clock) bool {
 	return in.RepeatIfUnknown && (in.Attempt < workflows.Repeats || clock.busy() < in.ServerWait)
 }
 
-// callFailure maps the error of a call to the one that leaves the worker. Its details are the working time so far, and
-// whether the call may have reached its tool. Only a call that was not sent, or not claimed because the journal is
-// unavailable, may be retried, as long as it has time left.
+// callFailure converts the error of a call to the application error that the worker returns to Temporal. Its details
+// are the working time so far and whether the call may have reached its tool. Temporal retries the activity only if
+// the call was not sent, or not claimed because the journal is unavailable, and has time left.
 func (a *Activities) callFailure(ctx context.Context, in workflows.CallInput, clock *clock, err error) error {
 	if err == nil {
 		return nil
@@ -53,22 +55,22 @@ func (a *Activities) callFailure(ctx context.Context, in workflows.CallInput, cl
 	clock.stop() // no heartbeat may follow the one recorded here
 	e, busy, reached := asTurnError(err), clock.busy(), errors.As(err, new(reachedError))
 	options := temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{busy, reached}}
-	delay, more, message := time.Duration(0), false, e.Message
+	delay, mayRetry, message := time.Duration(0), false, e.Message
 	switch {
-	case local(ctx), reached:
+	case local(ctx), reached: // not retried here: the workflow decides
 	case e.Code == turn.CodeToolNotSent:
-		delay, more = retryDelay(e, in.ServerWait, in.ServerWait-busy, attemptOf(ctx))
-		if !more {
+		delay, mayRetry = retryDelay(e, in.ServerWait, in.ServerWait-busy, attemptOf(ctx))
+		if !mayRetry {
 			message = gaveUpText(e, busy)
 		}
-		busy += delay
+		busy += delay // the wait counts as working time
 	case e.Code == turn.CodeJournalUnavailable:
-		delay, more = journalDelay(ctx, err, a.journalRetryFor)
+		delay, mayRetry = journalDelay(ctx, err, a.journalRetryFor)
 	}
-	if !more || e.Code == turn.CodeJournalUnavailable {
+	if !mayRetry || e.Code == turn.CodeJournalUnavailable {
 		logFailure(ctx, e)
 	}
-	if !more {
+	if !mayRetry {
 		return temporal.NewApplicationErrorWithOptions(message, string(e.Code), options)
 	}
 	if activity.IsActivity(ctx) {
@@ -89,63 +91,63 @@ func attemptOf(ctx context.Context) int32 {
 	return activity.GetInfo(ctx).Attempt
 }
 
-// retryDelay returns how long a call waits before its next attempt: the Retry-After of the server's HTTP front, or the
-// time until the breaker tries the server again, within the bounds and the time left. The lower bound doubles with each
-// attempt. A random part of up to a quarter keeps the waiting calls from hitting a recovered server at once. A long
-// wait has longer delays, so that its attempts stay below the retry policy's maximum. The result is false if no time is
-// left.
+// retryDelay returns how long a call waits before the next attempt of its activity. That is e.RetryAfter (the server's
+// Retry-After, or the time until its breaker tries it again), but at least retryAtLeast, doubled with each attempt,
+// and at most the upper bound. wait is the call's whole wait for the server, and left is what remains of it. The
+// result is false if no time is left.
 func retryDelay(e *turn.Error, wait, left time.Duration, attempt int32) (time.Duration, bool) {
 	if left < retryAtLeast {
 		return 0, false
 	}
-	most := max(retryAtMost, wait/100)
+	upper := max(retryAtMost, wait/100) // a long wait must not exceed the retry policy's maximum of attempts
 	if e.Refused {
-		most = max(most, e.RetryAfter)
+		upper = max(upper, e.RetryAfter)
 	}
-	delay := min(max(e.RetryAfter, retryAtLeast<<min(attempt-1, 16)), most)
-	return min(delay+rand.N(delay/4), left), true
+	delay := min(max(e.RetryAfter, retryAtLeast<<min(attempt-1, 16)), upper)
+	return min(delay+rand.N(delay/4), left), true // a random part, so that waiting calls do not all come at once
 }
 
-// gaveUpText tells the model why a call was not made, and when the server is tried again.
+// gaveUpText returns the text that tells the model why a call was not made and when the server is tried again. waited
+// is how long the call has waited.
 func gaveUpText(e *turn.Error, waited time.Duration) string {
-	text := fmt.Sprintf("%s; tried for %s", strings.TrimSuffix(e.Message, "."), about(waited))
+	text := fmt.Sprintf("%s; tried for %s", strings.TrimSuffix(e.Message, "."), roundDuration(waited))
 	if e.RetryAfter > 0 {
-		text += "; next try in " + about(e.RetryAfter)
+		text += "; next try in " + roundDuration(e.RetryAfter)
 	}
 	return text + ". It may be called again later."
 }
 
-// about formats a duration in seconds, or in tenths of a second below one second.
-func about(d time.Duration) string {
+// roundDuration formats a duration, rounded to seconds, or to tenths of a second below one second.
+func roundDuration(d time.Duration) string {
 	if d < time.Second {
 		return d.Round(100 * time.Millisecond).String()
 	}
 	return d.Round(time.Second).String()
 }
 
-// An inference that has failed for good goes on with the turn's next model, if another model may not have the failure.
-// The journal records the change; the attempt then ends, and the next attempt of the activity, on any worker, asks the
-// model that the journal names. The rest of the turn stays with it: changing back and forth would lose the provider's
-// cache each time, and the reasoning that only one model can read.
+// If an inference has failed for good, the turn's next model takes over, provided that it might succeed. The journal
+// records the change. The attempt then ends, and the next attempt of the activity, on any worker, uses the model that
+// the journal names. The rest of the turn stays with that model: each change would lose the provider's cache, and the
+// reasoning that only one model can read.
 
-// retries says how the turn's inferences are retried: see turn.Config and turn.Limits.
+// retries has the settings with which a turn's inferences are retried: see turn.Config and turn.Limits.
 type retries struct {
 	retryFor, fallbackAfter time.Duration
-	max                     *int
+	max                     *int // number of retries; nil means no limit
 }
 
-// compacting returns how prompts for this model are compacted. After a fallback, what was the first model's is this
-// model's.
+// compactionSettings returns how prompts for this model are compacted. If this model is a fallback, it replaces the
+// first model in c: as the model of summaries and by its context window. It returns nil if c is nil.
 func (m modelInUse) compactionSettings(c *turn.CompactionSettings) *turn.CompactionSettings {
 	if c == nil || m.position == 0 {
 		return c
 	}
-	own := *c
-	if own.Model.Provider == m.first.Provider && own.Model.Name == m.first.Name {
-		own.Model = m.Model
+	settings := *c
+	if settings.Model.Provider == m.first.Provider && settings.Model.Name == m.first.Name {
+		settings.Model = m.Model
 	}
-	if own.ContextTokens == m.first.ContextTokens {
-		own.ContextTokens = m.ContextTokens
+	if settings.ContextTokens == m.first.ContextTokens {
+		settings.ContextTokens = m.ContextTokens
 	}
-	return &own
+	return &settings
 }

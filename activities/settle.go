@@ -13,13 +13,13 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// suspend keeps the continuation of a call whose server elicits something, and releases the claim. When the response
-// arrives, the workflow attempts the call again, on any worker.
+// suspend stores the continuation of a call whose server has sent elicitations, and releases the claim. When the
+// responses arrive, the workflow attempts the call again, on any worker.
 func (a *Activities) suspend(ctx context.Context, in workflows.CallInput,
 	result turn.ToolResult) (workflows.CallResult, error) {
 	_, err := retryUntilAvailable(context.WithoutCancel(ctx), a.settleWithin(ctx),
-		func(keep context.Context) (struct{}, error) {
-			return struct{}{}, a.journal.SuspendCall(keep, settlement(in, result))
+		func(writeCtx context.Context) (struct{}, error) {
+			return struct{}{}, a.journal.SuspendCall(writeCtx, settlement(in, result))
 		})
 	if err != nil {
 		return workflows.CallResult{}, err
@@ -27,18 +27,22 @@ func (a *Activities) suspend(ctx context.Context, in workflows.CallInput,
 	return a.suspendedResult(in, in.Attempt, result), nil
 }
 
-// repeatElicitations returns the elicitations under the attempt that the journal has for them: that attempt's end was
-// lost, or the turn was reset to before it. Nothing was sent, so repeatElicitations releases the claim.
-func (a *Activities) repeatElicitations(ctx context.Context, in workflows.CallInput, asked int,
+// repeatElicitations returns elicitations that an earlier attempt has already recorded in the journal, under the
+// number of that attempt. It happens if the workflow did not get the earlier attempt's result, or was reset to before
+// it. This attempt sent nothing, so repeatElicitations releases its claim.
+func (a *Activities) repeatElicitations(ctx context.Context, in workflows.CallInput, recordedBy int,
 	result turn.ToolResult) (workflows.CallResult, error) {
 	if err := a.release(ctx, in); err != nil {
 		return workflows.CallResult{}, err
 	}
-	return a.suspendedResult(in, asked, result), nil
+	return a.suspendedResult(in, recordedBy, result), nil
 }
 
-// suspendedResult returns the receipt of a call that waits for responses.
-func (a *Activities) suspendedResult(in workflows.CallInput, asked int, result turn.ToolResult) workflows.CallResult {
+// suspendedResult returns the receipt of a call that waits for responses to the result's elicitations, which the
+// attempt recordedBy has recorded. If the server holds the call open, its StickyQueue is this worker's home queue,
+// because only this worker can continue the call.
+func (a *Activities) suspendedResult(in workflows.CallInput, recordedBy int,
+	result turn.ToolResult) workflows.CallResult {
 	for i := range result.Elicitations {
 		result.Elicitations[i].Message = a.redact(result.Elicitations[i].Message)
 	}
@@ -48,14 +52,15 @@ func (a *Activities) suspendedResult(in workflows.CallInput, asked int, result t
 	}
 	return workflows.CallResult{
 		CallID: in.Call.ID, Tool: in.Tool.ID,
-		Elicitations: result.Elicitations, ElicitationAttempt: asked, Held: result.Held, StickyQueue: queue,
+		Elicitations: result.Elicitations, ElicitationAttempt: recordedBy, Held: result.Held, StickyQueue: queue,
 	}
 }
 
-// lateWithin bounds how long resolve tries to record a late result.
+// lateWithin bounds how long recordLateResult tries to record a late result.
 const lateWithin = time.Minute
 
-// recordLateResult records the late result of a call that was given up as unknown. The transcript stays as it is.
+// recordLateResult records the result of a call whose outcome was already recorded as unknown. The transcript stays as
+// it is. An error is only logged.
 func (a *Activities) recordLateResult(ctx context.Context, in workflows.CallInput, result turn.ToolResult) {
 	result = a.presentable(result)
 	_, err := retryUntilAvailable(ctx, lateWithin, func(ctx context.Context) (journal.CallRecord, error) {
@@ -66,7 +71,8 @@ func (a *Activities) recordLateResult(ctx context.Context, in workflows.CallInpu
 	}
 }
 
-// presentable prepares a result for storage and display: it removes secrets and appends the names of the artifacts.
+// presentable returns a result without secrets, and with a note in its text for each artifact, so that the model can
+// read the whole output.
 func (a *Activities) presentable(r turn.ToolResult) turn.ToolResult {
 	r.Text = a.redact(r.Text)
 	switch {
@@ -87,20 +93,20 @@ func (a *Activities) presentable(r turn.ToolResult) turn.ToolResult {
 		return r
 	}
 	note := "\n" + strings.Join(notes, "\n")
-	if r.Full != nil { // Text may be at the limit: make room for the note
+	if r.Full != nil { // Text is at the limit of a result, so the note takes its place in it
 		r.Text = turn.Truncate(r.Text, max(max(len(r.Text), minResult)-len(note), minResult/2))
 	}
 	r.Text += note
 	return r
 }
 
-// minResult is the minimum of runtime.max_result_bytes, in bytes. A shorter text was not cut, but is a note in place
-// of binary content.
+// minResult is the minimum of runtime.max_result_bytes, in bytes. A shorter text beside a whole output was not
+// truncated: it is a note in place of binary content.
 const minResult = 1024
 
-// progressWriter returns a function that writes a call's progress to the turn's readers. If the journal is slower than
-// the server, only the latest report is written. Local activities are too short for progress. done waits for the write
-// under way.
+// progressWriter returns a function that writes a call's progress to the turn's stream. It does not block: if the
+// journal is slower than the server, only the latest report is written. done ends the writing and waits for the write
+// under way. For a local activity, which is too short for progress, note is nil.
 func (a *Activities) progressWriter(ctx context.Context,
 	in workflows.CallInput) (note func(turn.ToolProgress), done func()) {
 	if local(ctx) {
@@ -129,7 +135,7 @@ func (a *Activities) progressWriter(ctx context.Context,
 		}
 		select {
 		case latest <- p:
-		default:
+		default: // a concurrent report was faster
 		}
 	}
 	return note, func() { cancel(); <-ended }

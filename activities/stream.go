@@ -12,13 +12,13 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// flushEvery is how long deltas are batched: tens of milliseconds, so that a reader sees text flow but the journal is
-// not written for every token. After a silence the first delta waits only for firstFlush, because the reader's screen
-// may be empty.
+// flushEvery is how long deltas are collected before they are written: so short that the reader sees the text flow,
+// and so long that the journal is not written for every token. The first delta after a pause waits only for
+// firstFlush, because the reader may have seen nothing yet.
 const (
 	flushEvery = 40 * time.Millisecond
 	firstFlush = 10 * time.Millisecond
-	// flushAgain is the pause after a flush that has found the journal unavailable.
+	// flushAgain is the pause after a flush that found the journal unavailable.
 	flushAgain = time.Second
 )
 
@@ -29,24 +29,25 @@ type stream struct {
 	attempt int
 	// silent withholds text deltas: in JSON mode they are protocol, not text for the user.
 	silent bool
-	// promptTokens estimates the prompt, which the journal records with the first flush: the provider bills it from then
-	// on.
+	// promptTokens is an estimate of the prompt's tokens. The first flush records it, because the provider bills the
+	// prompt once it streams an answer.
 	promptTokens int64
-	billed       bool // of the flusher
-	abort        context.CancelCauseFunc
+	billed       bool                    // promptTokens is recorded; only the flusher uses it
+	abort        context.CancelCauseFunc // ends the request
 
 	mu      sync.Mutex
 	pending []turn.Event
-	tail    strings.Builder // text that belongs to the end of the last pending event
+	tail    strings.Builder // text that seal appends to the last pending event
 	text    strings.Builder // all text so far: the partial result of a turn that ends early
 	thought int64           // bytes of reasoning so far
-	wake    chan struct{}
-	quit    chan struct{}
-	done    chan struct{}
+	wake    chan struct{}   // wakes the flusher
+	quit    chan struct{}   // closed when the stream is closed
+	done    chan struct{}   // closed when the flusher has ended
 }
 
-// openStream starts the flusher. The caller must close the stream. The flusher calls abort if a flush fails because a
-// newer attempt is running, for instance. If the journal is unavailable, it tries again: the completion is paid for.
+// openStream returns a stream and starts its flusher. The caller must close the stream. If the journal is unavailable,
+// the flusher tries again, because the completion is paid for. If a flush fails for another reason, for instance
+// because a newer attempt runs, the flusher calls abort.
 func openStream(ctx context.Context, j Journal, inf journal.Inference, silent bool, promptTokens int64,
 	abort context.CancelCauseFunc) *stream {
 	s := &stream{journal: j, key: inf.Key, attempt: inf.Attempt, silent: silent, promptTokens: promptTokens, abort: abort,
@@ -61,7 +62,7 @@ func (s *stream) Text(delta string) {
 	s.text.WriteString(delta)
 	s.mu.Unlock()
 	if s.silent {
-		s.signal()
+		s.signal() // the flusher still has to record promptTokens
 		return
 	}
 	s.add(turn.EventTextDelta, delta)
@@ -75,6 +76,7 @@ func (s *stream) Reasoning(delta string) {
 	s.add(turn.EventReasoningDelta, delta)
 }
 
+// add adds a delta to the pending events: to the last one if it is of the same kind, or else as a new event.
 func (s *stream) add(kind turn.EventKind, delta string) {
 	if delta == "" {
 		return
@@ -90,7 +92,8 @@ func (s *stream) add(kind turn.EventKind, delta string) {
 	s.signal()
 }
 
-// seal appends the tail to the last pending event. Concatenating each delta at once would copy the text every time.
+// seal appends the tail to the last pending event. The caller holds the mutex. Appending each delta to the event at
+// once would copy the event's text for each.
 func (s *stream) seal() {
 	if s.tail.Len() > 0 {
 		s.pending[len(s.pending)-1].Text += s.tail.String()
@@ -98,16 +101,17 @@ func (s *stream) seal() {
 	}
 }
 
-// run flushes pending events a moment after the first delta of a batch, so that the batch collects the next deltas.
+// run is the flusher: when a first delta wakes it, it waits a moment for more deltas and then writes all of them. It
+// ends when the stream is closed or ctx ends.
 func (s *stream) run(ctx context.Context) {
 	defer close(s.done)
-	var last time.Time
+	var lastFlush time.Time
 	for wait(ctx, s.quit, s.wake) {
-		after := flushEvery
-		if time.Since(last) > flushEvery {
-			after = firstFlush
+		delay := flushEvery
+		if time.Since(lastFlush) > flushEvery {
+			delay = firstFlush
 		}
-		timer := time.NewTimer(after)
+		timer := time.NewTimer(delay)
 		due := wait(ctx, s.quit, timer.C)
 		timer.Stop()
 		if !due {
@@ -122,7 +126,7 @@ func (s *stream) run(ctx context.Context) {
 			s.abort(err)
 			return
 		}
-		last = time.Now()
+		lastFlush = time.Now()
 	}
 }
 
@@ -135,7 +139,7 @@ func (s *stream) flushLater(ctx context.Context) {
 	}
 }
 
-// signal wakes the flusher.
+// signal wakes the flusher. It does nothing if the flusher is about to wake already.
 func (s *stream) signal() {
 	select {
 	case s.wake <- struct{}{}:
@@ -143,6 +147,8 @@ func (s *stream) signal() {
 	}
 }
 
+// flush writes the pending events to the journal. Without events it still records promptTokens if that is not
+// recorded.
 func (s *stream) flush(ctx context.Context) error {
 	events := s.take()
 	if len(events) == 0 && s.billed {
@@ -151,7 +157,7 @@ func (s *stream) flush(ctx context.Context) error {
 	err := s.journal.AppendStream(ctx, journal.StreamInput{Key: s.key, Attempt: s.attempt, PromptTokens: s.promptTokens,
 		Events: events})
 	s.billed = s.billed || err == nil
-	if err != nil { // nothing was appended; the events stay, in case the completion still arrives whole
+	if err != nil { // nothing was appended: the events stay for the next flush or the settlement
 		s.mu.Lock()
 		s.pending = append(events, s.pending...)
 		s.mu.Unlock()
@@ -159,7 +165,7 @@ func (s *stream) flush(ctx context.Context) error {
 	return err
 }
 
-// take returns the events that were not flushed yet.
+// take removes and returns the pending events.
 func (s *stream) take() []turn.Event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,11 +178,11 @@ func (s *stream) take() []turn.Event {
 	return events
 }
 
-// pieceBytes bounds the text of one event, in bytes, far below what the journal accepts. A fast provider can produce
-// more than that between two flushes.
+// pieceBytes bounds the text of one event, in bytes, far below what the journal accepts.
 const pieceBytes = record.MaxEventBytes / 4
 
-// pieces splits an event whose text is too long for one, between characters.
+// pieces splits an event at pieceBytes of text, between characters. A fast provider can send more than that between
+// two flushes.
 func pieces(e turn.Event) []turn.Event {
 	var out []turn.Event
 	for len(e.Text) > pieceBytes {
@@ -198,7 +204,8 @@ func (s *stream) close() []turn.Event {
 	return s.take()
 }
 
-// wait reports whether the event came before quit or the end of ctx.
+// wait waits for the event and returns true, or returns false if quit is closed or ctx ends first. A nil quit is
+// ignored.
 func wait[T any](ctx context.Context, quit <-chan struct{}, event <-chan T) bool {
 	select {
 	case <-ctx.Done():
@@ -217,7 +224,7 @@ func (s *stream) received() int64 {
 	return int64(s.text.Len()) + s.thought
 }
 
-// partial returns the text so far that the user has seen.
+// partial returns the text so far that the user has seen: none in JSON mode.
 func (s *stream) partial() string {
 	if s.silent {
 		return ""

@@ -16,25 +16,29 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// inlineTask bounds the task that a history carries, in bytes. A longer one is a blob.
+// inlineTask bounds the text of a message in a workflow's history, in bytes. A longer text is a blob of the journal.
 const inlineTask = 8 << 10
 
-// BeginSubagent claims a call of an agent's tool. A claimed call may be claimed again: the agent's session and the ID of its
-// message derive from the call, so its turn runs once. Session and message have the same ID.
+// BeginSubagent claims a call of an agent's tool and returns the message that begins the agent's turn. It may claim
+// the same call several times: the agent's session and the ID of its message derive from the call, so only one turn
+// runs. Session and message have the same ID.
 func (a *Activities) BeginSubagent(ctx context.Context, in workflows.SubagentInput) (workflows.BeginSubagentResult, error) {
 	ctx = withWork(ctx, in.Turn, in.Step, in.Call.ID)
 	res, err := a.beginSubagent(ctx, in)
 	return res, a.failure(ctx, err)
 }
 
+// beginSubagent claims the call and returns the message that begins the agent's turn, with what the turn is granted.
+// If the call is settled already, it returns the call's receipt and no message.
 func (a *Activities) beginSubagent(ctx context.Context,
 	in workflows.SubagentInput) (res workflows.BeginSubagentResult, err error) {
-	call, pinned, claim, err := a.claim(ctx, in.CallInput,
+	call, tool, claim, err := a.claim(ctx, in.CallInput,
 		&journal.Subagent{Granted: in.Granted, Background: in.Call.Background})
 	if err != nil {
 		return res, err
 	}
-	switch in.Tool = pinned; {
+	in.Tool = tool // as the journal has it
+	switch {
 	case claim.State == journal.ClaimSettled:
 		receipt, err := a.subagentReceipt(ctx, in.CallInput, claim.Record)
 		res.Receipt = &receipt
@@ -60,7 +64,7 @@ func (a *Activities) beginSubagent(ctx context.Context,
 	return res, err
 }
 
-// isBackground reports whether a call asks for a subagent that works in the background.
+// isBackground reports whether a call requests a subagent that works in the background.
 func isBackground(c turn.ToolCall) bool {
 	var arguments struct {
 		Background bool `json:"background"`
@@ -69,36 +73,42 @@ func isBackground(c turn.ToolCall) bool {
 		arguments.Background
 }
 
-// SettleSubagent settles a call with the answer of the agent's turn, which has ended or could not begin.
+// SettleSubagent settles a call with the answer of the agent's turn, which has ended or could not begin. The call of a
+// background subagent is settled when its turn has started (SettleSubagentInput.Started); its answer is then a late
+// result, which SettleSubagent also returns as a message if SettleSubagentInput.Deliver is set.
 func (a *Activities) SettleSubagent(ctx context.Context, in workflows.SettleSubagentInput) (workflows.CallResult, error) {
 	ctx = withWork(ctx, in.Turn, in.Step, in.Call.ID)
 	res, err := a.settleSubagent(ctx, in)
 	return res, a.failure(ctx, err)
 }
 
+// settleSubagent records the result of a subagent's call: that it has started in the background (in.Started), or the
+// answer of its turn. With in.Deliver, it also returns the answer as a message for the caller's session.
 func (a *Activities) settleSubagent(ctx context.Context, in workflows.SettleSubagentInput) (workflows.CallResult, error) {
-	if in.Started || in.Deliver { // an answer must not settle a call that its turn reports as started
+	// The first settlement stands. The start is therefore recorded again before an answer is delivered: the answer must
+	// not settle a call that the caller's turn has reported as started.
+	if in.Started || in.Deliver {
 		settled, err := a.journal.SettleCall(ctx, settlement(in.CallInput, turn.ToolResult{Outcome: turn.OutcomeOK,
 			Text: "The agent works on it in the background. Its answer will be a message of this conversation."}))
 		if err != nil || in.Started {
 			return a.receipt(in.CallInput, settled), err
 		}
 	}
-	own := a.journal.Tenant(in.Tenant)
+	tenantJournal := a.journal.Tenant(in.Tenant)
 	agent := strings.TrimPrefix(in.Tool.ID, turn.AgentTools)
 	session := turn.SubagentSession(in.Turn, in.Call.ID)
-	subagent, err := own.Delivered(ctx, session, session)
+	agentTurn, err := tenantJournal.Delivered(ctx, session, session)
 	result := turn.ToolResult{Outcome: turn.OutcomeError,
 		Text: fmt.Sprintf("the agent %s could not begin: %s", agent, cmp.Or(in.Problem, "it was stopped"))}
 	switch {
-	case errors.Is(err, journal.ErrNotFound):
+	case errors.Is(err, journal.ErrNotFound): // the agent's turn has not begun
 	case err != nil:
 		return workflows.CallResult{}, fmt.Errorf("reading the agent's turn: %w", err)
 	default:
-		if result, err = a.subagentResult(ctx, own, agent, subagent); err != nil {
+		if result, err = a.subagentResult(ctx, tenantJournal, agent, agentTurn); err != nil {
 			return workflows.CallResult{}, err
 		}
-		changes, err := changesCanvas(ctx, own, subagent.ID)
+		changes, err := changesCanvas(ctx, tenantJournal, agentTurn.ID)
 		if err != nil {
 			return workflows.CallResult{}, err
 		}
@@ -106,10 +116,11 @@ func (a *Activities) settleSubagent(ctx context.Context, in workflows.SettleSuba
 			result.Text += fmt.Sprintf("\n\n[Its canvas has changes. Look at them with canvas_diff and take them with "+
 				"canvas_take, both with {\"from\":%q}.]", session)
 		}
-		taint, err := own.Taint(ctx, subagent.ID)
+		taint, err := tenantJournal.Taint(ctx, agentTurn.ID)
 		if err != nil {
 			return workflows.CallResult{}, fmt.Errorf("reading the agent's taint: %w", err)
 		}
+		// If the agent's session is tainted, its answer taints the caller's.
 		in.Tool.Taints, result.FromServer = taint != nil, taint != nil
 	}
 	result = a.presentable(result)
@@ -125,7 +136,8 @@ func (a *Activities) settleSubagent(ctx context.Context, in workflows.SettleSuba
 	return res, err
 }
 
-// messageOf returns a message with a text that a history may carry, or a reference to it.
+// messageOf returns a message with this text. If the text is too long for a workflow's history, it stores the text as
+// a blob, and the message refers to it.
 func (a *Activities) messageOf(ctx context.Context, id, text string) (m workflows.Message, err error) {
 	m = workflows.Message{ID: id, Text: text}
 	if len(text) > inlineTask {
@@ -135,7 +147,7 @@ func (a *Activities) messageOf(ctx context.Context, id, text string) (m workflow
 	return m, err
 }
 
-// changesCanvas reports whether a turn has changed its canvas.
+// changesCanvas reports whether a turn has changed the canvas of its session.
 func changesCanvas(ctx context.Context, j *journal.DB, turnID string) (bool, error) {
 	calls, err := j.Calls(ctx, turnID)
 	if err != nil {
@@ -150,11 +162,13 @@ func changesCanvas(ctx context.Context, j *journal.DB, turnID string) (bool, err
 var canvasChanges = []string{"local/canvas_write", "local/canvas_edit", "local/canvas_patch", "local/canvas_delete",
 	"local/canvas_take"}
 
-// subagentResult returns what the caller of an agent learns of its turn: the answer, or why there is none.
+// subagentResult returns the result of a call of an agent whose turn has ended: its answer, or an error that says why
+// there is none. The turn's record has only the beginning of a long answer; the message of its last step has all of
+// it.
 func (a *Activities) subagentResult(ctx context.Context, j *journal.DB, agent string,
 	t journal.TurnRecord) (turn.ToolResult, error) {
 	answer := t.Answer
-	if len(answer) > answerKept-len("…") && t.Steps > 0 {
+	if len(answer) > answerKept-len("…") && t.Steps > 0 { // it may be truncated
 		m, err := j.StepMessage(ctx, journal.StepKey{Turn: t.ID, Step: t.Steps})
 		if err != nil && !errors.Is(err, journal.ErrNotFound) {
 			return turn.ToolResult{}, fmt.Errorf("reading the agent's answer: %w", err)
@@ -173,21 +187,21 @@ func (a *Activities) subagentResult(ctx context.Context, j *journal.DB, agent st
 	return turn.ToolResult{Outcome: turn.OutcomeError, Text: text}, nil
 }
 
-// subagentReceipt returns the receipt of a settled call, with what its subagent and those below it have used.
+// subagentReceipt returns the receipt of a settled call, with what its subagent and the subagents below it have used.
 func (a *Activities) subagentReceipt(ctx context.Context, in workflows.CallInput,
 	settled journal.CallRecord) (workflows.CallResult, error) {
 	res := a.receipt(in, settled)
 	used, err := a.journal.Tenant(in.Tenant).SpentBySubagent(ctx, in.Turn, in.Call.ID)
-	if errors.Is(err, journal.ErrNotFound) { // the call was settled before it was claimed
+	if errors.Is(err, journal.ErrNotFound) { // the call was settled without a claim, so there is no subagent
 		return res, nil
 	}
 	res.Used = &used
 	return res, err
 }
 
-// note shows a message in the stream of a turn, as the progress of one of its calls. The stream of a turn that does not
-// wait for the call gets none.
-func note(ctx context.Context, j *journal.DB, turnID, callID string, p turn.ToolProgress) error {
+// noteProgress appends p to the stream of a turn, as the progress of one of its calls. It does nothing if the call is
+// settled, because the turn then does not wait for it.
+func noteProgress(ctx context.Context, j *journal.DB, turnID, callID string, p turn.ToolProgress) error {
 	call, err := j.Call(ctx, turnID, callID)
 	if err == nil && call.Outcome == "" {
 		err = j.NoteCall(ctx, turnID, callID, call.Attempt, p, time.Now())
@@ -195,46 +209,48 @@ func note(ctx context.Context, j *journal.DB, turnID, callID string, p turn.Tool
 	return err
 }
 
-// tellCallers notes in the streams of the turns above a subagent's turn that its pending requests have changed: users
-// follow those.
-func (a *Activities) tellCallers(ctx context.Context, session, turnID, message string) {
+// notifyCallers writes message to the streams of all turns above a subagent's turn, because users follow those and not
+// the subagent's. It does nothing for the session of another turn. An error is only logged.
+func (a *Activities) notifyCallers(ctx context.Context, session, turnID, message string) {
 	if _, _, ok := turn.ParentCall(session); !ok {
 		return
 	}
 	t, err := a.begunTurn(ctx, turnID)
 	for p := (turn.ToolProgress{Message: message, Session: session}); err == nil; {
-		turnID, callID, ok := turn.ParentCall(session)
+		turnID, callID, ok := turn.ParentCall(session) // of the turn one level up
 		if !ok {
 			return
 		}
-		own := a.journal.Tenant(t.Tenant)
-		if err = note(ctx, own, turnID, callID, p); err == nil {
+		tenantJournal := a.journal.Tenant(t.Tenant)
+		if err = noteProgress(ctx, tenantJournal, turnID, callID, p); err == nil {
 			var parent journal.TurnConfig
-			parent, err = own.TurnConfig(ctx, turnID)
+			parent, err = tenantJournal.TurnConfig(ctx, turnID)
 			session = parent.Session
 		}
 	}
 	logFailure(ctx, asTurnError(err))
 }
 
-// caller is the turn whose call started a session.
+// caller is the turn whose call started a subagent's session.
 type caller struct {
-	agents  []string // the agents from the caller up to the root
-	config  turn.Config
-	granted turn.Allowance // of the session's turn
+	agents  []string       // the agents of the caller and of the turns above it, up to the user's turn
+	config  turn.Config    // of the caller
+	granted turn.Allowance // what the caller granted to the subagent
 }
 
-// callerOf returns the caller of a subagent session; nil for a session that no call has started. The journal must have the
-// call, and it must be of the tool of this agent: nothing that a client sends makes a session a subagent.
+// callerOf returns the caller of a subagent's session, or nil if the session's ID is not that of a subagent. The ID
+// proves nothing, because a client can choose it. So the journal must have the call, and the call must be of this
+// agent's tool.
 func (a *Activities) callerOf(ctx context.Context, in workflows.BeginInput) (*caller, error) {
 	var c *caller
+	// Each round goes up one level, from a subagent's session to the session of its caller.
 	for session, agent := in.Session, in.Agent; ; {
 		turnID, callID, ok := turn.ParentCall(session)
 		if !ok {
 			return c, nil
 		}
-		own := a.journal.Tenant(in.Tenant)
-		call, err := own.Call(ctx, turnID, callID)
+		tenantJournal := a.journal.Tenant(in.Tenant)
+		call, err := tenantJournal.Call(ctx, turnID, callID)
 		if errors.Is(err, journal.ErrNotFound) || err == nil && call.Call.Tool != turn.AgentTools+agent {
 			return nil, turn.Errorf(turn.CodeInputInvalid, err, fmt.Sprintf(
 				"session %q belongs to an agent that a call of another turn starts, and there is no such call of agent %q; "+
@@ -243,7 +259,7 @@ func (a *Activities) callerOf(ctx context.Context, in workflows.BeginInput) (*ca
 		if err != nil {
 			return nil, fmt.Errorf("reading the call that started the session: %w", err)
 		}
-		rec, err := own.TurnConfig(ctx, turnID)
+		rec, err := tenantJournal.TurnConfig(ctx, turnID)
 		if err != nil {
 			return nil, fmt.Errorf("reading the turn that started the session: %w", err)
 		}
@@ -251,19 +267,20 @@ func (a *Activities) callerOf(ctx context.Context, in workflows.BeginInput) (*ca
 		if err != nil {
 			return nil, err
 		}
-		if c == nil {
-			its, err := own.Subagent(ctx, turnID, callID)
+		if c == nil { // in the first round, cfg is that of the caller itself
+			subagent, err := tenantJournal.Subagent(ctx, turnID, callID)
 			if err != nil {
 				return nil, fmt.Errorf("reading what the call has granted: %w", err)
 			}
-			c = &caller{config: cfg, granted: its.Granted}
+			c = &caller{config: cfg, granted: subagent.Granted}
 		}
 		c.agents = append(c.agents, cfg.Agent)
 		session, agent = rec.Session, cfg.Agent
 	}
 }
 
-// callerSession returns the session whose turn has called the agent whose turn makes a call; "" for other turns.
+// callerSession returns the session of the turn that called the subagent whose turn makes this call. It returns "" if
+// the call's turn is not a subagent's.
 func (a *Activities) callerSession(ctx context.Context, in workflows.CallInput) (string, error) {
 	turnID, _, ok := turn.ParentCall(in.Session)
 	if !ok {
@@ -271,32 +288,33 @@ func (a *Activities) callerSession(ctx context.Context, in workflows.CallInput) 
 	}
 	rec, err := a.journal.Tenant(in.Tenant).TurnConfig(ctx, turnID)
 	if err != nil {
-		return "", fmt.Errorf("reading the turn that called the agent: %w", behind(err))
+		return "", fmt.Errorf("reading the turn that called the agent: %w", behindIfMissing(err))
 	}
 	return rec.Session, nil
 }
 
-// narrowTo leaves a subagent those of its tools that its caller has, and the agents that it may call itself. It adds the
-// calls that its caller must not make or must ask for.
-func (c *caller) narrowTo(cfg *turn.Config) {
+// narrow removes the subagent's tools that its caller does not have, except for the agents that the subagent may call,
+// and adds what the caller's policy denies or asks for. For a nil caller it does nothing.
+func (c *caller) narrow(cfg *turn.Config) {
 	if c == nil {
 		return
 	}
-	narrowBy(cfg, c.config.Policy)
-	leave(cfg, func(t turn.Tool) bool {
+	inheritDenyAndAsk(cfg, c.config.Policy)
+	keepTools(cfg, func(t turn.Tool) bool {
 		_, has := c.config.Find(t.ID)
 		return (has || t.Activity == turn.ActivityAgent) && cfg.Policy.Offered(t)
 	})
 }
 
-// narrowBy adds the calls that another policy denies or asks for.
-func narrowBy(cfg *turn.Config, other turn.Policy) {
+// inheritDenyAndAsk adds the deny and ask lists of another turn's policy to the turn's own.
+func inheritDenyAndAsk(cfg *turn.Config, other turn.Policy) {
 	cfg.Policy.Deny = slices.Concat(cfg.Policy.Deny, other.Deny)
 	cfg.Policy.Ask = slices.Concat(cfg.Policy.Ask, other.Ask)
 }
 
-// addAgents adds the tools of the agents that the agent may call: not itself, none that led to its turn, and none below
-// the maximum depth.
+// addAgents adds to cfg a tool for each agent that the agent may call, and returns the descriptors with theirs. It
+// leaves out the agent itself and the agents of the turns above, so that calls cannot go in circles, and it adds none
+// at the maximum depth. c is the caller of the turn, or nil.
 func (a *Activities) addAgents(agent Agent, c *caller, cfg *turn.Config, descriptors []turn.Descriptor) []turn.Descriptor {
 	above := []string{agent.Name}
 	if c != nil {
@@ -311,20 +329,22 @@ func (a *Activities) addAgents(agent Agent, c *caller, cfg *turn.Config, descrip
 			continue
 		}
 		d := agentTool(a.agents[i], c == nil && cfg.Answers < agent.MaxDepth)
-		only := cfg.Policy
-		only.Allow = append(slices.Clone(only.Allow), d.ID)
-		if !only.Offered(d.Pinned()) {
+		// An agent that is configured as callable is allowed, unless another list of the policy denies it.
+		policy := cfg.Policy
+		policy.Allow = append(slices.Clone(policy.Allow), d.ID)
+		if !policy.Offered(d.Pinned()) {
 			continue
 		}
-		cfg.Policy.Allow = only.Allow
+		cfg.Policy.Allow = policy.Allow
 		cfg.Tools = append(cfg.Tools, d.Pinned())
 		descriptors = append(descriptors, d)
 	}
 	return descriptors
 }
 
-// agentTool describes an agent to the model of another one. The agent's own calls have their own permissions and
-// approvals, so the call itself changes nothing.
+// agentTool returns the descriptor of the tool with which another agent's model calls the agent a. background adds the
+// argument with which the call does not wait for the answer. The tool is read-only, because the agent's own calls need
+// permissions and approvals of their own.
 func agentTool(a Agent, background bool) turn.Descriptor {
 	id := turn.AgentTools + a.Name
 	description := "Gives a task to the agent " + a.Name + " and returns its answer"
@@ -332,12 +352,14 @@ func agentTool(a Agent, background bool) turn.Descriptor {
 		description += ": " + a.Description
 	}
 	description += ". The agent sees nothing but the task, so write down all that it needs to know."
-	also := ""
+	backgroundProperty := ""
 	if background { // the answer is a message, and users cannot send messages to the session of an agent
-		also = `"background":{"description":"go on at once: the answer will be a message of this conversation","type":` +
-			`"boolean"},`
+		backgroundProperty =
+			`"background":{"description":"go on at once: the answer will be a message of this conversation","type":` +
+				`"boolean"},`
 	}
-	schema := json.RawMessage(`{"additionalProperties":false,"properties":{` + also + `"task":{"description":"what the agent is to ` +
+	schema := json.RawMessage(`{"additionalProperties":false,"properties":{` + backgroundProperty +
+		`"task":{"description":"what the agent is to ` +
 		`do, with all that it needs to know","minLength":1,"type":"string"}},"required":["task"],"type":"object"}`)
 	return turn.Descriptor{
 		ID: id, Wire: turn.WireName(id), Description: description, Schema: schema, Activity: turn.ActivityAgent,

@@ -12,32 +12,34 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// silent is the sink of a summary, which no reader follows.
-type silent struct{ received int64 }
+// byteCounter is the turn.Sink of a summary, which users do not see. It only counts the bytes that arrive.
+type byteCounter struct{ received int64 }
 
-func (s *silent) Text(delta string) { s.received += int64(len(delta)) }
+func (s *byteCounter) Text(delta string) { s.received += int64(len(delta)) }
 
-func (s *silent) Reasoning(delta string) { s.received += int64(len(delta)) }
+func (s *byteCounter) Reasoning(delta string) { s.received += int64(len(delta)) }
 
-// tightness are the attempts of a summary: the second one shows the model a third of the text and asks for less.
-var tightness = []int{1, 3}
+// summaryDivisors has a number for each attempt to get a summary. The attempt shows the model the text divided by this
+// number, and asks for a summary that is as much shorter.
+var summaryDivisors = []int{1, 3}
 
 // summaryBytes is how much of the conversation a request for a summary may contain, in bytes for each token of the
-// context window. With four bytes to a token, that is half of it.
+// context window. With four bytes to a token, it fills half of the window.
 const summaryBytes = 2
 
-// summarize adds a summary of the messages to the draft. If none can be made, the draft keeps what it has: it is
-// truncated, and the warning says why. ask sends the n-th request, from 1; an error that it wraps in fatalError ends
-// the attempt.
+// summarize adds a summary of the messages in todo to the draft. If the model gives no usable one, the draft becomes a
+// truncation with the previous summary, and its warning says why. focus is what the user wants the summary to keep, or
+// "". ask sends the n-th request, counted from 1. If its error is a fatalError, summarize returns the error inside;
+// after any other error it goes on with the next request.
 func (a *Activities) summarize(ctx context.Context, c turn.CompactionSettings, draft *turn.Compaction, todo []turn.Message,
 	focus string, ask func(ctx context.Context, p turn.Prompt, n int) (turn.Completion, error)) error {
 	previous := *draft
 	tokens := turn.SummaryTokens(int64(float64(c.ContextTokens) * c.TargetRatio))
 	draft.Provider = c.Model.Provider
-	why := ""
-	for i, tight := range tightness {
-		request := turn.SummaryPrompt(c.Model, &previous, todo, focus, tokens/int64(tight),
-			int(c.ContextTokens)*summaryBytes/tight)
+	problem := "" // why the last answer is no summary
+	for i, divisor := range summaryDivisors {
+		request := turn.SummaryPrompt(c.Model, &previous, todo, focus, tokens/int64(divisor),
+			int(c.ContextTokens)*summaryBytes/divisor)
 		answer, err := ask(ctx, request, i+1)
 		if fatal := (fatalError{}); errors.As(err, &fatal) {
 			return fatal.error
@@ -46,25 +48,26 @@ func (a *Activities) summarize(ctx context.Context, c turn.CompactionSettings, d
 			draft.Usage = draft.Usage.Add(spending{model: c.Model}.priced(answer.Usage))
 		}
 		if err == nil {
-			draft.Model, draft.Summary, why = answer.Model, strings.TrimSpace(a.redact(answer.Text)), refusalOf(answer)
+			draft.Model, draft.Summary, problem = answer.Model, strings.TrimSpace(a.redact(answer.Text)), refusalOf(answer)
 		} else {
-			why = asTurnError(err).Message
+			problem = asTurnError(err).Message
 		}
-		if why == "" {
+		if problem == "" {
 			if draft.Model == "" {
 				draft.Model = c.Model.Name
 			}
-			// A model that ignores the bound must not undo the compaction.
+			// A model may ignore the limit of tokens. At most twice the limit is kept, at four bytes per token.
 			draft.Summary = turn.Truncate(draft.Summary, int(2*tokens)*4)
 			return nil
 		}
 	}
 	draft.Method, draft.Summary = turn.CompactionTruncated, previous.Summary
-	draft.Warning = turn.Truncate(a.redact("no summary: "+why), maxFailureText)
+	draft.Warning = turn.Truncate(a.redact("no summary: "+problem), maxFailureText)
 	return nil
 }
 
-// refusalOf says why a completion is no summary, or "". A summary that was cut at its limit of tokens is one.
+// refusalOf returns why a completion cannot be used as a summary, or "" if it can. A summary that was cut at its limit
+// of tokens can be used.
 func refusalOf(answer turn.Completion) string {
 	switch stop := answer.Stop(); {
 	case stop != "" && stop != turn.StopLength:
@@ -75,49 +78,53 @@ func refusalOf(answer turn.Completion) string {
 	return ""
 }
 
-// fatalError ends an attempt to compact: the turn was stopped, the worker stops, or the attempt is repeated later.
+// fatalError is an error of a summary that ends the activity's attempt instead of only the summary: the turn was
+// stopped, the worker shuts down, or a later attempt may succeed.
 type fatalError struct{ error }
 
-// summarizeFor summarizes for an inference. What it has paid for is in the draft or, if it returns an error, in the
-// ledger.
+// summarizeFor is summarize for the prompt of an inference. The usage of its requests is in the draft. If it returns
+// an error, it records the usage in the journal itself, because the draft is then dropped.
 func (a *Activities) summarizeFor(ctx context.Context, in workflows.InferInput, inf journal.Inference,
 	c turn.CompactionSettings, draft *turn.Compaction, todo []turn.Message, clock *clock) error {
 	model, err := a.modelOf(ctx, in)
 	if err != nil {
 		return err
 	}
-	in.Provider, in.Prompt.Model = c.Model.Provider, c.Model.Name
+	in.Provider, in.Prompt.Model = c.Model.Provider, c.Model.Name // the model of summaries may be another one
 	reserved := false
 	err = a.summarize(ctx, c, draft, todo, "", func(ctx context.Context, p turn.Prompt, n int) (turn.Completion, error) {
 		answer, failed, err := a.askSummary(ctx, in, inf, p, c.Model.Price, n, &reserved, clock)
-		if err == nil || ctx.Err() == nil && errors.As(err, new(fatalError)) {
+		if err == nil || ctx.Err() == nil && errors.As(err, new(fatalError)) { // askSummary itself ends the attempt
 			return answer, err
 		}
-		if ctx.Err() != nil {
+		if ctx.Err() != nil { // the turn was stopped, or the worker shuts down
 			return answer, fatalError{a.inferenceError(ctx, ctx, in, inf, clock, "", err, 0)}
 		}
 		return answer, a.summaryError(ctx, in, inf, model, clock, err, failed)
 	})
 	if err != nil {
-		for n := range tightness {
+		// Each request may have a reservation of its own, which recordUsage ends. The usage of all requests together is
+		// recorded with the first one.
+		for n := range summaryDivisors {
 			s := spending{model: c.Model, reserved: reserved, attempt: journal.AttemptUsage{Key: inf.Key, Attempt: inf.Attempt,
 				Summary: n + 1, Provider: in.Provider, Model: in.Prompt.Model}}
-			a.record(ctx, s, draft.Usage)
+			a.recordUsage(ctx, s, draft.Usage)
 			draft.Usage = turn.Usage{}
 		}
 	}
 	return err
 }
 
-// askSummary reserves what the n-th summary may cost and sends the request. It may take half of the time that the turn
-// has left. If it fails, askSummary also returns when the model may be asked again.
+// askSummary sends the n-th request for a summary of an inference's prompt, after reserving what it may cost. The
+// request may take half of the time that the turn has left. If it fails, the second result says when the model may be
+// asked again and whether the request was sent at all.
 func (a *Activities) askSummary(ctx context.Context, in workflows.InferInput, inf journal.Inference, p turn.Prompt,
 	price *turn.Price, n int, reserved *bool, clock *clock) (turn.Completion, failedSummary, error) {
 	try, away := a.outages.Begin(modelKey(in.Provider, in.Prompt.Model))
 	if away != nil {
 		return turn.Completion{}, failedSummary{wait: away.For, notAsked: true}, lastError(away.Outage, in)
 	}
-	defer try.Drop() // the first end counts
+	defer try.Drop() // no effect after Up or Down
 	if err := a.reserveSummary(ctx, in, inf, p, price, n, reserved); err != nil {
 		return turn.Completion{}, failedSummary{}, err
 	}
@@ -125,12 +132,12 @@ func (a *Activities) askSummary(ctx context.Context, in workflows.InferInput, in
 	if err != nil {
 		return turn.Completion{}, failedSummary{}, fatalError{a.notSent(ctx, inf, err)}
 	}
-	defer lease.End(-1) // the first end counts
+	defer lease.End(-1) // no effect after another End
 	budget := max((in.Budget-clock.busy())/2, time.Second)
 	limited, cancel := context.WithTimeoutCause(ctx, budget, turn.Errorf(turn.CodeLimitExceeded, nil,
 		fmt.Sprintf("the model did not answer within %s", budget.Round(time.Second))))
 	defer cancel()
-	asked, sink := time.Now(), &silent{}
+	asked, sink := time.Now(), &byteCounter{}
 	answer, err := a.model.Infer(limited, p, answering{sink, try})
 	a.endLease(lease, in, answer, err)
 	if err == nil {
@@ -144,9 +151,10 @@ func (a *Activities) askSummary(ctx context.Context, in workflows.InferInput, in
 	return answer, failed, err
 }
 
-// summaryError decides what follows a failed summary. If its model is unavailable, the whole attempt is repeated, for
-// as long as a fallback would be waited for: what the provider refuses now, it would most likely refuse for the
-// inference too. Then the prompt is compacted without a summary.
+// summaryError returns the error of a failed request for a summary. If the model of summaries is unavailable, that is
+// a fatalError with which the whole attempt is repeated later, because the inference itself would most likely fail
+// too. After the time for which an inference waits for a fallback, and for other failures, it is an ordinary error,
+// and the prompt is compacted without a summary. model is the inference's own model.
 func (a *Activities) summaryError(ctx context.Context, in workflows.InferInput, inf journal.Inference,
 	model modelInUse, clock *clock, err error, f failedSummary) error {
 	e := a.redacted(asTurnError(err))
@@ -166,12 +174,14 @@ func (a *Activities) summaryError(ctx context.Context, in workflows.InferInput, 
 	now := time.Now()
 	w := clock.beginWait(now)
 	left := min(model.retryFor, model.fallbackAfter) - now.Sub(w.ModelSince)
-	if left <= 0 || e.RetryAfter > left || w.Cuts > maxCuts || model.max != nil && failures > *model.max {
+	hasTime := left > 0 && e.RetryAfter <= left
+	hasTries := w.Cuts <= maxCuts && (model.max == nil || failures <= *model.max)
+	if !hasTime || !hasTries {
 		return e
 	}
 	delay := min(max(f.wait, e.RetryAfter), left)
-	asking := model
-	asking.Provider, asking.Name = in.Provider, in.Prompt.Model
-	a.showModelWait(ctx, inf, asking, e, now.Add(delay), left, clock)
+	summaryModel := model
+	summaryModel.Provider, summaryModel.Name = in.Provider, in.Prompt.Model
+	a.showModelWait(ctx, inf, summaryModel, e, now.Add(delay), left, clock)
 	return fatalError{tryAgain(ctx, clock, e.Code, waitingText(e, now.Add(delay), now.Add(left)), delay)}
 }

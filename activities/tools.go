@@ -10,8 +10,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// toolStatus reports the current state of tools, from the catalogues that the workers have published. It explains why a
-// call cannot run, and tells whether asking for an approval is pointless. It reads the journal once, on first use.
+// toolStatus explains why calls cannot run, from the catalogues that the workers have published. It reads the journal
+// once, on first use.
 type toolStatus struct {
 	a          *Activities
 	ctx        context.Context
@@ -21,8 +21,9 @@ type toolStatus struct {
 
 func (a *Activities) toolStatus(ctx context.Context) *toolStatus { return &toolStatus{a: a, ctx: ctx} }
 
-// now returns the catalogues of the servers that turns of this worker may call; none if the journal cannot be read.
-func (s *toolStatus) now() []turn.Catalogue {
+// current returns the catalogues of the servers that turns of this worker may call, or none if the journal cannot be
+// read.
+func (s *toolStatus) current() []turn.Catalogue {
 	if s.read {
 		return s.catalogues
 	}
@@ -36,22 +37,23 @@ func (s *toolStatus) now() []turn.Catalogue {
 	return s.catalogues
 }
 
-// drifted explains why a tool of the turn config would not be called: it has changed since. An empty string means that
-// no change is known. A server that is unavailable may come back with the same tools.
-func (s *toolStatus) drifted(d turn.Descriptor) string {
-	if slices.ContainsFunc(s.now(), func(c turn.Catalogue) bool { return offers(c, d.Pinned()) }) {
-		return "" // of this worker, or of another one that runs
+// driftReason returns why a call of a tool of the turn config would not run: no running worker offers the tool in the
+// turn's version any more. It returns "" if a worker does, or if the tool's server is unavailable, because that may
+// return with the same tools.
+func (s *toolStatus) driftReason(d turn.Descriptor) string {
+	if slices.ContainsFunc(s.current(), func(c turn.Catalogue) bool { return offers(c, d.Pinned()) }) {
+		return "" // this worker or another running one offers it
 	}
-	for _, c := range s.now() {
-		if c.Problem != "" || catalogue.ToolName(c.Server, d.ID) == d.ID {
+	for _, c := range s.current() {
+		if c.Problem != "" || catalogue.ToolName(c.Server, d.ID) == d.ID { // unavailable, or not the tool's server
 			continue
 		}
-		isIt := func(t turn.Descriptor) bool { return t.ID == d.ID }
+		sameID := func(t turn.Descriptor) bool { return t.ID == d.ID }
 		switch {
-		case slices.ContainsFunc(c.Quarantined, func(h turn.QuarantinedTool) bool { return isIt(h.Now) }):
+		case slices.ContainsFunc(c.Quarantined, func(h turn.QuarantinedTool) bool { return sameID(h.Now) }):
 			return "not run: " + d.ID +
 				" has changed since this turn began and is quarantined until the operator approves it; go on without it"
-		case slices.ContainsFunc(c.Tools, isIt):
+		case slices.ContainsFunc(c.Tools, sameID):
 			return "not run: " + d.ID + " has changed since this turn began; new turns have the new version"
 		}
 		return "not run: " + d.ID + " is no longer offered by its server; go on without it"
@@ -59,13 +61,14 @@ func (s *toolStatus) drifted(d turn.Descriptor) string {
 	return ""
 }
 
-// missing explains why the turn has no tool of that name. code tells the operator where to look; it is empty if no such
-// tool exists. missing does not reveal tools that policy hides from the model.
-func (s *toolStatus) missing(name string, policy turn.Policy) (reason string, code turn.Code) {
+// missingReason returns why the turn has no tool of that name, for the model. code classifies the reason for the
+// operator; it is empty if no such tool exists. Tools that policy denies count as nonexistent, so that the model does
+// not learn of them.
+func (s *toolStatus) missingReason(name string, policy turn.Policy) (reason string, code turn.Code) {
 	named := func(t turn.Descriptor) bool {
 		return (t.ID == name || t.Wire == name) && policy.Offered(t.Pinned())
 	}
-	for _, c := range s.now() {
+	for _, c := range s.current() {
 		switch {
 		case slices.ContainsFunc(c.Quarantined, func(h turn.QuarantinedTool) bool { return named(h.Now) }):
 			return "the tool is quarantined until the operator approves it; go on without it", turn.CodeToolDrift
@@ -79,17 +82,18 @@ func (s *toolStatus) missing(name string, policy turn.Policy) (reason string, co
 	return "there is no such tool", ""
 }
 
-// unavailableServer returns the unavailable server that name belongs to, or an empty string.
+// unavailableServer returns the unavailable server to which the tool name belongs, by its catalogue ID or the name
+// sent to providers, or "" if there is none. If the names of several servers fit, it is the longest.
 func (s *toolStatus) unavailableServer(name string) string {
-	of := turn.Catalogue{}
-	for _, c := range s.now() {
-		mine := strings.HasPrefix(name, "mcp/"+c.Server+"/") || strings.HasPrefix(name, "mcp_"+c.Server+"_")
-		if mine && len(c.Server) > len(of.Server) {
-			of = c
+	longest := turn.Catalogue{}
+	for _, c := range s.current() {
+		fits := strings.HasPrefix(name, "mcp/"+c.Server+"/") || strings.HasPrefix(name, "mcp_"+c.Server+"_")
+		if fits && len(c.Server) > len(longest.Server) {
+			longest = c
 		}
 	}
-	if of.Problem == "" {
+	if longest.Problem == "" {
 		return ""
 	}
-	return of.Server
+	return longest.Server
 }

@@ -57,11 +57,11 @@ func TestWhetherAPinnedToolIsWhatItWas(t *testing.T) {
 		"its server may come back":       {described("mcp/away/x", "1"), ""},
 		"of a server nobody has told of": {described("mcp/unheard/x", "1"), ""},
 	} {
-		got := standingOf(t, tools()).drifted(c.pinned)
+		got := standingOf(t, tools()).driftReason(c.pinned)
 		assert.Equal(t, c.says == "", got == "", "%s: %s", name, got)
 		assert.Contains(t, got, c.says, name)
 	}
-	assert.Empty(t, standingOf(t, &shelf{err: errors.New("disk")}).drifted(described("mcp/git/push", "old")),
+	assert.Empty(t, standingOf(t, &shelf{err: errors.New("disk")}).driftReason(described("mcp/git/push", "old")),
 		"a journal that cannot be read refuses nothing")
 }
 
@@ -82,13 +82,13 @@ func TestWhyANameIsNoneOfTheTurnsTools(t *testing.T) {
 		"away":            {"there is no such tool", ""},
 		"local/something": {"there is no such tool", ""},
 	} {
-		reason, code := standingOf(t, tools()).missing(name, policy)
+		reason, code := standingOf(t, tools()).missingReason(name, policy)
 		assert.Contains(t, reason, c.says, name)
 		assert.Equal(t, c.code, code, name)
 	}
 	s := tools()
 	asked := standingOf(t, s)
-	asked.missing("x", policy)
-	asked.drifted(described("mcp/git/push", "old"))
+	asked.missingReason("x", policy)
+	asked.driftReason(described("mcp/git/push", "old"))
 	assert.Equal(t, 1, s.read, "the journal is read once")
 }

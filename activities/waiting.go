@@ -17,12 +17,12 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// When a provider is unavailable, an attempt of an inference fails with a delay, after which the Temporal server begins
-// the next attempt on any worker. Between attempts the inference occupies no slot of a worker, counts against no limit of
-// the fleet and reserves no money. An attempt passes its modelWait to the next one in the heartbeat's details. Of the
-// inferences on a worker that wait for the same model, one at a time sends a request to see whether it is back. Waiting
-// does not count as working time of the turn. An inference waits at most retry_for; then it fails, or a fallback model
-// takes over. A fallback model may take over earlier, after fallback_after.
+// When a provider is unavailable, an attempt of an inference fails with a delay, after which the Temporal server
+// begins the next attempt on any worker. Between attempts the inference occupies no slot of a worker, counts against
+// no limit of the fleet and reserves no money. An attempt passes its modelWait to the next one in the heartbeat's
+// details. Of the inferences on a worker that wait for the same model, one at a time sends a request to see whether it
+// is back. Waiting does not count as working time of the turn. An inference waits at most retry_for; then it fails, or
+// a fallback model takes over. A fallback model may take over earlier, after fallback_after.
 
 // modelWait is how long an inference has waited so far, passed from attempt to attempt.
 type modelWait struct {
@@ -50,7 +50,7 @@ func (w modelWait) news(next time.Time) bool { return next.Sub(w.Shown) >= showN
 // patience returns how much longer the inference may wait for its model before a fallback model takes over or it fails.
 func (m modelInUse) patience(w modelWait, e *turn.Error, now time.Time) time.Duration {
 	left := m.retryFor - now.Sub(w.Since)
-	if m.hasHelp(e) {
+	if m.canFallBack(e) {
 		left = min(left, m.fallbackAfter-now.Sub(w.ModelSince))
 	}
 	return left
@@ -75,8 +75,8 @@ func (r refusedRequest) Unwrap() error { return r.err }
 func lastError(o outage.Outage, in workflows.InferInput) *turn.Error {
 	e := *asTurnError(o.Cause)
 	e.RetryAfter = 0
-	var of refusedRequest
-	if errors.As(o.Cause, &of) && (of.tenant != in.Tenant || of.session != in.Session) {
+	var refused refusedRequest
+	if errors.As(o.Cause, &refused) && (refused.tenant != in.Tenant || refused.session != in.Session) {
 		e.Message = fmt.Sprintf("model %s of provider %s is unavailable: a request of another session failed with %s",
 			turn.Truncate(in.Prompt.Model, 200), in.Provider, e.Code)
 		if e.Status != 0 {
@@ -97,8 +97,8 @@ func (a *Activities) stillAway(ctx context.Context, in workflows.InferInput, m m
 	left := m.patience(w, e, now)
 	delay := min(away.For, max(left, 0))
 	switch {
-	case left <= 0 && m.hasHelp(e), left > 0 && w.news(now.Add(delay)):
-		return nil
+	case left <= 0 && m.canFallBack(e), left > 0 && w.news(now.Add(delay)):
+		return nil // to record the change of the model, or another waiting event, the attempt needs the journal
 	case left <= 0:
 		return finally(clock, e, gaveUpWaiting(e, m, w, 0, now), "")
 	}
@@ -142,14 +142,14 @@ func (a *Activities) endTry(asking context.Context, in workflows.InferInput, try
 	switch {
 	case asking.Err() != nil, e.Code == turn.CodeJournalUnavailable: // this says nothing about the model
 	case !e.Code.Retryable():
-		if e.Status != 0 {
+		if e.Status != 0 { // the provider has answered, although with an error
 			try.Up()
 		}
-	case e.Code == turn.CodeLLMTruncated || received > 0:
+	case e.Code == turn.CodeLLMTruncated || received > 0: // the stream was cut: the pause grows with each cut
 		try.Up()
 		return ownPause(clock.addCut())
-	default:
-		clock.discount(time.Since(asked))
+	default: // the model is unavailable
+		clock.countAsPause(time.Since(asked))
 		wait := try.Down(refusedRequest{in.Tenant, in.Session, a.redacted(e)}, e.RetryAfter).For
 		return max(wait, ownPause(clock.addRefusal()))
 	}
@@ -189,8 +189,9 @@ func (a *Activities) afterFailure(ctx context.Context, inf journal.Inference, m 
 	now := time.Now()
 	w := clock.beginWait(now)
 	left := m.patience(w, e, now)
-	if e.Code.Retryable() && left > 0 && e.RetryAfter <= left && w.Cuts <= maxCuts &&
-		(m.max == nil || f.failures <= *m.max) {
+	hasTime := left > 0 && e.RetryAfter <= left
+	hasTries := w.Cuts <= maxCuts && (m.max == nil || f.failures <= *m.max)
+	if e.Code.Retryable() && hasTime && hasTries {
 		delay := min(max(f.wait, e.RetryAfter), left)
 		a.showModelWait(ctx, inf, m, e, now.Add(delay), left, clock)
 		return tryAgain(ctx, clock, e.Code, waitingText(e, now.Add(delay), now.Add(left)), delay)
@@ -240,7 +241,7 @@ func gaveUpWaiting(e *turn.Error, m modelInUse, w modelWait, failures int, now t
 		return fmt.Sprintf("%s. It accepts requests again at %s, which is later than retry_for (%s) allows", message,
 			now.Add(e.RetryAfter).UTC().Format("2006-01-02 15:04 UTC"), m.retryFor)
 	case m.retryFor > 0 && waited >= m.retryFor:
-		return fmt.Sprintf("%s; waited %s, which is retry_for", message, about(waited))
+		return fmt.Sprintf("%s; waited %s, which is retry_for", message, roundDuration(waited))
 	case failures > 1:
 		return fmt.Sprintf("%s (tried %d times)", message, failures)
 	}

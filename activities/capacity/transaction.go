@@ -9,15 +9,16 @@ import (
 	"github.com/everturn/everturn/journal/fleet"
 )
 
-// take returns the input of a transaction and the waiters of its requests, which it removes from the waiting ones. The
-// waiters that are not due ask too: otherwise a later request could overtake them.
-func (l *Limiter) take() (in fleet.CapacityInput, asking []*waiter) {
+// takeBatch removes all waiters from l.waiting and returns them, sorted by urgency, with the input of a transaction
+// that has their requests in the same order. Waiters that are not due are in it, too: otherwise a later request could
+// overtake them.
+func (l *Limiter) takeBatch() (in fleet.CapacityInput, batch []*waiter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.leased = time.Now()
-	asking, l.waiting = l.waiting, nil
-	slices.SortStableFunc(asking, func(a, b *waiter) int {
-		if a.needs.Background != b.needs.Background {
+	batch, l.waiting = l.waiting, nil
+	slices.SortStableFunc(batch, func(a, b *waiter) int {
+		if a.needs.Background != b.needs.Background { // requests of background turns come last
 			if b.needs.Background {
 				return -1
 			}
@@ -29,12 +30,13 @@ func (l *Limiter) take() (in fleet.CapacityInput, asking []*waiter) {
 		RetryAfter: l.retryAfter, InFlight: map[string]int64{}}
 	l.ended, l.retryAfter = nil, map[string]time.Duration{}
 	for scope, n := range l.inFlight {
-		if in.InFlight[scope] = n; n == 0 {
-			delete(l.inFlight, scope) // reported a last time
+		in.InFlight[scope] = n
+		if n == 0 {
+			delete(l.inFlight, scope) // after this report, the journal has 0
 		}
 		in.Defaults[scope] = l.defaultOf(scope)
 	}
-	for _, w := range asking {
+	for _, w := range batch {
 		in.Requests = append(in.Requests, w.needs)
 		for _, scope := range w.needs.Scopes {
 			in.Defaults[scope] = l.defaultOf(scope)
@@ -45,10 +47,11 @@ func (l *Limiter) take() (in fleet.CapacityInput, asking []*waiter) {
 			in.Defaults[scope] = l.defaultOf(scope)
 		}
 	}
-	return in, asking
+	return in, batch
 }
 
-// defaultOf returns the configured limits of a scope. A model has none of its own.
+// defaultOf returns the configured limits of a scope. Only providers and tenants have configured limits; those of a
+// model are set in the journal.
 func (l *Limiter) defaultOf(scope string) fleet.Limits {
 	switch {
 	case fleet.IsTenantScope(scope):
@@ -59,9 +62,9 @@ func (l *Limiter) defaultOf(scope string) fleet.Limits {
 	return l.o.Provider
 }
 
-// lease runs one transaction and answers the waiters.
+// lease runs one transaction: it requests capacity for the waiters, reports ended requests, and answers the waiters.
 func (l *Limiter) lease() {
-	in, asking := l.take()
+	in, batch := l.takeBatch()
 	if len(in.Requests)+len(in.Ended)+len(in.RetryAfter)+len(in.InFlight) == 0 {
 		return
 	}
@@ -69,9 +72,9 @@ func (l *Limiter) lease() {
 	defer cancel()
 	res, err := l.o.Journal.LeaseCapacity(ctx, in)
 	if err != nil {
-		l.keep(in)
+		l.keepReports(in)
 	}
-	for i, w := range asking {
+	for i, w := range batch {
 		switch {
 		case err != nil:
 			w.answer <- answer{err: err}
@@ -83,15 +86,15 @@ func (l *Limiter) lease() {
 	}
 }
 
-// maxLate bounds how often a request asks again because its grant came too late.
-const maxLate = 3
+// maxLateGrants bounds how often a request is put back because its grant came too late.
+const maxLateGrants = 3
 
 // maxKept bounds the ended requests that are kept while the journal is unavailable.
 const maxKept = 10_000
 
-// keep lets the next transaction report what a failed one has reported. If that was committed after all, the tokens are
-// counted twice, rather than not at all.
-func (l *Limiter) keep(in fleet.CapacityInput) {
+// keepReports keeps the ended requests and the waits of a failed transaction for the next one. If the failed
+// transaction was committed all the same, tokens are counted twice, which is better than not at all.
+func (l *Limiter) keepReports(in fleet.CapacityInput) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.ended)+len(in.Ended) <= maxKept {
@@ -102,9 +105,10 @@ func (l *Limiter) keep(in fleet.CapacityInput) {
 	}
 }
 
-// granted answers a waiter, unless the grant comes too late: a request that is sent now would not be in the span of
-// time in which the journal counts it. Such a request asks again at most maxLate times: with a slow journal all grants
-// are late, and each counts.
+// granted answers a waiter whose request was granted. If the grant comes too late, it puts the waiter back instead:
+// the journal counts the request at the time of the grant, so a request that is sent much later could exceed the limit
+// of that later second or minute. It does so at most maxLateGrants times, because with a slow journal every grant is
+// late, and each one counts against the limits.
 func (l *Limiter) granted(w *waiter, res fleet.CapacityResult) {
 	l.mu.Lock()
 	for _, scope := range w.needs.Scopes {
@@ -112,9 +116,9 @@ func (l *Limiter) granted(w *waiter, res fleet.CapacityResult) {
 	}
 	l.mu.Unlock()
 	lease := &Lease{limiter: l, request: w.needs, at: res.At}
-	if time.Since(res.Read) > fleet.ArrivalSlack/2 && w.late < maxLate {
-		w.late++
-		if l.again(w) {
+	if time.Since(res.Read) > fleet.ArrivalSlack/2 && w.lateGrants < maxLateGrants {
+		w.lateGrants++
+		if l.requeue(w) {
 			lease.End(0)
 			return
 		}
@@ -122,8 +126,8 @@ func (l *Limiter) granted(w *waiter, res fleet.CapacityResult) {
 	w.answer <- answer{lease: lease}
 }
 
-// again lets a waiter ask again at w.due if it may wait until then.
-func (l *Limiter) again(w *waiter) bool {
+// requeue puts a waiter back for a transaction at w.due. It returns false if the wait ends before that.
+func (l *Limiter) requeue(w *waiter) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if w.due.After(w.until) || time.Now().After(w.until) {
@@ -134,20 +138,21 @@ func (l *Limiter) again(w *waiter) bool {
 	return true
 }
 
-// moment is the longest wait that is not shown.
-const moment = 300 * time.Millisecond
+// unshownWait is the longest wait that is not shown to users.
+const unshownWait = 300 * time.Millisecond
 
-// refused lets a waiter wait if it may, or answers it.
+// refused puts a waiter whose request was refused back until the refusal's Retry, or answers it with the refusal if
+// the refusal is final or the wait would end before that.
 func (l *Limiter) refused(w *waiter, refusal *fleet.Refusal) {
 	w.due = time.Now().Add(max(refusal.Retry, batchFor))
-	if refusal.Final || !l.again(w) {
+	if refusal.Final || !l.requeue(w) {
 		w.answer <- answer{refusal: refusal}
 		return
 	}
-	if refusal.Retry > moment {
+	if refusal.Retry > unshownWait {
 		select {
 		case w.delayed <- refusal:
-		default:
+		default: // Admit has not read the previous one yet
 		}
 	}
 }

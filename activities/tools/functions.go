@@ -20,20 +20,20 @@ import (
 )
 
 const (
-	maxFunctionBytes = 16 << 20    // of a function's result that are kept
-	functionTimeout  = time.Minute // of a call, if neither the request nor the function has one
+	maxFunctionBytes = 16 << 20    // bounds the part of a function's result that is kept
+	functionTimeout  = time.Minute // of a call if neither the request nor the function has a timeout
 
-	// functions is what messages call the functions.
+	// functions names the server of the functions in messages.
 	functions = "the local tools"
 )
 
-// function is a Go function as a tool. Its result may be of any type that can be marshalled as JSON.
+// function is a Go function that is offered as a tool. Its result may be of any type that can be marshalled as JSON.
 type function struct {
 	descriptor turn.Descriptor
 	run        func(ctx context.Context, arguments json.RawMessage) (any, error)
 }
 
-// Option declares a property of a function that its types do not show.
+// Option declares a property of a function, such as its risk.
 type Option func(*tool.Settings)
 
 // Repeatable declares that running the function again does no harm.
@@ -101,6 +101,8 @@ func Add[In, Out any](
 	return r.add(name, function{descriptor: d, run: run})
 }
 
+// add adds a function and closes the channel that announces a change of the catalogue. It returns an error if the name
+// is taken.
 func (r *Registry) add(name string, f function) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -113,7 +115,8 @@ func (r *Registry) add(name string, f function) error {
 	return nil
 }
 
-// describe returns the descriptor of a function, and the compiled schema of its arguments.
+// describe returns the descriptor of a function whose arguments are of type in, and the compiled schema of the
+// arguments. It returns an error if a schema cannot be derived or the settings contradict each other.
 func describe(name, description string, in reflect.Type, settings tool.Settings) (turn.Descriptor, schema.Schema,
 	error) {
 	raw, err := inputSchema(in, settings.Values)
@@ -140,13 +143,13 @@ func describe(name, description string, in reflect.Type, settings tool.Settings)
 	return d, compiled, settings.Check()
 }
 
-// inputSchema derives the schema of arguments of type t, which must be an object. values are the only ones of some
-// arguments.
+// inputSchema derives the JSON schema of arguments of type t, which must be a struct, a map or any. values lists, by
+// the argument's name, the only values of some arguments.
 func inputSchema(t reflect.Type, values map[string][]any) (json.RawMessage, error) {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	s := &jsonschema.Schema{Type: "object"} // of any
+	s := &jsonschema.Schema{Type: "object"} // for the type any
 	if t != reflect.TypeFor[any]() {
 		var err error
 		if s, err = jsonschema.ForType(t, &jsonschema.ForOptions{}); err != nil {
@@ -165,8 +168,8 @@ func inputSchema(t reflect.Type, values map[string][]any) (json.RawMessage, erro
 	return json.Marshal(s)
 }
 
-// outputDetails returns the schema of results of type t as a descriptor's details: nil for text, and for a type that
-// has no schema.
+// outputDetails returns the JSON schema of results of type t, as the details of a descriptor. It returns nil for text
+// and for a type from which no schema can be derived.
 func outputDetails(t reflect.Type) json.RawMessage {
 	if t.Kind() == reflect.String || t.Kind() == reflect.Interface {
 		return nil
@@ -182,7 +185,7 @@ func outputDetails(t reflect.Type) json.RawMessage {
 	return b
 }
 
-// decode validates arguments and decodes them into the struct that in points to.
+// decode validates arguments against a schema and decodes them into in, a pointer.
 func decode(arguments json.RawMessage, s schema.Schema, in any) error {
 	object, err := schema.Object(arguments)
 	if err == nil {
@@ -191,14 +194,15 @@ func decode(arguments json.RawMessage, s schema.Schema, in any) error {
 	if err != nil {
 		return fmt.Errorf("validating arguments: %w", err)
 	}
-	if len(object) == 0 {
+	if len(object) == 0 { // the arguments may be empty text
 		arguments = json.RawMessage("{}")
 	}
 	return json.Unmarshal(arguments, in)
 }
 
-// callFunction runs a function in a goroutine and waits for it, for the call's timeout at most. A function that ignores
-// the end of its context continues in the background; Close waits for it.
+// callFunction runs the function of this name and waits for its result until the call's timeout. It returns an error
+// only if the function was not called. A function that ignores the end of its context continues in the background;
+// Close waits for it.
 func (r *Registry) callFunction(ctx context.Context, req turn.ToolRequest, name string) (turn.ToolResult, error) {
 	r.mu.Lock()
 	f, ok := r.functions[name]
@@ -214,7 +218,7 @@ func (r *Registry) callFunction(ctx context.Context, req turn.ToolRequest, name 
 	ctx = context.WithValue(ctx, requestKey{}, req)
 	ctx, cancel := context.WithTimeout(ctx, tool.FirstOf(req.Timeout, d.Timeout, functionTimeout))
 	defer cancel()
-	defer context.AfterFunc(r.ctx, cancel)()
+	defer context.AfterFunc(r.ctx, cancel)() // Close cancels the call
 	done := make(chan turn.ToolResult, 1)
 	if ctx.Err() != nil || !r.start(func() { done <- r.run(ctx, req, f) }) {
 		return turn.ToolResult{}, tool.NotSent(functions, "the call was cancelled, or the worker stops", ctx.Err())
@@ -233,7 +237,7 @@ func (r *Registry) callFunction(ctx context.Context, req turn.ToolRequest, name 
 	return result, nil
 }
 
-// start runs f in a goroutine that Close waits for; false if the registry is closed.
+// start runs f in a goroutine for which Close waits. It returns false, and does not run f, if the registry is closed.
 func (r *Registry) start(f func()) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -244,7 +248,7 @@ func (r *Registry) start(f func()) bool {
 	return true
 }
 
-// unanswered returns the result of a call whose function had no result when its context ended.
+// unanswered returns the result of a call whose context ended before the function returned. Its outcome is unknown.
 func unanswered(ctx context.Context, req turn.ToolRequest) turn.ToolResult {
 	e, why := tool.Ending{Stage: tool.StageSent, By: tool.EndedByCancel, Repeatable: req.Repeatable},
 		"the call was cancelled before it answered"
@@ -254,10 +258,10 @@ func unanswered(ctx context.Context, req turn.ToolRequest) turn.ToolResult {
 	return tool.Unknown(req.Tool, e, why)
 }
 
-// run calls the function and renders its result. An error and a panic become error results. A function that returns the
-// error of its context gave up, and may have acted before.
+// run calls the function and converts what it returns to a result. An error and a panic become error results. If the
+// function returns the error of its ended context, the outcome is unknown, because it may have acted before.
 func (r *Registry) run(ctx context.Context, req turn.ToolRequest, f function) turn.ToolResult {
-	text, err := r.recovered(ctx, req, f)
+	text, err := r.callRecovering(ctx, req, f)
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return unanswered(ctx, req)
 	}
@@ -274,8 +278,9 @@ func (r *Registry) run(ctx context.Context, req turn.ToolRequest, f function) tu
 	return out
 }
 
-// recovered returns the text of the function's result. It logs a panic of the function and turns it into an error.
-func (r *Registry) recovered(ctx context.Context, req turn.ToolRequest, f function) (text string, err error) {
+// callRecovering calls the function and returns its result as text: a string as it is, anything else as JSON. It logs
+// a panic of the function and returns it as an error.
+func (r *Registry) callRecovering(ctx context.Context, req turn.ToolRequest, f function) (text string, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			r.opts.Logger.Error("a local tool panicked",
@@ -299,7 +304,8 @@ func (r *Registry) recovered(ctx context.Context, req turn.ToolRequest, f functi
 
 type requestKey struct{}
 
-// CallInfo returns the request that a function runs for, from the function's context.
+// CallInfo returns the request for which a function runs, from the function's context. The result is false for another
+// context.
 func CallInfo(ctx context.Context) (turn.ToolRequest, bool) {
 	req, ok := ctx.Value(requestKey{}).(turn.ToolRequest)
 	return req, ok

@@ -23,8 +23,8 @@ const Local = mcp.LocalID
 
 // Options configures a Registry. Zero values mean the defaults.
 type Options struct {
-	MaxResultBytes int              // of a function's result as the model sees it; 64 KiB
-	Secrets        *redact.Redactor // removed from what functions return; nil: nothing is
+	MaxResultBytes int              // bounds a function's result as the model sees it; the default is 64 KiB
+	Secrets        *redact.Redactor // removes secrets from what functions return; nil removes nothing
 	Logger         *slog.Logger
 }
 
@@ -32,19 +32,19 @@ type Options struct {
 // concurrent use.
 type Registry struct {
 	opts    Options
-	host    *mcp.Host // nil: without MCP servers
+	host    *mcp.Host // nil without MCP servers
 	schemas schema.Cache
 	ctx     context.Context // ends when the registry closes
 	end     context.CancelFunc
-	once    sync.Once
+	once    sync.Once // for Close
 
-	mu        sync.Mutex // guards the fields below, and that running grows only before ctx ends
+	mu        sync.Mutex // guards the fields below; no function is added to running after ctx has ended
 	functions map[string]function
 	changed   chan struct{} // closed when a function is added, and then replaced
 	running   sync.WaitGroup
 }
 
-// New returns a registry of the host's tools, which it closes when it is closed itself. host may be nil.
+// New returns a registry with the tools of the host's servers. Closing the registry closes the host. host may be nil.
 func New(opts Options, host *mcp.Host) *Registry {
 	if opts.MaxResultBytes <= 0 {
 		opts.MaxResultBytes = mcp.DefaultResultBytes
@@ -68,8 +68,8 @@ func (r *Registry) Catalogues(ctx context.Context) []turn.Catalogue {
 // CataloguesSoon is like Catalogues, but waits only a short time for the servers that brief selects: see
 // mcp.Host.CataloguesSoon.
 func (r *Registry) CataloguesSoon(ctx context.Context, brief func(server string) bool) []turn.Catalogue {
-	own, _ := r.catalogue()
-	out := []turn.Catalogue{own}
+	functions, _ := r.catalogue()
+	out := []turn.Catalogue{functions}
 	if r.host != nil {
 		out = append(out, r.host.CataloguesSoon(ctx, brief)...)
 	}
@@ -103,7 +103,7 @@ func (r *Registry) Watch(ctx context.Context, changed func(turn.Catalogue)) {
 	}
 }
 
-// catalogue returns the functions' catalogue, and a channel that is closed when another function is added.
+// catalogue returns the catalogue of the functions, and a channel that is closed when another function is added.
 func (r *Registry) catalogue() (turn.Catalogue, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -16,15 +16,17 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// maxShown bounds what a tool shows of a file or a diff, in bytes.
+// maxShown bounds what a tool shows of a file or a diff, in bytes. It leaves room for a note.
 const maxShown = 64<<10 - 512
 
+// set is the tools for the canvases of one repository. Each method that returns (string, error) is a tool.
 type set struct {
 	repo   *canvas.Repo
 	hidden func(name string) bool
 }
 
-// Register adds the tools for the canvases of a repository. hidden reports whether no tool reads or changes a file.
+// Register adds the tools for the canvases of a repository. hidden reports whether the tools must not read or change
+// the file of this name.
 func Register(r *tools.Registry, repo *canvas.Repo, hidden func(name string) bool) error {
 	s := set{repo, hidden}
 	read := []tools.Option{tools.LocalActivity(), tools.Risk(turn.RiskLow), tools.ReadOnly()}
@@ -50,7 +52,8 @@ func Register(r *tools.Registry, repo *canvas.Repo, hidden func(name string) boo
 	)
 }
 
-// action returns the call that a context belongs to. The canvas of an agent begins at that of its caller.
+// action returns the call for which a tool runs, from the tool's context. If the call is a subagent's and its
+// session has no canvas yet, action begins the canvas with the state of the caller's.
 func (s set) action(ctx context.Context) (canvas.Action, error) {
 	req, ok := tools.CallInfo(ctx)
 	if !ok || req.Session == "" {
@@ -64,8 +67,8 @@ func (s set) action(ctx context.Context) (canvas.Action, error) {
 	return a, s.repo.BeginAt(ctx, a, req.Caller)
 }
 
-// reach refuses files that look like credentials.
-func (s set) reach(name string) error {
+// checkHidden returns an error if the tools must not read or change the file, because it looks like credentials.
+func (s set) checkHidden(name string) error {
 	if s.hidden(path.Clean(name)) {
 		return fmt.Errorf("%s: it looks like a file of credentials, which the tools do not read; the operator can allow it "+
 			"([local_files] deny in agent.toml)", name)
@@ -77,17 +80,18 @@ type listInput struct {
 	Path string `json:"path,omitempty" jsonschema:"directory to list; empty for the whole canvas"`
 }
 
+// list implements the tool canvas_list: it returns the paths of the canvas's files, one on a line.
 func (s set) list(ctx context.Context, in listInput) (string, error) {
 	a, err := s.action(ctx)
 	if err != nil {
 		return "", err
 	}
-	paths, cut, err := s.repo.List(ctx, a.Tenant, a.Session, in.Path)
+	paths, truncated, err := s.repo.List(ctx, a.Tenant, a.Session, in.Path)
 	if err != nil || len(paths) == 0 {
 		return "[no files]\n", err
 	}
 	out := strings.Join(paths, "\n") + "\n"
-	if cut {
+	if truncated {
 		out += fmt.Sprintf("[cut: only the first %d files; list a directory]\n", len(paths))
 	}
 	return out, nil
@@ -98,12 +102,14 @@ type readInput struct {
 	Offset int    `json:"offset,omitempty" jsonschema:"byte to begin at; 0 when left out"`
 }
 
+// read implements the tool canvas_read: it returns the text of a file from an offset on, with a note if that is not
+// all.
 func (s set) read(ctx context.Context, in readInput) (string, error) {
 	a, err := s.action(ctx)
 	if err != nil {
 		return "", err
 	}
-	if err := s.reach(in.Path); err != nil {
+	if err := s.checkHidden(in.Path); err != nil {
 		return "", err
 	}
 	b, err := s.repo.Read(ctx, a.Tenant, a.Session, in.Path)
@@ -115,11 +121,12 @@ func (s set) read(ctx context.Context, in readInput) (string, error) {
 	case in.Offset < 0 || in.Offset > len(b):
 		return "", fmt.Errorf("%s: offset %d is outside of its %d bytes", in.Path, in.Offset, len(b))
 	}
-	return shown(string(b[in.Offset:]), in.Offset), nil
+	return truncate(string(b[in.Offset:]), in.Offset), nil
 }
 
-// shown cuts a text and says where to read on.
-func shown(text string, offset int) string {
+// truncate returns at most maxShown bytes of a text, with a note that says at which offset of the file to read on.
+// offset is that of the text in the file.
+func truncate(text string, offset int) string {
 	part := turn.Truncate(text, maxShown)
 	if part == text {
 		return text
@@ -134,6 +141,7 @@ type diffInput struct {
 	From string `json:"from,omitempty" jsonschema:"the session of an agent that this turn has called, to see its canvas"`
 }
 
+// diff implements the tool canvas_diff: it returns the changes of the session's own canvas, or of that of a subagent.
 func (s set) diff(ctx context.Context, in diffInput) (string, error) {
 	a, err := s.action(ctx)
 	if err != nil {
@@ -141,8 +149,9 @@ func (s set) diff(ctx context.Context, in diffInput) (string, error) {
 	}
 	session := a.Session
 	if in.From != "" {
-		if session = in.From; called(a, session) != nil {
-			return "", called(a, session)
+		session = in.From
+		if err := checkSubagent(a, session); err != nil {
+			return "", err
 		}
 	}
 	text, err := s.repo.Diff(ctx, a.Tenant, session, in.Path)
@@ -157,24 +166,28 @@ type writeInput struct {
 	Content string `json:"content" jsonschema:"the whole text of the file"`
 }
 
+// write implements the tool canvas_write.
 func (s set) write(ctx context.Context, in writeInput) (string, error) {
 	return s.commit(ctx, "write", in.Path, func([]byte, bool) ([]byte, string, bool, error) {
 		return []byte(in.Content), fmt.Sprintf("wrote %s: %d bytes", in.Path, len(in.Content)), false, nil
 	})
 }
 
+// edit implements the tool canvas_edit.
 func (s set) edit(ctx context.Context, in files.EditInput) (string, error) {
-	return s.commit(ctx, "edit", in.Path, existing(in.Path, func(old []byte) ([]byte, string, error) {
+	return s.commit(ctx, "edit", in.Path, changeText(in.Path, func(old []byte) ([]byte, string, error) {
 		return files.Edit(in.Path, old, in)
 	}))
 }
 
+// patch implements the tool canvas_patch.
 func (s set) patch(ctx context.Context, in files.PatchInput) (string, error) {
-	return s.commit(ctx, "patch", in.Path, existing(in.Path, func(old []byte) ([]byte, string, error) {
+	return s.commit(ctx, "patch", in.Path, changeText(in.Path, func(old []byte) ([]byte, string, error) {
 		return files.Patch(in.Path, old, in)
 	}))
 }
 
+// delete implements the tool canvas_delete.
 func (s set) delete(ctx context.Context, in files.DeleteInput) (string, error) {
 	return s.commit(ctx, "delete", in.Path, func(_ []byte, exists bool) ([]byte, string, bool, error) {
 		if !exists {
@@ -184,11 +197,13 @@ func (s set) delete(ctx context.Context, in files.DeleteInput) (string, error) {
 	})
 }
 
-// changed is the new text of a file, what was done, and whether the file goes.
-type changed func(old []byte, exists bool) (text []byte, done string, remove bool, err error)
+// fileChange computes a change of a file from its old text: the new text, or remove if the file is to be deleted. done
+// describes the change to the model.
+type fileChange func(old []byte, exists bool) (text []byte, done string, remove bool, err error)
 
-// existing is a change of a text file that must exist.
-func existing(name string, f func(old []byte) ([]byte, string, error)) changed {
+// changeText returns the change that f computes for the text file name. It fails if the file does not exist or is
+// binary.
+func changeText(name string, f func(old []byte) ([]byte, string, error)) fileChange {
 	return func(old []byte, exists bool) ([]byte, string, bool, error) {
 		switch {
 		case !exists:
@@ -201,15 +216,17 @@ func existing(name string, f func(old []byte) ([]byte, string, error)) changed {
 	}
 }
 
-func (s set) commit(ctx context.Context, verb, name string, f changed) (string, error) {
+// commit applies a change to a file of the canvas as one commit, and returns what was done. If an earlier attempt of
+// the call has made the commit, it makes no other one. verb begins the commit's message.
+func (s set) commit(ctx context.Context, verb, name string, f fileChange) (string, error) {
 	a, err := s.action(ctx)
 	if err != nil {
 		return "", err
 	}
-	if err := s.reach(name); err != nil {
+	if err := s.checkHidden(name); err != nil {
 		return "", err
 	}
-	done := verb + " " + name + " was done before"
+	done := verb + " " + name + " was done before" // stays if the function below is not called
 	id, err := s.repo.Commit(ctx, a, verb+" "+name, name, func(old []byte, exists bool) ([]byte, bool, error) {
 		text, what, remove, err := f(old, exists)
 		done = what
@@ -221,8 +238,8 @@ func (s set) commit(ctx context.Context, verb, name string, f changed) (string, 
 	return fmt.Sprintf("%s (commit %.10s on branch %s)", done, id, s.repo.Branch(a.Tenant, a.Session)), nil
 }
 
-// called refuses a session that is not that of an agent which the turn has called.
-func called(a canvas.Action, session string) error {
+// checkSubagent returns an error if the session is not that of a subagent which the call's turn has called.
+func checkSubagent(a canvas.Action, session string) error {
 	if turnID, _, ok := turn.ParentCall(session); !ok || turnID != a.Turn {
 		return fmt.Errorf("%q is no session of an agent that this turn has called", turn.Truncate(session, 100))
 	}
@@ -233,12 +250,13 @@ type takeInput struct {
 	From string `json:"from" jsonschema:"the agent's session, as the result of its call names it"`
 }
 
+// take implements the tool canvas_take: it merges the changes of a subagent's canvas into the session's own.
 func (s set) take(ctx context.Context, in takeInput) (string, error) {
 	a, err := s.action(ctx)
 	if err != nil {
 		return "", err
 	}
-	if err := called(a, in.From); err != nil {
+	if err := checkSubagent(a, in.From); err != nil {
 		return "", err
 	}
 	id, err := s.repo.Take(ctx, a, in.From)
@@ -254,6 +272,7 @@ type mergeInput struct {
 	Title  string `json:"title" jsonschema:"what the changes do, in one line"`
 }
 
+// merge implements the tool canvas_merge: it merges the session's canvas into a branch of the repository.
 func (s set) merge(ctx context.Context, in mergeInput) (string, error) {
 	a, err := s.action(ctx)
 	if err != nil {

@@ -1,3 +1,3 @@
 // Package canvas provides the tools with which a model changes files on its session's branch of a git repository: see
-// internal/canvas. A call that was cut off runs again, and finds the commit that it has made.
+// internal/canvas. An interrupted call is repeated; if it has already made its commit, it finds that commit.
 package canvas

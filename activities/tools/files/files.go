@@ -26,26 +26,27 @@ const (
 	maxSearched   = 20000        // files per search
 	maxSearchFile = 4 << 20      // bytes; larger files are not searched
 	maxMatches    = 200
-	maxLineBytes  = 400
+	maxLineBytes  = 400 // of a line in the result of a search
 	maxSearchTime = 10 * time.Second
-	sniffBytes    = 8 << 10 // examined to tell text from binary
+	sniffBytes    = 8 << 10 // bytes at the beginning of a file that tell text from binary
 
 	maxQueryBytes        = 1000
 	maxQueryInstructions = 2500    // of the compiled query
-	maxSteps             = 4 << 20 // of a match that does not check the context: instructions times bytes
+	maxSteps             = 4 << 20 // instructions times bytes of a match during which the context is not checked
 )
 
-// skipped reports whether a directory below another one is left out of lists and searches.
-func skipped(name string) bool { return isHidden(name) || name == "node_modules" }
+// isSkipped reports whether lists and searches of a directory leave out its entry with this name.
+func isSkipped(name string) bool { return isHidden(name) || name == "node_modules" }
 
 // workspace is the directory that the tools may read and, if Options.Write is set, write.
 type workspace struct {
 	root    *os.File   // the open directory
 	path    string     // of root, absolute
-	writing sync.Mutex // one call at a time changes files
+	writing sync.Mutex // held by the call that changes files
 	Options
 }
 
+// open opens the directory root as a workspace. The directory stays open.
 func open(root string, o Options) (*workspace, error) {
 	root, err := filepath.Abs(root)
 	if err != nil {
@@ -80,7 +81,7 @@ func Register(r *tools.Registry, root string, rules Options) error {
 	)
 }
 
-// clean checks a path from the model and returns it in the form that io/fs expects. An empty path is the workspace.
+// clean checks a path from the model and returns it in the form that io/fs expects. An empty path means the workspace.
 func clean(name string) (string, error) {
 	if name == "" {
 		return ".", nil
@@ -96,7 +97,7 @@ func clean(name string) (string, error) {
 	return path.Clean(name), nil
 }
 
-// missing is the error about a file that does not exist.
+// missing is the type of errNoFile. It has a message for the model, and errors.Is finds fs.ErrNotExist in it.
 type missing struct{}
 
 func (missing) Error() string { return "there is no such file; list_files shows what there is" }
@@ -107,7 +108,7 @@ var errNoFile error = missing{}
 
 var errChanged = errors.New("it changed while it was opened; try again")
 
-// explain turns a file system's error into one for the model, without this machine's paths.
+// explain converts an error about the file name to one for the model, which does not contain this machine's paths.
 func explain(name string, err error) error {
 	var pe *fs.PathError
 	switch {
@@ -125,8 +126,8 @@ func explain(name string, err error) error {
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// visit is called for each entry below a directory, in lexical order, parents first. It returns errStop to end the walk
-// early, and errSkip to leave out the rest of a directory.
+// visit is called for each entry below a directory, in lexical order, parents first. name is the path in the
+// workspace. It returns errStop to end the walk, and errSkip to leave out what is below the entry.
 type visit func(name string, e entry) error
 
 var (
@@ -134,8 +135,8 @@ var (
 	errSkip = errors.New("not this directory")
 )
 
-// walk visits the entries below dir, but not dir itself, and leaves out skipped directories. It does not follow
-// symbolic links.
+// walk calls f for the entries below dir, down to depth levels, but not for dir itself. It leaves out the entries that
+// isSkipped reports and what is below a directory that it may not or cannot read. It does not follow symbolic links.
 func (c *call) walk(ctx context.Context, dir string, depth int, f visit) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -146,7 +147,7 @@ func (c *call) walk(ctx context.Context, dir string, depth int, f visit) error {
 	}
 	for _, e := range entries {
 		name := path.Join(dir, e.name)
-		if skipped(e.name) {
+		if isSkipped(e.name) {
 			continue
 		}
 		if err := f(name, e); errors.Is(err, errSkip) {
@@ -155,7 +156,7 @@ func (c *call) walk(ctx context.Context, dir string, depth int, f visit) error {
 			return err
 		}
 		if e.mode.IsDir() && depth > 1 && !c.denied(name) {
-			if err := c.walk(ctx, name, depth-1, f); err != nil && !unreadable(err) {
+			if err := c.walk(ctx, name, depth-1, f); err != nil && !skipsDirectory(err) {
 				return err
 			}
 		}
@@ -163,7 +164,7 @@ func (c *call) walk(ctx context.Context, dir string, depth int, f visit) error {
 	return nil
 }
 
-// readDir returns the entries of a directory in lexical order.
+// readDir returns the entries of a directory in lexical order. The path dir comes from the model or from walk.
 func (c *call) readDir(dir string) (out []entry, err error) {
 	p, err := c.find(dir, reading)
 	if err != nil {
@@ -181,15 +182,15 @@ func (c *call) readDir(dir string) (out []entry, err error) {
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		if e, err := look(f, name); err == nil { // else it is gone
+		if e, err := lstatAt(f, name); err == nil { // an error means that it was deleted meanwhile
 			out = append(out, e)
 		}
 	}
 	return out, nil
 }
 
-// unreadable reports whether an error leaves out one directory instead of ending the walk.
-func unreadable(err error) bool { return !errors.Is(err, errStop) && !isContext(err) }
+// skipsDirectory reports whether after this error a walk only leaves out the directory, instead of ending.
+func skipsDirectory(err error) bool { return !errors.Is(err, errStop) && !isContext(err) }
 
 func isContext(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)

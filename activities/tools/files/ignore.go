@@ -13,24 +13,25 @@ const (
 	maxIgnorePatterns = 2000     // of one search
 )
 
-// ignored are the patterns of the .gitignore files that a search has passed.
-type ignored struct{ patterns []gitignore.Pattern }
+// ignoreRules are the patterns of the .gitignore files that a search has read so far.
+type ignoreRules struct{ patterns []gitignore.Pattern }
 
-// ignored returns the patterns that apply to a directory: its own, and those of the directories above.
-func (c *call) ignored(dir string) (i ignored) {
-	at := "."
-	i.read(c, at)
+// ignoreRules returns the patterns that apply in a directory of the workspace: those of its own .gitignore and of the
+// directories above it.
+func (c *call) ignoreRules(dir string) (i ignoreRules) {
+	current := "."
+	i.read(c, current)
 	for _, part := range strings.Split(dir, "/") {
 		if part != "." {
-			at = path.Join(at, part)
-			i.read(c, at)
+			current = path.Join(current, part)
+			i.read(c, current)
 		}
 	}
 	return i
 }
 
-// read adds the patterns of a directory. A .gitignore that cannot be read has none.
-func (i *ignored) read(c *call, dir string) {
+// read adds the patterns of a directory's .gitignore. It adds none if the file cannot be read.
+func (i *ignoreRules) read(c *call, dir string) {
 	f, _, _, err := c.open(path.Join(dir, ".gitignore"))
 	if err != nil {
 		return
@@ -40,7 +41,7 @@ func (i *ignored) read(c *call, dir string) {
 	if err != nil {
 		return
 	}
-	var domain []string
+	var domain []string // the directory in which the patterns apply, by its parts
 	if dir != "." {
 		domain = strings.Split(dir, "/")
 	}
@@ -53,7 +54,7 @@ func (i *ignored) read(c *call, dir string) {
 	}
 }
 
-// match reports whether the last pattern that matches a path ignores it.
-func (i *ignored) match(name string, isDir bool) bool {
+// match reports whether the patterns ignore a path in the workspace. The last pattern that matches decides.
+func (i *ignoreRules) match(name string, isDir bool) bool {
 	return len(i.patterns) > 0 && gitignore.NewMatcher(i.patterns).Match(strings.Split(name, "/"), isDir)
 }

@@ -14,6 +14,7 @@ type ListInput struct {
 	Depth int    `json:"depth,omitempty" jsonschema:"how many levels to go down, 1 to 12; 3 when left out"`
 }
 
+// list implements the tool list_files.
 func (w *workspace) list(ctx context.Context, in ListInput) (string, error) {
 	c := w.begin()
 	dir, err := c.directory(in.Path)
@@ -25,10 +26,10 @@ func (w *workspace) list(ctx context.Context, in ListInput) (string, error) {
 		depth = 3
 	}
 	var b strings.Builder
-	count, cut := 0, false
+	count, truncated := 0, false
 	err = c.walk(ctx, dir, min(depth, maxDepth), func(name string, e entry) error {
 		if count == maxEntries {
-			cut = true
+			truncated = true
 			return errStop
 		}
 		count++
@@ -40,7 +41,7 @@ func (w *workspace) list(ctx context.Context, in ListInput) (string, error) {
 		fmt.Fprintf(&b, "[cut: out of time after %d entries]\n", count)
 	case err != nil && !errors.Is(err, errStop):
 		return "", err
-	case cut:
+	case truncated:
 		fmt.Fprintf(&b, "[cut: only the first %d entries; list a subdirectory, or a smaller depth]\n", maxEntries)
 	case count == 0:
 		return "[the directory is empty]\n", nil
@@ -65,7 +66,8 @@ func entryLine(name string, e entry) string {
 	return name + "\tspecial\n"
 }
 
-// directory returns the path without links of a place from the model.
+// directory returns the path in the workspace, without symbolic links, to which a path from the model leads. Despite
+// its name, the path may be that of a file.
 func (c *call) directory(given string) (string, error) {
 	p, err := c.find(given, reading)
 	if err != nil {
@@ -74,14 +76,14 @@ func (c *call) directory(given string) (string, error) {
 	return p.path, p.Close()
 }
 
-// look describes a place.
-func (c *call) look(given string) (entry, error) {
+// lstat describes the file or directory to which a path from the model leads.
+func (c *call) lstat(given string) (entry, error) {
 	p, err := c.find(given, reading)
 	if err != nil {
 		return entry{}, err
 	}
 	defer p.Close()
-	e, err := look(p.dir, p.base)
+	e, err := lstatAt(p.dir, p.base)
 	if err != nil {
 		err = explain(p.name, err)
 	}

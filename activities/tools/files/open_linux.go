@@ -6,8 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openAt opens an entry of a directory. It follows no link, and enters no mount. Kernels before 5.6, and the filters of
-// system calls of some containers, have no openat2.
+// openAt opens an entry of the directory with the file descriptor dir. It follows no symbolic link and enters no
+// mount. If the kernel (before 5.6) or the system call filter of a container does not permit openat2, it uses
+// openOnDevice.
 func openAt(dir int, name string, flags int, mode uint32) (int, error) {
 	how := unix.OpenHow{Flags: uint64(flags | unix.O_NOFOLLOW | unix.O_CLOEXEC), Mode: uint64(mode),
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV}

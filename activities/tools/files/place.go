@@ -12,42 +12,43 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// access is what a tool does at the place that it looks for.
+// access is what a tool is going to do with the file or directory that it finds.
 type access int
 
 const (
-	reading  access = iota // links are followed within the workspace
-	changing               // a link as the last part is refused
-	creating               // as changing, and missing directories are made
+	reading  access = iota // symbolic links are followed within the workspace
+	changing               // a symbolic link as the last part of the path is refused
+	creating               // like changing, and missing directories are created
 )
 
-// place is an entry of an open directory. There may be no such entry.
+// place is where a path from the model leads: an entry of an open directory. The entry need not exist.
 type place struct {
 	call *call
 	how  access
-	name string   // as the model gave it
-	dir  *os.File // opened part by part from the workspace, without following a link
-	base string   // in dir; "." means dir itself
-	path string   // from the workspace, without links
+	name string   // the model's path, as clean returns it
+	dir  *os.File // opened part by part from the workspace, without following a symbolic link
+	base string   // the entry's name in dir; "." means dir itself
+	path string   // path in the workspace, without symbolic links
 }
 
 // Close closes the directory.
 func (p place) Close() error { return p.dir.Close() }
 
-// trail is the way to a place: the directories that were opened, each from the one before. A symbolic link is never
-// opened: its target takes its place in the trail, and cannot lead out of the workspace. Every rule is applied to the
-// names and the directories of the trail, so what another process swaps meanwhile changes nothing: the tool acts in
-// the directory that was checked.
+// trail is the search for a place, part by part of a path. It opens each directory from the one before. It does not
+// open a symbolic link but replaces it by its target, which must not lead out of the workspace. The rules are applied
+// to the names and the open directories of the trail, and the tool acts in the directory that was checked. So another
+// process that swaps directories or links meanwhile gains nothing.
 type trail struct {
 	call  *call
 	how   access
-	dirs  []*os.File // the first is the workspace
+	dirs  []*os.File // the directories that were opened; the first is the workspace
 	names []string   // of dirs, without the workspace
-	rest  []string   // to go
-	links int        // that were followed
+	rest  []string   // the parts of the path that are still to be opened
+	links int        // number of symbolic links that were followed
 }
 
-// find opens the directory of a path from the model. The caller closes the place.
+// find returns the place to which a path from the model leads, and opens its directory. It returns an error if the
+// rules refuse the path. The caller closes the place.
 func (c *call) find(name string, how access) (place, error) {
 	name, err := clean(name)
 	if err != nil {
@@ -79,7 +80,8 @@ func parts(name string) []string {
 	return slices.DeleteFunc(strings.Split(name, "/"), func(p string) bool { return p == "" || p == "." })
 }
 
-// walk opens the directories of the trail and returns the name of its last part.
+// walk opens the directories of the path, and returns the name of its last part, which it does not open. The name is
+// "." if the path ends with the directory that was opened last.
 func (t *trail) walk() (base string, err error) {
 	root, err := openDir(t.call.root, ".")
 	if err != nil {
@@ -99,9 +101,9 @@ func (t *trail) walk() (base string, err error) {
 		switch {
 		case err == nil && len(t.rest) == 0 && t.how != reading:
 			return "", errors.New("it is a symbolic link: name the file that it leads to")
-		case err == nil:
+		case err == nil: // a symbolic link
 			err = t.follow(target)
-		case len(t.rest) == 0:
+		case len(t.rest) == 0: // the last part
 			return part, t.call.check(t.path(part))
 		case errors.Is(err, fs.ErrNotExist) && t.how == creating:
 			err = t.make(part)
@@ -117,12 +119,12 @@ func (t *trail) walk() (base string, err error) {
 
 func (t *trail) dir() *os.File { return t.dirs[len(t.dirs)-1] }
 
-// path returns the path of an entry of the current directory.
+// path returns the path in the workspace of an entry of the directory that was opened last.
 func (t *trail) path(base string) string { return path.Join(path.Join(t.names...), base) }
 
 var errOutside = errors.New("the path leads out of the workspace, or has too many links")
 
-// up leaves the current directory.
+// up goes back to the parent directory for a part "..". It returns an error at the workspace itself.
 func (t *trail) up() error {
 	last := len(t.dirs) - 1
 	if last == 0 {
@@ -136,7 +138,7 @@ func (t *trail) up() error {
 // maxLinks bounds the symbolic links of a path, as Linux does.
 const maxLinks = 40
 
-// follow replaces a link by its target.
+// follow puts the parts of a symbolic link's target before the rest of the path. It refuses an absolute target.
 func (t *trail) follow(target string) error {
 	if t.links++; t.links > maxLinks || path.IsAbs(target) {
 		return errOutside
@@ -145,16 +147,17 @@ func (t *trail) follow(target string) error {
 	return nil
 }
 
-// make makes a directory and enters it, after the rules were applied to all that will be made.
+// make creates the directory part and enters it. Before that, it applies the rules to the whole path that would be
+// created, so that a refused path leaves no directories behind.
 func (t *trail) make(part string) error {
-	if slices.Contains(t.rest, "..") {
+	if slices.Contains(t.rest, "..") { // from a symbolic link; it has no meaning below a directory that does not exist
 		return fs.ErrNotExist
 	}
-	whole := t.path(path.Join(append([]string{part}, t.rest...)...))
-	if err := t.call.check(whole); err != nil {
+	created := t.path(path.Join(append([]string{part}, t.rest...)...))
+	if err := t.call.check(created); err != nil {
 		return err
 	}
-	if err := t.call.guard(whole, identity{}, t.how); err != nil {
+	if err := t.call.guard(created, identity{}, t.how); err != nil {
 		return err
 	}
 	if err := unix.Mkdirat(int(t.dir().Fd()), part, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -163,7 +166,7 @@ func (t *trail) make(part string) error {
 	return t.enter(part)
 }
 
-// enter opens a directory of the current one, if no rule forbids it.
+// enter opens the subdirectory part, unless a rule forbids it, and adds it to the trail.
 func (t *trail) enter(part string) error {
 	f, err := openDir(t.dir(), part)
 	if err != nil {
@@ -176,7 +179,7 @@ func (t *trail) enter(part string) error {
 	return nil
 }
 
-// open opens the regular file of the place. O_NONBLOCK keeps a FIFO from blocking the call.
+// open opens the regular file at the place, unless a rule forbids it. O_NONBLOCK keeps a FIFO from blocking the call.
 func (p place) open() (*os.File, fs.FileInfo, error) {
 	f, err := openFile(p.dir, p.base, unix.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -198,7 +201,7 @@ func (p place) open() (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// openDir opens the place as a directory.
+// openDir opens the directory at the place, unless a rule forbids it.
 func (p place) openDir() (*os.File, error) {
 	f, err := openDir(p.dir, p.base)
 	if err != nil {
@@ -210,9 +213,10 @@ func (p place) openDir() (*os.File, error) {
 	return f, nil
 }
 
-// identity tells a file from all others of the machine.
+// identity identifies a file on this machine, under whatever name it is found. The zero value stands for no file.
 type identity struct{ device, inode uint64 }
 
+// identityOf returns the identity of the file that info describes, or zero if the system does not report it.
 func identityOf(info fs.FileInfo) identity {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -221,16 +225,16 @@ func identityOf(info fs.FileInfo) identity {
 	return identity{uint64(st.Dev), st.Ino} //nolint:unconvert // its type differs between systems
 }
 
-// entry is an entry of a directory.
+// entry describes an entry of a directory.
 type entry struct {
 	name string
-	mode fs.FileMode // the type only
-	size int64
+	mode fs.FileMode // only the type bits
+	size int64       // bytes
 	id   identity
 }
 
-// look describes an entry of a directory, without following a link.
-func look(dir *os.File, name string) (entry, error) {
+// lstatAt describes an entry of an open directory. It does not follow a symbolic link.
+func lstatAt(dir *os.File, name string) (entry, error) {
 	var st unix.Stat_t
 	if err := retry(func() error {
 		return unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW)
@@ -252,8 +256,8 @@ func look(dir *os.File, name string) (entry, error) {
 // maxLinkBytes bounds the target of a link, as Linux does.
 const maxLinkBytes = 4096
 
-// readLink returns the target of a symbolic link in a directory. The error is fs.ErrNotExist if there is no such entry,
-// and another one if the entry is no link.
+// readLink returns the target of a symbolic link in a directory. The error is fs.ErrNotExist if the entry does not
+// exist, and another one if the entry is not a symbolic link.
 func readLink(dir *os.File, name string) (string, error) {
 	b := make([]byte, maxLinkBytes)
 	n := 0
@@ -264,10 +268,12 @@ func readLink(dir *os.File, name string) (string, error) {
 	return string(b[:max(n, 0)]), err
 }
 
+// openDir opens a subdirectory of an open directory, as openAt does.
 func openDir(dir *os.File, name string) (*os.File, error) {
 	return openFile(dir, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 }
 
+// openFile opens an entry of an open directory, as openAt does. It retries if a signal interrupts the system call.
 func openFile(dir *os.File, name string, flags int, mode fs.FileMode) (*os.File, error) {
 	fd := 0
 	err := retry(func() (err error) {
@@ -280,15 +286,17 @@ func openFile(dir *os.File, name string, flags int, mode fs.FileMode) (*os.File,
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// openOnDevice opens an entry of a directory. It follows no link, and enters no directory of another file system.
+// openOnDevice opens an entry of the directory with the file descriptor dir. It follows no symbolic link, and refuses
+// a directory of another file system with EXDEV.
 func openOnDevice(dir int, name string, flags int, mode uint32) (int, error) {
 	fd, err := unix.Openat(dir, name, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, mode)
 	if err != nil {
 		return fd, err
 	}
 	var above, opened unix.Stat_t
-	if err = errors.Join(unix.Fstat(dir, &above), unix.Fstat(fd, &opened)); err == nil &&
-		opened.Mode&unix.S_IFMT == unix.S_IFDIR && opened.Dev != above.Dev {
+	err = errors.Join(unix.Fstat(dir, &above), unix.Fstat(fd, &opened))
+	isDir := opened.Mode&unix.S_IFMT == unix.S_IFDIR
+	if err == nil && isDir && opened.Dev != above.Dev {
 		err = unix.EXDEV
 	}
 	if err != nil {
@@ -297,7 +305,7 @@ func openOnDevice(dir int, name string, flags int, mode uint32) (int, error) {
 	return fd, nil
 }
 
-// retry repeats a system call that a signal has interrupted, as package os does.
+// retry repeats a system call while signals interrupt it (EINTR), as package os does.
 func retry(call func() error) error {
 	for {
 		if err := call(); !errors.Is(err, unix.EINTR) {

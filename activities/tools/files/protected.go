@@ -66,6 +66,8 @@ func withoutLinks(name string) string {
 	if err != nil {
 		return name
 	}
+	// dir is the beginning of the path that may exist, and rest is what follows. Each round resolves dir, or follows one
+	// link at its end, or moves its last part to rest.
 	rest, links := "", 0
 	for dir := name; ; {
 		if real, err := filepath.EvalSymlinks(dir); err == nil {
@@ -79,7 +81,7 @@ func withoutLinks(name string) string {
 			dir = target
 			continue
 		}
-		if dir == filepath.Dir(dir) {
+		if dir == filepath.Dir(dir) { // not even the root can be resolved
 			return name
 		}
 		rest = filepath.Join(filepath.Base(dir), rest)
@@ -90,14 +92,15 @@ func withoutLinks(name string) string {
 // holds reports whether the file with this path in the workspace and this identity is the protected file, or is below
 // it. It ignores letter case, because some file systems do.
 func (l located) holds(name string, id identity) bool {
-	if id != (identity{}) && id == l.id || l.path == "." {
+	sameFile := id != (identity{}) && id == l.id // under whatever name
+	if sameFile || l.path == "." {               // "." means that the whole workspace is protected
 		return true
 	}
 	if l.path == "" {
 		return false
 	}
-	above, parts := strings.Split(l.path, "/"), strings.Split(name, "/")
-	for i, part := range above {
+	protected, parts := strings.Split(l.path, "/"), strings.Split(name, "/")
+	for i, part := range protected {
 		if i == len(parts) || !strings.EqualFold(part, parts[i]) {
 			return false
 		}
@@ -144,13 +147,14 @@ func (c *call) admit(dir, opened *os.File, name string, how access) error {
 // isOneOf reports whether the file with this identity has one of these names in dir.
 func isOneOf(dir *os.File, id identity, names []string) bool {
 	for _, name := range names {
-		if e, err := look(dir, name); err == nil && e.id == id {
+		if e, err := lstatAt(dir, name); err == nil && e.id == id {
 			return true
 		}
 	}
 	return false
 }
 
+// foldedIn reports whether name is one of the names, in any letter case.
 func foldedIn(names []string, name string) bool {
 	for _, n := range names {
 		if strings.EqualFold(n, name) {

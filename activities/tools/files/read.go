@@ -17,6 +17,7 @@ type ReadInput struct {
 	Limit  int    `json:"limit,omitempty" jsonschema:"how many bytes to read, up to 65024, which is also the default"`
 }
 
+// read implements the tool read_file: it returns a part of a text file, with a note if that does not reach the end.
 func (w *workspace) read(_ context.Context, in ReadInput) (string, error) {
 	f, name, size, err := w.begin().open(in.Path)
 	if err != nil {
@@ -30,7 +31,7 @@ func (w *workspace) read(_ context.Context, in ReadInput) (string, error) {
 	if limit <= 0 || limit > maxReadBytes {
 		limit = maxReadBytes
 	}
-	limit = max(limit, utf8.UTFMax) // a shorter read may end before its first rune does, and would make no progress
+	limit = max(limit, utf8.UTFMax) // at least one whole rune, so that each read makes progress
 	if in.Offset < 0 || in.Offset > size {
 		return "", fmt.Errorf("%s: offset %d is outside of its %d bytes", name, in.Offset, size)
 	}
@@ -41,24 +42,26 @@ func (w *workspace) read(_ context.Context, in ReadInput) (string, error) {
 	}
 	text := wholeRunes(buf[:n], in.Offset > 0, errors.Is(err, io.EOF))
 	if end := in.Offset + int64(n); end < size {
-		cutAt := end - int64(n-len(text.skippedHead)-len(text.body))
-		return fmt.Sprintf("%s\n[cut: bytes %d to %d of %d; read on with offset %d]\n", text.body, in.Offset, cutAt, size,
-			cutAt), nil
+		next := end - int64(n-len(text.skippedHead)-len(text.body)) // without an incomplete rune at the end
+		return fmt.Sprintf("%s\n[cut: bytes %d to %d of %d; read on with offset %d]\n", text.body, in.Offset, next, size,
+			next), nil
 	}
 	return string(text.body), nil
 }
 
-// span is a part of a file that begins and ends on rune boundaries.
+// span is a part of a file. body consists of whole runes, and skippedHead is the incomplete rune before it, if any.
 type span struct{ skippedHead, body []byte }
 
-// wholeRunes removes the parts of runes that an offset or a limit cut through.
-func wholeRunes(b []byte, cutHead, atEnd bool) span {
+// wholeRunes removes the incomplete runes at the beginning and the end of b. mayCutHead means that b may begin inside
+// a rune; atEnd means that b ends with the file, so that its end is not cut.
+func wholeRunes(b []byte, mayCutHead, atEnd bool) span {
 	head := 0
-	for cutHead && head < len(b) && head < utf8.UTFMax-1 && !utf8.RuneStart(b[head]) {
+	for mayCutHead && head < len(b) && head < utf8.UTFMax-1 && !utf8.RuneStart(b[head]) {
 		head++
 	}
 	body := b[head:]
 	if !atEnd {
+		// Look back for the beginning of the last rune, and remove that rune if it is incomplete.
 		for i := 1; i < utf8.UTFMax && i <= len(body); i++ {
 			if last := body[len(body)-i:]; utf8.RuneStart(last[0]) {
 				if !utf8.FullRune(last) {
@@ -71,7 +74,7 @@ func wholeRunes(b []byte, cutHead, atEnd bool) span {
 	return span{skippedHead: b[:head], body: body}
 }
 
-// open opens a regular file. It returns the path as clean does.
+// open opens the regular file at a path from the model. name is the path as clean returns it, and size is in bytes.
 func (c *call) open(given string) (f *os.File, name string, size int64, err error) {
 	p, err := c.find(given, reading)
 	if err != nil {
@@ -85,7 +88,7 @@ func (c *call) open(given string) (f *os.File, name string, size int64, err erro
 	return f, p.name, info.Size(), nil
 }
 
-// isBinary reports whether the head of a file contains a NUL, which is how git detects binary files.
+// isBinary reports whether the beginning of a file contains a NUL byte, which is how git detects binary files.
 func isBinary(f *os.File) (bool, error) {
 	head := make([]byte, sniffBytes)
 	n, err := f.ReadAt(head, 0)

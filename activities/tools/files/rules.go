@@ -14,35 +14,38 @@ type Options struct {
 	// end of a path: "*.pem", ".docker/config.json". A pattern that ends in a slash matches a directory and everything
 	// below it. A leading exclamation mark makes an exception; the last pattern that matches decides.
 	Deny []string
-	// HardLinks permits reading files that have more than one name. The other name may be outside of the workspace.
+	// HardLinks permits reading files that have more than one hard link. The other link may be outside of the workspace.
 	HardLinks bool
 	// Write adds the tools that change files.
 	Write bool
-	// Protected are the files and directories that the configuration names.
+	// Protected are the files and directories that Everturn itself uses, such as its configuration and its journal.
 	Protected []Protected
 }
 
-// denied reports whether a path matches the patterns of credential files.
+// denied reports whether a path in the workspace matches the patterns of Options.Deny.
 func (o Options) denied(name string) bool {
 	parts := strings.Split(strings.ToLower(name), "/")
-	verdict := false
+	denied := false
 	for _, p := range o.Deny {
-		p, except := strings.CutPrefix(strings.ToLower(p), "!")
-		if verdict == except && matches(p, parts) {
-			verdict = !except
+		p, exception := strings.CutPrefix(strings.ToLower(p), "!")
+		if denied == exception && matchesPath(p, parts) { // a match would change the result
+			denied = !exception
 		}
 	}
-	return verdict
+	return denied
 }
 
-func matches(pattern string, parts []string) bool {
-	pattern, below := strings.CutSuffix(pattern, "/")
-	n := strings.Count(pattern, "/") + 1
+// matchesPath reports whether a pattern matches the end of a path, which is given by its parts. A pattern that ends in
+// a slash may also match a directory above, that is, the end of any beginning of the path.
+func matchesPath(pattern string, parts []string) bool {
+	pattern, isDir := strings.CutSuffix(pattern, "/")
+	n := strings.Count(pattern, "/") + 1 // number of the pattern's parts
 	for end := len(parts); end >= n; end-- {
-		if ok, _ := path.Match(pattern, strings.Join(parts[end-n:end], "/")); ok { // the patterns have been checked
+		// The only error is that of a malformed pattern, and the configuration has checked the patterns.
+		if ok, _ := path.Match(pattern, strings.Join(parts[end-n:end], "/")); ok {
 			return true
 		}
-		if !below {
+		if !isDir {
 			break
 		}
 	}
@@ -53,9 +56,10 @@ func matches(pattern string, parts []string) bool {
 // the journal.
 var hidden = []string{".git", ".everturn"}
 
-// Hidden reports whether no tool reads an entry of the workspace.
+// Hidden reports whether the rules keep the tools from reading the file or directory at this path in the workspace.
 func (o Options) Hidden(name string) bool { return isHidden(name) || o.denied(name) }
 
+// isHidden reports whether one of the directories of hidden is a part of the path.
 func isHidden(name string) bool {
 	for _, part := range strings.Split(name, "/") {
 		for _, h := range hidden {
@@ -67,7 +71,7 @@ func isHidden(name string) bool {
 	return false
 }
 
-// The refusals by the rules. A search counts all but the first.
+// The errors about files that the rules refuse. A search counts such files, except for hidden ones.
 var (
 	errHidden = errors.New(".git and .everturn are out of the file tools' reach")
 	errDenied = errors.New("it looks like a file of credentials, which the file tools do not read; the operator can " +
@@ -77,7 +81,7 @@ var (
 	errProtected = errors.New("it is out of the file tools' reach")
 )
 
-// check refuses a path by its name.
+// check returns an error if the rules refuse a path in the workspace because of the names in it.
 func (o Options) check(name string) error {
 	if isHidden(name) {
 		return errHidden
@@ -88,7 +92,7 @@ func (o Options) check(name string) error {
 	return nil
 }
 
-// checkLinks refuses a file that has another hard link, unless HardLinks is set.
+// checkLinks returns an error if the file has another hard link, unless HardLinks is set.
 func (o Options) checkLinks(info fs.FileInfo) error {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Nlink > 1 && !o.HardLinks {
 		return errHardLink

@@ -28,17 +28,18 @@ type SearchInput struct {
 type search struct {
 	call         *call
 	pattern      *regexp.Regexp
-	instructions int // of pattern
+	instructions int // of the compiled pattern
 	out          strings.Builder
-	files        int
-	matches      int
-	denied       int // files that look like credentials
-	linked       int // files with several hard links
-	protected    int // files that the configuration names
-	note         string
-	ignored      ignored
+	files        int    // number of files that were searched
+	matches      int    // number of lines that were found
+	denied       int    // number of files not searched because they look like credentials
+	linked       int    // number of files not searched because they have several hard links
+	protected    int    // number of files not searched because the configuration names them
+	note         string // why the search ended early; empty if it did not
+	ignore       ignoreRules
 }
 
+// search implements the tool search_text: it returns the matching lines, and notes about what was not searched.
 func (w *workspace) search(ctx context.Context, in SearchInput) (string, error) {
 	s := &search{call: w.begin()}
 	dir, err := s.call.directory(in.Path)
@@ -72,7 +73,8 @@ func (w *workspace) search(ctx context.Context, in SearchInput) (string, error) 
 	return s.out.String(), nil
 }
 
-// compile returns the compiled query and its approximate number of instructions.
+// compile checks the arguments of a search. It returns the compiled query and the approximate number of its
+// instructions.
 func compile(in SearchInput) (*regexp.Regexp, int, error) {
 	if in.Query == "" {
 		return nil, 0, errors.New("query is empty: say what to look for")
@@ -101,23 +103,24 @@ func compile(in SearchInput) (*regexp.Regexp, int, error) {
 	return re, n, nil
 }
 
-// run searches a file, or all files below a directory.
+// run searches the file at the path dir or, if dir is a directory, the files below it whose names match glob. An empty
+// glob matches all of them. Files that a .gitignore names are left out.
 func (s *search) run(ctx context.Context, dir, glob string) error {
-	if e, err := s.call.look(dir); err != nil {
+	if e, err := s.call.lstat(dir); err != nil {
 		return err
 	} else if !e.mode.IsDir() {
 		return s.file(ctx, dir)
 	}
-	s.ignored = s.call.ignored(dir)
+	s.ignore = s.call.ignoreRules(dir)
 	return s.call.walk(ctx, dir, maxDepth, func(name string, e entry) error {
-		if s.ignored.match(name, e.mode.IsDir()) {
+		if s.ignore.match(name, e.mode.IsDir()) {
 			if e.mode.IsDir() {
 				return errSkip
 			}
 			return nil
 		}
 		if e.mode.IsDir() {
-			s.ignored.read(s.call, name)
+			s.ignore.read(s.call, name)
 		}
 		if ok, _ := path.Match(glob, path.Base(name)); !e.mode.IsRegular() || glob != "" && !ok {
 			return nil
@@ -133,7 +136,7 @@ func (s *search) run(ctx context.Context, dir, glob string) error {
 // file searches one file. It skips a file that cannot be read or is not text.
 func (s *search) file(ctx context.Context, name string) error {
 	f, _, size, err := s.call.open(name)
-	switch {
+	switch { // refused files are only counted
 	case errors.Is(err, errDenied):
 		s.denied++
 		return nil
@@ -155,7 +158,7 @@ func (s *search) file(ctx context.Context, name string) error {
 	r := bufio.NewReaderSize(io.LimitReader(f, maxSearchFile), 64<<10)
 	for n := 1; ; n++ {
 		line, err := r.ReadString('\n')
-		match := s.find(ctx, strings.TrimRight(line, "\r\n"))
+		match := s.findMatch(ctx, strings.TrimRight(line, "\r\n"))
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -173,41 +176,43 @@ func (s *search) file(ctx context.Context, name string) error {
 	}
 }
 
-// find returns the location of the pattern's match in line, or nil. If matching may take long, it checks the context
-// meanwhile; its result is meaningless once the context has ended.
-func (s *search) find(ctx context.Context, line string) []int {
+// findMatch returns the location of the pattern's match in line, or nil. If matching may take long, it checks the
+// context meanwhile; its result is meaningless once the context has ended.
+func (s *search) findMatch(ctx context.Context, line string) []int {
 	if s.instructions*len(line) <= maxSteps {
 		return s.pattern.FindStringIndex(line)
 	}
-	return s.pattern.FindReaderIndex(&runes{ctx: ctx, line: line})
+	return s.pattern.FindReaderIndex(&lineReader{ctx: ctx, line: line})
 }
 
-// runes reads the runes of a line. It returns io.EOF early if the context ends.
-type runes struct {
-	ctx  context.Context
-	line string
-	at   int
-	read int // runes
+// lineReader is an io.RuneReader of a line. It returns io.EOF before the end of the line if the context ends, so that
+// a long match ends, too.
+type lineReader struct {
+	ctx    context.Context
+	line   string
+	offset int // of the next rune, in bytes
+	count  int // number of runes that were read
 }
 
 // ReadRune implements io.RuneReader.
-func (r *runes) ReadRune() (rune, int, error) {
-	if r.read++; r.at == len(r.line) || r.read%1024 == 0 && r.ctx.Err() != nil {
+func (r *lineReader) ReadRune() (rune, int, error) {
+	r.count++
+	if r.offset == len(r.line) || r.count%1024 == 0 && r.ctx.Err() != nil {
 		return 0, 0, io.EOF
 	}
-	c, size := utf8.DecodeRuneInString(r.line[r.at:])
-	r.at += size
+	c, size := utf8.DecodeRuneInString(r.line[r.offset:])
+	r.offset += size
 	return c, size, nil
 }
 
-// excerpt returns a line without its indentation; of a long line, the part around the match, which begins at the offset
-// match.
+// excerpt returns a line without the white space around it. Of a line longer than maxLineBytes it returns only a part
+// with the match, which begins at the byte offset match.
 func excerpt(line string, match int) string {
 	match -= len(line) - len(strings.TrimLeftFunc(line, unicode.IsSpace))
 	line = strings.TrimSpace(line)
 	if len(line) <= maxLineBytes {
 		return line
 	}
-	begin := max(0, min(match-maxLineBytes/4, len(line)-maxLineBytes))
+	begin := max(0, min(match-maxLineBytes/4, len(line)-maxLineBytes)) // a quarter of the part comes before the match
 	return strings.ToValidUTF8("…"+line[begin:begin+maxLineBytes]+"…", "")
 }

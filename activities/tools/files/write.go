@@ -16,11 +16,11 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// maxEditBytes bounds a file that is edited, before and after.
+// maxEditBytes bounds a file that is edited, before and after the change.
 const maxEditBytes = 4 << 20
 
-// registerWriting adds the tools that change files. A call that was cut off is not repeated: its outcome is unknown,
-// and the file has its old content or the new one, never a part of it.
+// registerWriting adds the tools that change files. They are not repeatable: the outcome of an interrupted call is
+// unknown. The file then has its old or its new content, never a part of it.
 func (w *workspace) registerWriting(r *tools.Registry) error {
 	medium := tools.Risk(turn.RiskMedium)
 	return errors.Join(
@@ -41,6 +41,7 @@ type WriteInput struct {
 	Overwrite bool   `json:"overwrite,omitempty" jsonschema:"replace the file if it exists"`
 }
 
+// write implements the tool write_file.
 func (w *workspace) write(_ context.Context, in WriteInput) (string, error) {
 	w.writing.Lock()
 	defer w.writing.Unlock()
@@ -49,7 +50,7 @@ func (w *workspace) write(_ context.Context, in WriteInput) (string, error) {
 		return "", err
 	}
 	defer p.Close()
-	old, err := p.current()
+	old, err := p.readCurrent()
 	switch {
 	case err != nil && !errors.Is(err, errNoFile):
 		return "", err
@@ -70,11 +71,13 @@ type EditInput struct {
 	ReplaceAll bool   `json:"replace_all,omitempty" jsonschema:"replace every occurrence"`
 }
 
+// edit implements the tool edit_file.
 func (w *workspace) edit(_ context.Context, in EditInput) (string, error) {
 	return w.change(in.Path, func(name string, old []byte) ([]byte, string, error) { return Edit(name, old, in) })
 }
 
-// Edit returns a text with the replacement that in describes, and a line that says what was done. name is the file's.
+// Edit returns the text old with the replacement that in describes, and a line that says what was done. name is the
+// name of the file, for messages.
 func Edit(name string, old []byte, in EditInput) (text []byte, done string, err error) {
 	n := strings.Count(string(old), in.OldString)
 	switch {
@@ -99,11 +102,13 @@ type PatchInput struct {
 	Patch string `json:"patch" jsonschema:"a unified diff of this file: hunks with @@ lines; names of files are optional and ignored"`
 }
 
+// patch implements the tool patch_file.
 func (w *workspace) patch(_ context.Context, in PatchInput) (string, error) {
 	return w.change(in.Path, func(name string, old []byte) ([]byte, string, error) { return Patch(name, old, in) })
 }
 
-// Patch returns a text to which a unified diff was applied, and a line that says what was done. name is the file's.
+// Patch returns the text old with a unified diff applied to it, and a line that says what was done. name is the name
+// of the file, for messages. The names of files in the diff are ignored.
 func Patch(name string, old []byte, in PatchInput) (text []byte, done string, err error) {
 	_, hunks, ok := strings.Cut("\n"+in.Patch, "\n@@ ")
 	if !ok {
@@ -114,7 +119,7 @@ func Patch(name string, old []byte, in PatchInput) (text []byte, done string, er
 	if err == nil && len(parsed) != 1 {
 		err = errors.New("it changes several files; send one call for each")
 	}
-	if err == nil && strings.Count(hunks, "\n") != lines(parsed[0]) {
+	if err == nil && strings.Count(hunks, "\n") != patchLines(parsed[0]) {
 		err = errors.New("it has lines after those that its @@ lines count")
 	}
 	if err != nil {
@@ -127,9 +132,9 @@ func Patch(name string, old []byte, in PatchInput) (text []byte, done string, er
 	return out.Bytes(), fmt.Sprintf("patched %s: %d hunks", name, len(parsed[0].TextFragments)), nil
 }
 
-// lines returns the number of lines that the hunks of a file take. An approval shows the whole patch, so a patch with
-// further lines, which change nothing, would show another change than the one that is made.
-func lines(f *gitdiff.File) (n int) {
+// patchLines returns the number of lines of a patch that belong to its hunks. Patch refuses a patch with other lines:
+// an approval shows them to the user, although they are not applied.
+func patchLines(f *gitdiff.File) (n int) {
 	for _, hunk := range f.TextFragments {
 		n += 1 + len(hunk.Lines)
 		for _, l := range hunk.Lines {
@@ -141,7 +146,8 @@ func lines(f *gitdiff.File) (n int) {
 	return n
 }
 
-// change rewrites a text file.
+// change replaces the text of a file by what f computes from it, and returns what f says was done. given is a path
+// from the model.
 func (w *workspace) change(given string, f func(name string, old []byte) (text []byte, done string, err error)) (string,
 	error) {
 	w.writing.Lock()
@@ -151,7 +157,7 @@ func (w *workspace) change(given string, f func(name string, old []byte) (text [
 		return "", err
 	}
 	defer p.Close()
-	old, err := p.current()
+	old, err := p.readCurrent()
 	if err != nil {
 		return "", err
 	}
@@ -176,6 +182,7 @@ type DeleteInput struct {
 	Path string `json:"path" jsonschema:"file to delete, relative to the workspace"`
 }
 
+// delete implements the tool delete_file.
 func (w *workspace) delete(_ context.Context, in DeleteInput) (string, error) {
 	w.writing.Lock()
 	defer w.writing.Unlock()
@@ -184,11 +191,11 @@ func (w *workspace) delete(_ context.Context, in DeleteInput) (string, error) {
 		return "", err
 	}
 	defer p.Close()
-	old, err := p.current()
+	old, err := p.readCurrent()
 	if err != nil {
 		return "", err
 	}
-	if err = p.still(old); err == nil {
+	if err = p.checkUnchanged(old); err == nil {
 		err = unix.Unlinkat(int(p.dir.Fd()), p.base, 0)
 	}
 	if err != nil {
@@ -197,18 +204,18 @@ func (w *workspace) delete(_ context.Context, in DeleteInput) (string, error) {
 	return "deleted " + p.name, nil
 }
 
-// content is a file as it is before a change. Its id is zero if there is none.
-type content struct {
+// fileContent is a file as it was read before a change. Its id is zero if the file does not exist.
+type fileContent struct {
 	id   identity
 	text []byte
 	mode fs.FileMode
 }
 
-// current reads the file that is to be changed. The error is errNoFile if there is none; the mode is then that of a new
-// file.
-func (p place) current() (content, error) {
-	if _, err := look(p.dir, p.base); errors.Is(err, fs.ErrNotExist) {
-		none := content{mode: 0o644}
+// readCurrent reads the file that is to be changed. If it does not exist, the error wraps errNoFile, and the mode is
+// that of a new file.
+func (p place) readCurrent() (fileContent, error) {
+	if _, err := lstatAt(p.dir, p.base); errors.Is(err, fs.ErrNotExist) {
+		none := fileContent{mode: 0o644}
 		if err := p.call.guard(p.path, none.id, p.how); err != nil {
 			return none, explain(p.name, err)
 		}
@@ -216,19 +223,19 @@ func (p place) current() (content, error) {
 	}
 	f, info, err := p.open()
 	if err != nil {
-		return content{}, err
+		return fileContent{}, err
 	}
 	defer f.Close()
 	if info.Size() > maxEditBytes {
-		return content{}, fmt.Errorf("%s has %d bytes; the maximum is %d", p.name, info.Size(), maxEditBytes)
+		return fileContent{}, fmt.Errorf("%s has %d bytes; the maximum is %d", p.name, info.Size(), maxEditBytes)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxEditBytes))
-	return content{identityOf(info), text, info.Mode().Perm()}, err
+	return fileContent{identityOf(info), text, info.Mode().Perm()}, err
 }
 
-// still returns an error if the file is no longer the one that current has read.
-func (p place) still(old content) error {
-	e, err := look(p.dir, p.base)
+// checkUnchanged returns an error if another process has replaced, created or deleted the file since readCurrent.
+func (p place) checkUnchanged(old fileContent) error {
+	e, err := lstatAt(p.dir, p.base)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -238,26 +245,26 @@ func (p place) still(old content) error {
 	return nil
 }
 
-// replace gives a file its new content. It writes a file beside it and renames that, so a crash leaves the old content
-// or the new one; what an earlier crash has left is overwritten.
-func (p place) replace(text []byte, old content) (err error) {
-	dir, beside := int(p.dir.Fd()), "."+p.base+".everturn-new"
-	if err := unix.Unlinkat(dir, beside, 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
+// replace writes the new text of a file, with the mode of old. It writes a temporary file beside the file and renames
+// it, so that a crash leaves the old text or the new one. A temporary file that an earlier crash has left is deleted.
+func (p place) replace(text []byte, old fileContent) (err error) {
+	dir, temporary := int(p.dir.Fd()), "."+p.base+".everturn-new"
+	if err := unix.Unlinkat(dir, temporary, 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return explain(p.name, err)
 	}
-	f, err := openFile(p.dir, beside, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, old.mode)
+	f, err := openFile(p.dir, temporary, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, old.mode)
 	if err != nil {
 		return explain(p.name, err)
 	}
 	_, err = f.Write(text)
 	if err = errors.Join(err, f.Chmod(old.mode), f.Sync(), f.Close()); err == nil {
-		err = p.still(old)
+		err = p.checkUnchanged(old)
 	}
 	if err == nil {
-		err = unix.Renameat(dir, beside, dir, p.base)
+		err = unix.Renameat(dir, temporary, dir, p.base)
 	}
 	if err != nil {
-		return explain(p.name, errors.Join(err, unix.Unlinkat(dir, beside, 0)))
+		return explain(p.name, errors.Join(err, unix.Unlinkat(dir, temporary, 0)))
 	}
 	return nil
 }

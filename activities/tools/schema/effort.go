@@ -2,51 +2,53 @@ package schema
 
 // validationCost is the cost of validating with a schema.
 type validationCost struct {
-	cost
+	cost             // for one value
 	instructions int // of all compiled patterns
-	// it has uniqueItems: the library compares items whose hashes are equal, and the sender can produce such items
+	// unique means that the schema has uniqueItems. The library then compares items with equal hashes to each other, and
+	// whoever sends the arguments can choose such items.
 	unique bool
 }
 
 // cost is the cost of the schemas that are applied along the path from the root to one value.
 type cost struct {
-	visits   int // schemas, and values of their enums
-	matching int // instructions of their patterns: steps for each byte of text
+	visits   int // number of schemas, and of values of their enums
+	matching int // instructions of their patterns, which is the number of steps for each byte of text
 }
 
-// plus adds two costs and caps each sum at its bound plus 1.
+// plus returns the sum of two costs. It limits each field to its bound plus 1, so that sums cannot overflow.
 func (c cost) plus(d cost) cost {
 	return cost{min(c.visits+d.visits, maxVisits+1), min(c.matching+d.matching, maxWork+1)}
 }
 
-// exceeded reports whether validating that many values, with that many bytes of text, may take too long.
+// exceeded reports whether validating this number of values, with text bytes in their strings, may take too long.
 func (e validationCost) exceeded(values, text int) bool {
 	work := values*e.visits + text/stepsPerVisit*e.matching
 	if e.unique {
-		work += values * values / 16
+		work += values * values / 16 // in the worst case each item is compared to each other one
 	}
 	return work > maxWork
 }
 
-// cost returns an upper bound of the cost along the path to any one value at most depth levels below. It stops counting
-// at the bounds plus 1.
+// cost returns an upper bound of the cost along the path from this schema's value to any value at most depth levels
+// below it. It must be called only if there are no cycles. Results are kept in costAt, because many schemas may refer
+// to the same one.
 func (n *schemaNode) cost(depth int) cost {
-	if n.costFor[depth].visits > 0 {
-		return n.costFor[depth]
+	if n.costAt[depth].visits > 0 {
+		return n.costAt[depth]
 	}
-	sum, most := cost{}.plus(cost{1 + n.enum, n.matching}), cost{}
-	for _, m := range n.here {
+	sum, mostExpensive := cost{}.plus(cost{1 + n.enum, n.matching}), cost{}
+	for _, m := range n.onValue {
 		sum = sum.plus(m.cost(depth))
 	}
 	if depth > 0 {
-		for _, m := range n.below {
+		for _, m := range n.onChildren {
 			sum = sum.plus(m.cost(depth - 1))
 		}
-		for _, m := range n.oneBelow {
+		for _, m := range n.onOneChild {
 			c := m.cost(depth - 1)
-			most = cost{max(most.visits, c.visits), max(most.matching, c.matching)}
+			mostExpensive = cost{max(mostExpensive.visits, c.visits), max(mostExpensive.matching, c.matching)}
 		}
 	}
-	n.costFor[depth] = sum.plus(most)
-	return n.costFor[depth]
+	n.costAt[depth] = sum.plus(mostExpensive)
+	return n.costAt[depth]
 }

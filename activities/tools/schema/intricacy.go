@@ -12,33 +12,33 @@ import (
 	"github.com/everturn/everturn/internal/regex"
 )
 
-// A validator enters subschemas, and some of them without entering the value. A schema that refers to itself in that
-// way never ends, and crashes the process (a stack overflow cannot be recovered from). A schema that refers to the next
-// one twice, which does the same in turn, takes time without bound. So schemas are weighed before anything is validated
-// with them.
+// A validator applies subschemas, some of them (such as those of allOf) to the same value. A schema that applies
+// itself to the same value never ends, and crashes the process, because a stack overflow cannot be recovered from. A
+// schema that refers twice to another one, which refers twice to a third one, and so on, takes exponential time. So
+// the cost of a schema is estimated before anything is validated with it.
 
 // Bounds on validation.
 const (
-	maxSchemaDepth    = 64     // levels of schemas within schemas
-	maxArgumentsDepth = 32     // levels of values within values
-	maxVisits         = 10_000 // subschemas applied to one value of the arguments
-	maxWork           = 10_000_000
+	maxSchemaDepth    = 64         // levels of schemas within schemas
+	maxArgumentsDepth = 32         // levels of values within values
+	maxVisits         = 10_000     // subschemas applied on the path from the root to one value
+	maxWork           = 10_000_000 // visits that validating all values may take
 
 	maxPatternBytes        = 4 << 10
 	maxPatternInstructions = 4000   // of one compiled pattern
 	maxInstructions        = 10_000 // of all patterns of a schema
-	stepsPerVisit          = 16     // steps of a regular expression take about as long as one visit
+	stepsPerVisit          = 16     // number of steps of a regular expression that take as long as one visit
 )
 
-// typeNames are the types of JSON Schema. The library compiles any word as a type, but model providers reject the whole
-// request.
+// typeNames are the types of JSON Schema. The library accepts any word as a type, but a model provider refuses the
+// whole request because of an unknown one.
 var typeNames = map[string]bool{
 	"object": true, "array": true, "string": true, "number": true, "integer": true, "boolean": true, "null": true,
 }
 
-// weighed are the keywords that weigh reads, as JSON Schema spells them. The library matches them in any letter case,
-// because it decodes into Go structs.
-var weighed = []string{
+// readKeywords are the keywords that costOf takes into account, as JSON Schema spells them. The library also accepts
+// other spellings in upper and lower case, because it decodes into Go structs, so those are refused.
+var readKeywords = []string{
 	"$ref", "allOf", "anyOf", "oneOf", "dependentSchemas", "dependencies", "not", "if", "then", "else", "properties",
 	"prefixItems",
 	"patternProperties", "items", "additionalProperties", "additionalItems", "contains", "propertyNames",
@@ -48,28 +48,29 @@ var weighed = []string{
 	"uniqueItems", "pattern",
 }
 
-// schemaNode is a schema, reduced to what weigh needs.
+// schemaNode is a schema, reduced to what its cost depends on.
 type schemaNode struct {
-	here     []*schemaNode // applied to the same value
-	below    []*schemaNode // applied to values within it; several may apply to the same value
-	oneBelow []*schemaNode // applied to values within it, each to a different value
-	visiting bool
-	acyclic  bool
-	enum     int                         // number of values that it lists
-	matching int                         // instructions of its own patterns
-	costFor  [maxArgumentsDepth + 1]cost // memo of cost by depth
+	onValue    []*schemaNode               // subschemas applied to the same value
+	onChildren []*schemaNode               // subschemas applied to elements or properties, maybe several to the same one
+	onOneChild []*schemaNode               // subschemas applied to elements or properties, each to a different one
+	visiting   bool                        // checkCycles has begun and not finished
+	acyclic    bool                        // checkCycles has finished
+	enum       int                         // number of values of its enum
+	matching   int                         // instructions of its own patterns
+	costAt     [maxArgumentsDepth + 1]cost // results of the method cost by depth
 }
 
-// schemaGraph builds nodes by their JSON pointers, because references name schemas by pointer.
+// schemaGraph has the nodes of a schema and its subschemas, by their JSON pointers, because references name schemas by
+// pointer.
 type schemaGraph struct {
-	root         any
+	root         any // the decoded schema
 	nodes        map[string]*schemaNode
-	instructions int
-	unique       bool
+	instructions int  // of all patterns
+	unique       bool // a subschema has uniqueItems
 }
 
-// costOf checks every schema within raw and returns the effort of validating with it. Its visits exceed maxVisits if
-// validating one value may take too long.
+// costOf checks a schema and all its subschemas, and returns the cost of validating with it. If validating one value
+// may take too long, visits of the cost exceeds maxVisits.
 func costOf(raw json.RawMessage) (validationCost, error) {
 	g := schemaGraph{nodes: map[string]*schemaNode{}}
 	if err := json.Unmarshal(raw, &g.root); err != nil {
@@ -87,17 +88,18 @@ func costOf(raw json.RawMessage) (validationCost, error) {
 	return validationCost{root.cost(maxArgumentsDepth), g.instructions, g.unique}, nil
 }
 
-// node builds the node of the value at a pointer. A schema that is not an object is true or false; the library refuses
-// all other values.
+// node returns the node of the schema at a JSON pointer, whose decoded JSON is value. It builds the node and those of
+// its subschemas if the graph does not have them. A schema that is not an object is true or false and costs nothing;
+// the library refuses any other value.
 func (g *schemaGraph) node(pointer string, value any) (*schemaNode, error) {
 	if n := g.nodes[pointer]; n != nil {
 		return n, nil
 	}
-	if strings.Count(pointer, "/") > 2*maxSchemaDepth { // two steps per schema: properties, name
+	if strings.Count(pointer, "/") > 2*maxSchemaDepth { // a level has up to two parts, such as properties/name
 		return nil, fmt.Errorf("its schema is nested more than %d deep", maxSchemaDepth)
 	}
 	n := &schemaNode{}
-	g.nodes[pointer] = n
+	g.nodes[pointer] = n // before the subschemas, which may refer to it
 	s, ok := value.(map[string]any)
 	if !ok {
 		return n, nil
@@ -106,7 +108,7 @@ func (g *schemaGraph) node(pointer string, value any) (*schemaNode, error) {
 		return nil, err
 	}
 	for keyword, v := range s {
-		for _, known := range weighed {
+		for _, known := range readKeywords {
 			if keyword != known && strings.EqualFold(keyword, known) {
 				return nil, fmt.Errorf("its schema has %q; JSON Schema spells it %q", printable.Line(keyword, 40), known)
 			}
@@ -118,20 +120,21 @@ func (g *schemaGraph) node(pointer string, value any) (*schemaNode, error) {
 	return n, nil
 }
 
-// keyword adds the subschemas that one keyword applies (JSON Schema 2020-12 and draft 7).
+// keyword adds to n what one keyword of its schema, with the value v, costs: subschemas, patterns or values of an
+// enum. It knows the keywords of JSON Schema 2020-12 and draft 7.
 func (g *schemaGraph) keyword(n *schemaNode, pointer, keyword string, v any) error {
 	var err error
 	switch keyword {
 	case "$ref":
 		var target *schemaNode
 		target, err = g.reference(v)
-		n.here = append(n.here, target)
+		n.onValue = append(n.onValue, target)
 	case "allOf", "anyOf", "oneOf", "dependentSchemas", "dependencies":
-		err = g.each(&n.here, pointer, v)
+		err = g.each(&n.onValue, pointer, v)
 	case "not", "if", "then", "else":
-		err = g.one(&n.here, pointer, v)
+		err = g.one(&n.onValue, pointer, v)
 	case "properties", "prefixItems":
-		err = g.each(&n.oneBelow, pointer, v)
+		err = g.each(&n.onOneChild, pointer, v)
 	case "pattern":
 		if expr, ok := v.(string); ok {
 			err = g.pattern(n, expr)
@@ -143,15 +146,15 @@ func (g *schemaGraph) keyword(n *schemaNode, pointer, keyword string, v any) err
 				return err
 			}
 		}
-		err = g.each(&n.below, pointer, v)
+		err = g.each(&n.onChildren, pointer, v)
 	case "items":
 		if _, list := v.([]any); list {
-			return g.each(&n.oneBelow, pointer, v)
+			return g.each(&n.onOneChild, pointer, v)
 		}
-		err = g.one(&n.below, pointer, v)
+		err = g.one(&n.onChildren, pointer, v)
 	case "additionalProperties", "additionalItems", "contains", "propertyNames", "unevaluatedItems",
 		"unevaluatedProperties", "contentSchema":
-		err = g.one(&n.below, pointer, v)
+		err = g.one(&n.onChildren, pointer, v)
 	case "enum":
 		list, _ := v.([]any)
 		n.enum = len(list)
@@ -163,7 +166,7 @@ func (g *schemaGraph) keyword(n *schemaNode, pointer, keyword string, v any) err
 	return err
 }
 
-// pattern adds a regular expression that is matched against the value, or against its property names.
+// pattern adds the cost of a regular expression that is matched against the value or its property names.
 func (g *schemaGraph) pattern(n *schemaNode, expr string) error {
 	instructions, err := regex.Count(expr, maxPatternBytes, maxPatternInstructions)
 	if err != nil {
@@ -176,13 +179,14 @@ func (g *schemaGraph) pattern(n *schemaNode, expr string) error {
 	return nil
 }
 
+// one adds the node of a single subschema, at this pointer, to a list.
 func (g *schemaGraph) one(to *[]*schemaNode, pointer string, v any) error {
 	n, err := g.node(pointer, v)
 	*to = append(*to, n)
 	return err
 }
 
-// each adds the schemas in a map or a list.
+// each adds the nodes of all subschemas in v, a map or a list at this pointer, to a list.
 func (g *schemaGraph) each(to *[]*schemaNode, pointer string, v any) error {
 	switch v := v.(type) {
 	case map[string]any:
@@ -201,7 +205,7 @@ func (g *schemaGraph) each(to *[]*schemaNode, pointer string, v any) error {
 	return nil
 }
 
-// reference returns the node that a $ref names. It must be a JSON pointer within the same schema.
+// reference returns the node of the schema that a $ref names. The $ref must be a JSON pointer within the same schema.
 func (g *schemaGraph) reference(v any) (*schemaNode, error) {
 	ref, _ := v.(string)
 	pointer, err := url.PathUnescape(strings.TrimPrefix(ref, "#"))
@@ -210,7 +214,7 @@ func (g *schemaGraph) reference(v any) (*schemaNode, error) {
 			printable.Line(ref, 80))
 	}
 	value := g.root
-	canonical := ""
+	canonical := "" // the pointer in the spelling that node uses, so that a schema has only one node
 	for _, part := range strings.Split(pointer, "/")[1:] {
 		part = strings.NewReplacer("~1", "/", "~0", "~").Replace(part)
 		switch in := value.(type) {
@@ -235,7 +239,8 @@ func (g *schemaGraph) reference(v any) (*schemaNode, error) {
 
 func escapePointer(s string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(s) }
 
-// checkKeywords refuses keywords that weigh cannot follow, and unknown types.
+// checkKeywords returns an error if a schema has references that costOf cannot follow, or an unknown type. root means
+// that it is the whole schema and not a subschema.
 func checkKeywords(s map[string]any, root bool) error {
 	for _, keyword := range []string{"$dynamicRef", "$recursiveRef", "$dynamicAnchor"} {
 		if _, ok := s[keyword]; ok {
@@ -257,7 +262,7 @@ func checkKeywords(s map[string]any, root bool) error {
 	return nil
 }
 
-// checkCycles refuses a schema that refers back to itself for the same value.
+// checkCycles returns an error if the schema applies itself to the same value, directly or through other schemas.
 func (n *schemaNode) checkCycles() error {
 	switch {
 	case n.acyclic:
@@ -266,7 +271,7 @@ func (n *schemaNode) checkCycles() error {
 		return errors.New("its schema refers to itself without end")
 	}
 	n.visiting = true
-	for _, m := range n.here {
+	for _, m := range n.onValue {
 		if err := m.checkCycles(); err != nil {
 			return err
 		}

@@ -20,18 +20,19 @@ import (
 const (
 	maxSchemaBytes = 128 << 10
 
-	// MaxListInstructions bounds the compiled patterns of all of a server's tools together.
+	// MaxListInstructions bounds the instructions of the compiled patterns of all of a server's tools together.
 	MaxListInstructions = 50_000
 )
 
-// Schema is a compiled schema. The zero value validates nothing.
+// Schema is a compiled schema. The zero value accepts every value.
 type Schema struct {
-	resolved *jsonschema.Resolved // nil if validating might take too long; only the object itself is checked then
-	effort   validationCost
+	resolved *jsonschema.Resolved // nil if validation might take too long; every value is then accepted
+	cost     validationCost
 }
 
-// Compile checks that raw is the JSON schema of an object and compiles it. It adds an empty set of properties to a
-// schema without any, because providers refuse an object schema without properties.
+// Compile checks that raw is the JSON schema of an object and compiles it. It also returns the schema's canonical
+// JSON, to which it adds empty properties if there are none, because providers refuse an object schema without
+// properties.
 func Compile(raw json.RawMessage) (json.RawMessage, Schema, error) {
 	if len(raw) > maxSchemaBytes {
 		return nil, Schema{}, fmt.Errorf("its schema is over %d bytes", maxSchemaBytes)
@@ -54,10 +55,10 @@ func Compile(raw json.RawMessage) (json.RawMessage, Schema, error) {
 	return canonical, s, err
 }
 
-// Resolve compiles a schema of any type. It weighs the schema, including its regular expressions, before the library
-// compiles any of it.
+// Resolve compiles a schema of any type. It estimates the schema's cost, including that of its regular expressions,
+// before the library compiles any of it.
 func Resolve(raw json.RawMessage) (Schema, error) {
-	effort, err := costOf(raw)
+	cost, err := costOf(raw)
 	if err != nil {
 		return Schema{}, err
 	}
@@ -65,13 +66,13 @@ func Resolve(raw json.RawMessage) (Schema, error) {
 	if err != nil {
 		return Schema{}, fmt.Errorf("its schema does not compile: %s", printable.Line(err.Error(), 300))
 	}
-	if effort.visits > maxVisits {
+	if cost.visits > maxVisits {
 		resolved = nil
 	}
-	return Schema{resolved, effort}, nil
+	return Schema{resolved, cost}, nil
 }
 
-// resolve never loads a remote reference, because it gives the library no loader.
+// resolve compiles a schema with the library. It loads no remote reference, because it gives the library no loader.
 func resolve(raw json.RawMessage) (resolved *jsonschema.Resolved, err error) {
 	defer func() {
 		if p := recover(); p != nil { // the library may panic on hostile input
@@ -96,10 +97,10 @@ func (s Schema) Validate(v any) (err error) {
 	if s.resolved == nil {
 		return nil
 	}
-	if deeper(v, maxArgumentsDepth) {
+	if deeperThan(v, maxArgumentsDepth) {
 		return fmt.Errorf("nested more than %d deep", maxArgumentsDepth)
 	}
-	if values, text := measure(v); s.effort.exceeded(values, text) {
+	if values, text := measure(v); s.cost.exceeded(values, text) {
 		return fmt.Errorf("%d values with %d bytes of text are too many to be checked against its schema; send fewer",
 			values, text)
 	}
@@ -114,55 +115,57 @@ func (s Schema) ApplyDefaults(object *map[string]any) error {
 	return s.resolved.ApplyDefaults(object)
 }
 
-// Instructions returns the size of the schema's compiled patterns (see MaxListInstructions).
-func (s Schema) Instructions() int { return s.effort.instructions }
+// Instructions returns the number of instructions of the schema's compiled patterns (see MaxListInstructions).
+func (s Schema) Instructions() int { return s.cost.instructions }
 
 // Bounds on the compiled schemas that a Cache keeps.
 const (
 	maxKept          = 4096
 	maxKeptBytes     = 64 << 20
-	instructionBytes = 200 // of a pattern's compiled instruction: 50 bytes, up to 1.5 KB with large character classes
-	expansion        = 8   // a compiled schema takes about as many times the bytes of its JSON
+	instructionBytes = 200 // estimated size of a pattern's instruction: 50 bytes, or up to 1.5 KB with character classes
+	expansion        = 8   // estimated bytes of a compiled schema for each byte of its JSON
 )
 
-// Cache keeps the compiled schemas that were used last, by the hash of their text.
+// Cache keeps the compiled schemas that were used last, by the hash of their text. The zero value is empty and ready
+// to use.
 type Cache struct {
 	mu    sync.Mutex
 	kept  *simplelru.LRU[[sha256.Size]byte, keptSchema]
-	bytes int // of the schemas in kept, estimated
+	bytes int // estimated size of the schemas in kept
 }
 
+// keptSchema is a schema in a Cache, with its estimated size in memory.
 type keptSchema struct {
 	Schema
 	bytes int
 }
 
-// Get returns the compiled schema of a tool's arguments.
+// Get returns the compiled schema of a tool's arguments. It compiles the schema if the cache does not have it.
 func (c *Cache) Get(d turn.Descriptor) (Schema, error) {
 	key := sha256.Sum256(d.Schema)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.kept == nil {
-		// The error is that of a size that is not positive.
+		// There is an error only for a size that is not positive.
 		c.kept, _ = simplelru.NewLRU(maxKept, func(_ [sha256.Size]byte, k keptSchema) { c.bytes -= k.bytes })
 	}
 	if k, ok := c.kept.Get(key); ok {
 		return k.Schema, nil
 	}
-	_, r, err := Compile(d.Schema)
+	_, compiled, err := Compile(d.Schema)
 	if err != nil {
 		return Schema{}, fmt.Errorf("tool %s: %w", d.ID, err)
 	}
-	k := keptSchema{r, expansion*len(d.Schema) + instructionBytes*r.Instructions()}
+	k := keptSchema{compiled, expansion*len(d.Schema) + instructionBytes*compiled.Instructions()}
 	c.bytes += k.bytes
 	c.kept.Add(key, k)
 	for c.bytes > maxKeptBytes {
 		c.kept.RemoveOldest()
 	}
-	return r, nil
+	return compiled, nil
 }
 
-// CheckArguments validates arguments against the schema. Its error is meant for the model.
+// CheckArguments validates the arguments of the tool id against the schema. Its error is meant for the model.
 func (s Schema) CheckArguments(id string, arguments json.RawMessage) error {
 	object, err := Object(arguments)
 	if err == nil {
@@ -174,21 +177,21 @@ func (s Schema) CheckArguments(id string, arguments json.RawMessage) error {
 	return nil
 }
 
-// deeper reports whether v contains values more than depth levels below it.
-func deeper(v any, depth int) bool {
+// deeperThan reports whether v contains values more than depth levels below v.
+func deeperThan(v any, depth int) bool {
 	if depth < 0 {
 		return true
 	}
 	switch v := v.(type) {
 	case map[string]any:
 		for _, e := range v {
-			if deeper(e, depth-1) {
+			if deeperThan(e, depth-1) {
 				return true
 			}
 		}
 	case []any:
 		for _, e := range v {
-			if deeper(e, depth-1) {
+			if deeperThan(e, depth-1) {
 				return true
 			}
 		}
@@ -196,8 +199,8 @@ func deeper(v any, depth int) bool {
 	return false
 }
 
-// measure counts v and the values within it, and the bytes of their strings and property names. A string counts one
-// byte more than its length, because a pattern also examines its end.
+// measure returns the number of values in v, including v itself, and the bytes of their strings and property names.
+// Each string counts one byte more than its length, because a pattern also examines its end.
 func measure(v any) (values, text int) {
 	values = 1
 	add := func(v any) {

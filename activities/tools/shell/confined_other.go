@@ -9,4 +9,6 @@ import (
 
 func supported() error { return errors.New("commands can be confined on Linux only") }
 
-func confined(context.Context, confinement, string, []string) (string, error) { return "", supported() }
+func runConfined(context.Context, confinement, string, []string) (string, error) {
+	return "", supported()
+}

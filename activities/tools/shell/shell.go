@@ -22,12 +22,12 @@ type Options struct {
 	Workspace string
 	// Write are the directories below the workspace that commands may write.
 	Write []string
-	// Environ are the names of variables that commands get, besides PATH, LANG and those of Go's and C's compilers.
+	// Environ are the names of environment variables that commands get, besides PATH, TZ, TERM and those of the locale.
 	Environ []string
 	Timeout time.Duration
 	// Hidden reports whether an entry of the workspace must not be read.
 	Hidden func(name string) bool
-	// Protected are files that commands must not write, and some of which they must not read.
+	// Protected are files that commands must not write. Those with Unread set they must not read either.
 	Protected []files.Protected
 }
 
@@ -38,7 +38,8 @@ type input struct {
 	Command string `json:"command" jsonschema:"the command, as for sh -c; it runs in the workspace"`
 }
 
-// Register adds the tool. The error says why commands cannot be confined here.
+// Register adds the tool shell. It returns an error if commands cannot be confined on this machine, or if o.Write has
+// a directory that commands must not write.
 func Register(r *tools.Registry, o Options) error {
 	if err := supported(); err != nil {
 		return fmt.Errorf("the tool shell is not offered: %w; remove enabled from [shell] in agent.toml", err)
@@ -51,6 +52,7 @@ func Register(r *tools.Registry, o Options) error {
 		tools.Risk(turn.RiskHigh), tools.Timeout(o.Timeout))
 }
 
+// writable names the directories that commands may write, for the tool's description.
 func (o Options) writable() string {
 	if len(o.Write) == 0 {
 		return "no directory"
@@ -58,11 +60,12 @@ func (o Options) writable() string {
 	return strings.Join(o.Write, ", ")
 }
 
-// check refuses directories outside of the workspace, and those in which a command could configure git or this program.
+// check returns an error if commands must not write one of the directories in o.Write: it must exist, be below the
+// workspace, and not contain files that configure git or this program.
 func (o Options) check() error {
 	for _, dir := range o.Write {
 		clean := filepath.Clean(dir)
-		whole := filepath.Join(o.Workspace, clean)
+		absolute := filepath.Join(o.Workspace, clean)
 		if !filepath.IsLocal(dir) || clean == "." {
 			return fmt.Errorf("shell.write: %q must be a directory below the workspace", dir)
 		}
@@ -72,11 +75,11 @@ func (o Options) check() error {
 			}
 		}
 		for _, p := range o.Protected {
-			if files.Within(whole, p.Path) != "" {
+			if files.Within(absolute, p.Path) != "" {
 				return fmt.Errorf("shell.write: commands in %q could change %s, which is %s: move one of them", dir, p.Path, p.Use)
 			}
 		}
-		info, err := os.Lstat(whole)
+		info, err := os.Lstat(absolute)
 		if err != nil || !info.IsDir() {
 			return fmt.Errorf("shell.write: there is no directory %q in the workspace: make it first", dir)
 		}
@@ -84,38 +87,39 @@ func (o Options) check() error {
 	return nil
 }
 
-// confinement is what the second process is told.
+// confinement describes a command and what it may do. The process that becomes the command gets it as JSON.
 type confinement struct {
 	Command  string
-	Read     []string // files and directories
-	Write    []string // directories
-	List     string   // a directory whose names may be listed
-	Programs []string
+	Read     []string // files and directories that may be read, with everything below them
+	Write    []string // directories that may be read and written, with everything below them
+	List     string   // a directory in which names may be listed, at any depth
+	Programs []string // like Read, outside of the workspace
 }
 
-// programs are the directories and files of a machine that most commands need. Those that are missing are left out.
+// programs are the directories and files outside of the workspace that most commands need. Missing ones are left out.
 var programs = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/nix/store", "/etc/passwd",
 	"/etc/group",
 	"/etc/hosts", "/etc/nsswitch.conf", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives",
 	"/etc/ssl/certs", "/etc/localtime", "/etc/mime.types", "/etc/magic"}
 
-// variables are those that every command gets.
+// variables are the names of the environment variables that every command gets.
 var variables = []string{"PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TERM"}
 
-// readable returns the entries of a directory of the workspace that commands may read. Landlock permits whole
-// directories, so of one that holds an unreadable file the other entries are returned.
+// readable returns the absolute paths of the files and directories below dir, a directory of the workspace, that
+// commands may read. Landlock can permit a directory only with everything below it. So if a directory contains a file
+// that must not be read, readable returns the directory's other entries in place of the directory.
 func (o Options) readable(dir string) (out []string, err error) {
 	entries, err := os.ReadDir(filepath.Join(o.Workspace, dir))
 	for _, e := range entries {
 		name := filepath.Join(dir, e.Name())
-		whole := filepath.Join(o.Workspace, name)
-		if o.Hidden(name) || e.Type()&os.ModeSymlink != 0 { // a link leads to a place with rules of its own
+		absolute := filepath.Join(o.Workspace, name)
+		if o.Hidden(name) || e.Type()&os.ModeSymlink != 0 { // Landlock permits the target of a link, not the link
 			continue
 		}
-		switch o.unread(whole) {
+		switch o.unreadable(absolute) {
 		case "":
-			out = append(out, whole)
-		case ".":
+			out = append(out, absolute)
+		case ".": // not to be read at all
 		default:
 			below, err := o.readable(name)
 			if err != nil {
@@ -127,21 +131,21 @@ func (o Options) readable(dir string) (out []string, err error) {
 	return out, err
 }
 
-// unread returns "." if commands must not read an entry of the workspace, or where in it they must not read something,
-// or else "".
-func (o Options) unread(whole string) (where string) {
+// unreadable returns "" if commands may read the file or directory, and "." if they must not read it. If they must not
+// read something inside the directory, it returns the relative path of that.
+func (o Options) unreadable(absolute string) (inside string) {
 	for _, p := range o.Protected {
 		if !p.Unread {
 			continue
 		}
-		if where = cmp.Or(files.Within(whole, p.Path), where); where == "." {
-			return where
+		if inside = cmp.Or(files.Within(absolute, p.Path), inside); inside == "." {
+			return inside
 		}
 	}
-	return where
+	return inside
 }
 
-// run runs a command to its end.
+// run implements the tool shell: it runs a command and returns its exit code and output.
 func (o Options) run(ctx context.Context, in input) (string, error) {
 	if strings.TrimSpace(in.Command) == "" || strings.ContainsRune(in.Command, 0) {
 		return "", errors.New("command is empty or has a NUL")
@@ -150,7 +154,7 @@ func (o Options) run(ctx context.Context, in input) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("making a temporary directory: %w", err)
 	}
-	defer os.RemoveAll(tmp) //nolint:errcheck // the system removes what is left
+	defer os.RemoveAll(tmp) //nolint:errcheck // the system cleans up its temporary directory
 	c := confinement{Command: in.Command, List: o.Workspace, Programs: programs, Write: []string{tmp}}
 	for _, dir := range o.Write {
 		c.Write = append(c.Write, filepath.Join(o.Workspace, dir))
@@ -164,5 +168,5 @@ func (o Options) run(ctx context.Context, in input) (string, error) {
 			environ = append(environ, name+"="+value)
 		}
 	}
-	return confined(ctx, c, o.Workspace, environ)
+	return runConfined(ctx, c, o.Workspace, environ)
 }

@@ -50,7 +50,7 @@ func TestACommandRunsInTheWorkspace(t *testing.T) {
 	assert.Equal(t, "[exit code 0]\n", run("echo new > build/new && echo x > $TMPDIR/y && cat $TMPDIR/y > /dev/null"))
 	assert.FileExists(t, filepath.Join(o.Workspace, "build/new"))
 	assert.NotContains(t, run("env"), "canary")
-	assert.NotContains(t, run("env"), marker)
+	assert.NotContains(t, run("env"), confinementVariable)
 	assert.Contains(t, run("kill -9 $$"), "signal 9")
 	long := run("yes | head -c 20000000")
 	assert.Less(t, len(long), maxOutput+100)

@@ -1,6 +1,6 @@
 package tool
 
-// Stage is how far a call had come when it ended.
+// Stage is how far a call had progressed when it ended.
 type Stage string
 
 // The stages, in the order in which a call passes them. An unknown stage is treated as StageSent, about which the least
@@ -24,14 +24,14 @@ const (
 	AnswerToolError    AnswerKind = "tool error"     // a result with isError
 	AnswerProtocol     AnswerKind = "protocol error" // a JSON-RPC error
 	AnswerUnreadable   AnswerKind = "unreadable"
-	AnswerElicits      AnswerKind = "asks"         // the server elicits something before it acts
-	AnswerCannotElicit AnswerKind = "asks in vain" // the same, but the user cannot be asked for it
+	AnswerElicits      AnswerKind = "asks"         // the server needs a response of the user before it acts
+	AnswerCannotElicit AnswerKind = "asks in vain" // the same, but the user cannot be asked
 )
 
 // EndedBy is what ended the wait for a response.
 type EndedBy string
 
-// The causes that may end it.
+// The causes that may end the wait.
 const (
 	EndedByAnswer   EndedBy = ""
 	EndedByDeadline EndedBy = "deadline"
@@ -48,8 +48,8 @@ type Ending struct {
 	Detached   bool // the call continues in the background, and its result is reported late
 }
 
-// Class is the classification of a call's ending. A class without a turn.Outcome is an error of Host.Call (not sent,
-// cancelled) or a result without outcome (asks).
+// Class is the classification of a call's ending. The classes that are no turn.Outcome are reported as an error of the
+// call (not sent, cancelled) or as a result without outcome (asks).
 type Class string
 
 // The classes.
@@ -63,8 +63,9 @@ const (
 	ClassElicits   Class = "asks"      // the call is not over
 )
 
-// Class decides how a call is classified, and whether its result says that it may be called again. It holds the host's
-// central guarantee: a call that was sent and got no response is never reported as done or as not begun.
+// Class returns the classification of a call, and whether its result tells the model that the call may be made again.
+// It upholds the central guarantee: a call that was sent and got no response is never reported as done or as not
+// begun.
 func (e Ending) Class() (c Class, again bool) {
 	switch e.Stage {
 	case StageChecked:
@@ -81,9 +82,10 @@ func (e Ending) Class() (c Class, again bool) {
 	case StageAnswered:
 		return e.Answer.class(), e.Repeatable && e.Answer == AnswerUnreadable
 	}
-	return ClassUnknown, e.Repeatable && !e.Detached
+	return ClassUnknown, e.Repeatable && !e.Detached // StageSent, and stages that are not known
 }
 
+// class returns the classification of a call whose server gave this kind of response.
 func (a AnswerKind) class() Class {
 	switch a {
 	case AnswerResult:

@@ -14,8 +14,8 @@ type Limits struct {
 	Full  int // bytes that are kept
 }
 
-// Text returns an ok result with the sanitized text. The model sees at most Shown bytes of it; if that is not
-// everything, at most Full bytes are kept beside it. redact removes secrets before anything is cut.
+// Text returns an ok result with the sanitized text. Its Text has at most l.Shown bytes. If the text is longer, its
+// Full has the text again, up to l.Full bytes. redact removes secrets before anything is cut.
 func Text(text string, l Limits, redact func(string) string) turn.ToolResult {
 	r := turn.ToolResult{Outcome: turn.OutcomeOK, SizeBytes: int64(len(text))}
 	whole := redact(printable.Sanitize(text))
@@ -39,7 +39,8 @@ func Denied(text string) turn.ToolResult {
 	return r
 }
 
-// Unknown returns the result of a call that was sent and got no response; why continues "the tool was called, and".
+// Unknown returns the result of a call of the tool id that was sent and got no response. why says what happened, as
+// the end of a sentence that begins "the tool was called, and".
 func Unknown(id string, e Ending, why string) turn.ToolResult {
 	class, again := e.Class()
 	advice := "It may or may not have taken effect. Find out before calling it again."
@@ -51,7 +52,8 @@ func Unknown(id string, e Ending, why string) turn.ToolResult {
 	return r
 }
 
-// NotSent returns the error of a call of which nothing was sent to the server or the function; why may be empty.
+// NotSent returns the error of a call of which nothing was sent. to names the server or the functions; why may be
+// empty.
 func NotSent(to, why string, cause error) error {
 	text := "nothing was sent to " + to
 	if why != "" {
@@ -60,14 +62,14 @@ func NotSent(to, why string, cause error) error {
 	return turn.Errorf(turn.CodeToolNotSent, cause, text)
 }
 
-// Drift returns the error of a call of a tool that no longer matches the turn config.
+// Drift returns the error of a call of a tool that no longer matches the turn config. what says in which way.
 func Drift(what string) error {
 	return turn.Errorf(turn.CodeToolDrift, nil,
 		what+"; it was not called. The tool is quarantined until the operator approves it (tools diff, tools approve)")
 }
 
-// Matching returns a call's tool from those that are offered now. It returns tool_drift if the tool is gone, or no
-// longer the one in the turn config. owner names the tool's server.
+// Matching returns the descriptor of a call's tool from the tools that are offered now, by their IDs. It returns a
+// Drift error if the tool is not among them, or not in the version of the turn config. owner names the tool's server.
 func Matching(offered map[string]turn.Descriptor, req turn.ToolRequest, owner string) (turn.Descriptor, error) {
 	d, ok := offered[req.Tool]
 	if !ok {
@@ -79,7 +81,7 @@ func Matching(offered map[string]turn.Descriptor, req turn.ToolRequest, owner st
 	return d, nil
 }
 
-// FirstOf returns the first timeout that is set.
+// FirstOf returns the first timeout that is set (greater than 0), or 0.
 func FirstOf(timeouts ...time.Duration) time.Duration {
 	for _, t := range timeouts {
 		if t > 0 {

@@ -9,8 +9,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// The words that make a tool high risk if neither the operator nor a trusted server says how much harm it can do. A
-// server can avoid them: they catch honest tools without annotations, not hostile ones.
+// The words that make a tool's risk high if neither the operator nor a trusted server declares a risk. They are for
+// honest tools without annotations; a hostile server can avoid them.
 var (
 	// harmWords are matched against the tool's name and the names of its arguments.
 	harmWords = []string{
@@ -22,7 +22,7 @@ var (
 	readWords = []string{"get", "list", "read", "search", "find", "fetch", "show", "describe", "count"}
 )
 
-// SuggestedRisk returns the risk that a tool's words suggest: high or medium.
+// SuggestedRisk returns the risk, high or medium, that a tool's name and the names of its arguments suggest.
 func SuggestedRisk(name string, schema json.RawMessage) turn.Risk {
 	if suggestsHarm(name, schema) {
 		return turn.RiskHigh
@@ -30,7 +30,8 @@ func SuggestedRisk(name string, schema json.RawMessage) turn.Risk {
 	return turn.RiskMedium
 }
 
-// suggestsHarm reports whether a tool's name or the names of its arguments contain a word of the lists above.
+// suggestsHarm reports whether a tool's name contains one of harmWords or sendWords, or the name of an argument one of
+// harmWords. sendWords do not count if the tool's name begins with one of readWords. schema is that of the arguments.
 func suggestsHarm(name string, schema json.RawMessage) bool {
 	words := wordsOf(name)
 	reads := len(words) > 0 && slices.Contains(readWords, words[0])
@@ -64,6 +65,7 @@ func wordsOf(name string) []string {
 		case !unicode.IsLetter(r) && !unicode.IsDigit(r):
 			r = ' '
 		case i > 0 && unicode.IsUpper(r) && (unicode.IsLower(runes[i-1]) || i+1 < len(runes) && unicode.IsLower(runes[i+1])):
+			// A word begins at a capital after a small letter, or at the last capital of an abbreviation.
 			spaced = append(spaced, ' ')
 		}
 		spaced = append(spaced, unicode.ToLower(r))

@@ -10,18 +10,20 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Settings are what the operator, or the program that embeds a Go function, says of one tool.
+// Settings are what the operator, or the program that embeds a Go function, declares about one tool.
 type Settings struct {
 	Repeatable    bool
 	LocalActivity bool      // needs Repeatable
-	Risk          turn.Risk // empty: from the annotations, else from words in the tool's name and arguments, else medium
+	Risk          turn.Risk // empty: the risk of the tool's annotations, or else SuggestedRisk
 	Timeout       time.Duration
-	// TotalTimeout bounds a call that reports progress. BackgroundTimeout is how long an abandoned call may go on.
+	// TotalTimeout bounds a call that reports progress. BackgroundTimeout is how long a call may continue after its
+	// outcome was recorded as unknown.
 	TotalTimeout, BackgroundTimeout time.Duration
 	ReadOnly, Taints                bool // see turn.Effects
-	// Hosts makes calls ask that go to a host which is not listed.
+	// Hosts is set for a tool that sends requests to the host of its argument url. Calls to a host that it does not list
+	// need an approval.
 	Hosts *turn.HostRule
-	// Values are the only values of a function's arguments, by their names.
+	// Values are the only values that a function's arguments may have, by the names of the arguments.
 	Values map[string][]any
 }
 
@@ -42,7 +44,7 @@ func (s Settings) Check() error {
 // Hash returns the SHA-256, in hexadecimal, of v as JSON; encoding/json sorts the keys of maps.
 func Hash(v any) string {
 	b, err := json.Marshal(v)
-	if err != nil { // everything hashed was decoded from JSON
+	if err != nil { // not expected, because everything hashed was decoded from JSON
 		b = fmt.Appendf(nil, "%#v", v)
 	}
 	sum := sha256.Sum256(b)

@@ -26,9 +26,9 @@ import (
 )
 
 const (
-	maxBody      = 2 << 20
-	maxText      = 1 << 20
-	maxURL       = 4096
+	maxBody      = 2 << 20 // bytes of a response
+	maxText      = 1 << 20 // bytes of the result
+	maxURL       = 4096    // bytes
 	maxRedirects = 5
 	fetchTimeout = 30 * time.Second
 	agentName    = "Everturn (fetch_url)"
@@ -36,13 +36,13 @@ const (
 
 // Options say what may be fetched.
 type Options struct {
-	// Hosts are patterns (path.Match) of the hosts that may be asked without an approval.
+	// Hosts are patterns (path.Match) of the hosts to which requests need no approval.
 	Hosts []string
 	// Networks are private networks that may be reached, in CIDR notation.
 	Networks []string
 }
 
-// Register adds fetch_url.
+// Register adds fetch_url. It returns an error if a pattern or a network is malformed.
 func Register(r *tools.Registry, o Options) error {
 	o.Hosts = slices.Clone(o.Hosts)
 	for i, pattern := range o.Hosts {
@@ -63,51 +63,54 @@ type input struct {
 	URL string `json:"url" jsonschema:"the absolute address, https://…"`
 }
 
+// fetch implements the tool fetch_url: it gets a page, follows redirects that need no other approval, and returns the
+// page as text.
 func (o Options) fetch(ctx context.Context, in input) (string, error) {
-	at := in.URL
-	for hop := range maxRedirects + 1 {
-		if hop > 0 && !o.follows(in.URL, at) {
+	address := in.URL
+	for redirects := range maxRedirects + 1 {
+		if redirects > 0 && !o.mayRedirect(in.URL, address) {
 			return "", fmt.Errorf("the server redirects to %s, whose host is not listed: call fetch_url with that address, "+
-				"which asks the user", turn.Truncate(at, 500))
+				"which asks the user", turn.Truncate(address, 500))
 		}
-		res, err := o.get(ctx, at)
+		res, err := o.get(ctx, address)
 		if err != nil {
 			return "", err
 		}
-		next := res.Header.Get("Location")
-		if res.StatusCode < 300 || res.StatusCode >= 400 || next == "" {
+		location := res.Header.Get("Location")
+		if res.StatusCode < 300 || res.StatusCode >= 400 || location == "" { // no redirect
 			defer res.Body.Close()
 			return read(res)
 		}
 		res.Body.Close()
-		to, err := res.Request.URL.Parse(next)
+		next, err := res.Request.URL.Parse(location) // it may be relative
 		if err != nil {
 			return "", errors.New("the server redirects to something that is no address")
 		}
-		at = to.String()
+		address = next.String()
 	}
 	return "", fmt.Errorf("the server redirects more than %d times", maxRedirects)
 }
 
-// follows reports whether a redirect of a call may be followed: to the host that the call was allowed for, or to one
-// that is listed.
-func (o Options) follows(from, to string) bool {
-	a, err := url.Parse(from)
+// mayRedirect reports whether a call for the address from may be redirected to the address to without another
+// approval: if the host is the same, for which the call was allowed, or is listed.
+func (o Options) mayRedirect(from, to string) bool {
+	allowed, err := url.Parse(from)
 	if err != nil {
 		return false
 	}
-	b, err := url.Parse(to)
+	target, err := url.Parse(to)
 	if err != nil {
 		return false
 	}
-	host := strings.ToLower(b.Hostname())
+	host := strings.ToLower(target.Hostname())
 	if host == "" {
-		return true // get refuses it
+		return true // get refuses it with a better message
 	}
-	return strings.EqualFold(a.Hostname(), host) || (&turn.HostRule{Listed: o.Hosts}).ListsHost(host)
+	return strings.EqualFold(allowed.Hostname(), host) || (&turn.HostRule{Listed: o.Hosts}).ListsHost(host)
 }
 
-// get sends one request, and follows no redirect.
+// get sends one GET request without following redirects. It refuses addresses of this machine and of private networks,
+// unless Options.Networks permits them.
 func (o Options) get(ctx context.Context, address string) (*http.Response, error) {
 	u, err := url.Parse(address)
 	if err != nil || len(address) > maxURL || u.Host == "" || u.User != nil {
@@ -138,7 +141,7 @@ func (o Options) get(ctx context.Context, address string) (*http.Response, error
 	return res, nil
 }
 
-// ownMachine reports whether the operator permits this machine.
+// ownMachine reports whether Options.Networks contains the loopback address, so that this machine may be reached.
 func (o Options) ownMachine() bool {
 	return slices.ContainsFunc(o.Networks, func(n string) bool {
 		p, err := netip.ParsePrefix(n)
@@ -146,7 +149,8 @@ func (o Options) ownMachine() bool {
 	})
 }
 
-// read returns a response as text.
+// read returns the body of a response as text. HTML is reduced to its text. The result is an error if the content is
+// not text or the status is 400 or higher.
 func read(res *http.Response) (string, error) {
 	b, err := io.ReadAll(io.LimitReader(res.Body, maxBody+1))
 	if err != nil {
@@ -161,9 +165,8 @@ func read(res *http.Response) (string, error) {
 		kind, _, _ = mime.ParseMediaType(http.DetectContentType(b))
 	}
 	page := strings.HasSuffix(kind, "html") || strings.HasSuffix(kind, "xhtml+xml")
-	readable := page || strings.HasPrefix(kind, "text/") || strings.HasSuffix(kind, "json") || strings.HasSuffix(kind,
-		"xml") ||
-		strings.HasSuffix(kind, "yaml") || strings.HasSuffix(kind, "javascript")
+	readable := page || strings.HasPrefix(kind, "text/") || strings.HasSuffix(kind, "json") ||
+		strings.HasSuffix(kind, "xml") || strings.HasSuffix(kind, "yaml") || strings.HasSuffix(kind, "javascript")
 	if !readable || bytes.IndexByte(b, 0) >= 0 {
 		return "", fmt.Errorf("%s is %s of %d bytes or more, which is not text (status %d)", res.Request.URL.Redacted(),
 			turn.Truncate(kind, 80), len(b), res.StatusCode)
@@ -182,6 +185,8 @@ func read(res *http.Response) (string, error) {
 	return text + note, nil
 }
 
+// utf8Of returns a page as UTF-8. If it has another encoding, that is detected from the content type and the page
+// itself.
 func utf8Of(b []byte, contentType string) string {
 	if utf8.Valid(b) {
 		return string(b)
@@ -195,7 +200,7 @@ func utf8Of(b []byte, contentType string) string {
 	return strings.ToValidUTF8(string(b), "\uFFFD")
 }
 
-// hidden are elements whose text is not for readers, and blocks are those that end a line.
+// hidden are the elements whose text a browser does not show, and blocks are the elements that begin a line.
 var (
 	hidden = []string{"script", "style", "noscript", "template", "svg"}
 	blocks = []string{"p", "div", "br", "li", "tr", "h1", "h2", "h3", "h4", "h5", "h6", "pre", "section", "article",
@@ -203,18 +208,19 @@ var (
 		"ul", "ol", "dt", "dd", "blockquote", "header", "footer", "nav", "main"}
 )
 
-// textOf returns the text of a page. It reads tokens, so that deeply nested pages need no stack.
+// textOf returns the text of an HTML page, with the address of each link in parentheses after the link's text. It
+// reads tokens instead of a tree, so that deep nesting cannot exhaust the stack.
 func textOf(page string) string {
 	var out strings.Builder
 	z := html.NewTokenizer(strings.NewReader(page))
 	z.SetMaxBuf(maxBody)
-	depth, link := 0, ""
+	hiddenDepth, link := 0, "" // the number of hidden elements around the token, and the address of the link around it
 	for {
 		switch kind := z.Next(); kind {
 		case html.ErrorToken:
 			return tidy(out.String())
 		case html.TextToken:
-			if depth == 0 {
+			if hiddenDepth == 0 {
 				out.WriteString(strings.Join(strings.Fields(" "+string(z.Text())+" "), " ") + " ")
 			}
 		case html.StartTagToken, html.EndTagToken, html.SelfClosingTagToken:
@@ -222,12 +228,12 @@ func textOf(page string) string {
 			name := string(raw)
 			switch {
 			case slices.Contains(hidden, name) && kind == html.StartTagToken:
-				depth++
+				hiddenDepth++
 			case slices.Contains(hidden, name) && kind == html.EndTagToken:
-				depth = max(depth-1, 0)
+				hiddenDepth = max(hiddenDepth-1, 0)
 			case name == "a" && kind == html.StartTagToken:
 				link = attribute(z, more, "href")
-			case name == "a" && strings.HasPrefix(link, "http"):
+			case name == "a" && strings.HasPrefix(link, "http"): // the end of a link
 				fmt.Fprintf(&out, "(%s) ", link)
 				link = ""
 			case slices.Contains(blocks, name):
@@ -237,6 +243,8 @@ func textOf(page string) string {
 	}
 }
 
+// attribute returns the value of an attribute of the tag that z has read, or "". more is the result of z.TagName:
+// whether the tag has attributes.
 func attribute(z *html.Tokenizer, more bool, name string) string {
 	for more {
 		var key, value []byte
@@ -247,7 +255,7 @@ func attribute(z *html.Tokenizer, more bool, name string) string {
 	return ""
 }
 
-// tidy removes empty lines and the space around lines.
+// tidy removes empty lines, and white space at the beginning and end of lines.
 func tidy(text string) string {
 	var lines []string
 	for line := range strings.Lines(text) {
