@@ -1,10 +1,11 @@
 package workflows
 
 import (
+	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
@@ -152,24 +153,13 @@ func checkEncodedSize(m Message, maxBytes int) *turn.Error {
 	return nil
 }
 
-// encodedSize returns an estimate of a message's size in bytes of JSON, as encoding/json writes it. For the text, IDs
-// and hashes it is an upper bound.
+// encodedSize returns a message's size in bytes as JSON, which is how Temporal's history keeps it.
 func encodedSize(m Message) int {
-	n := 64 + 6*len(m.ID) + 6*len(m.Blob)
-	for _, media := range m.Media {
-		n += 64 + 6*len(media.Hash) + 6*len(media.Type)
+	encoded, err := json.Marshal(m)
+	if err != nil {
+		return math.MaxInt // no message has a value that JSON cannot express
 	}
-	for _, c := range m.Text {
-		switch {
-		case c == '"' || c == '\\' || c == '\n' || c == '\r' || c == '\t':
-			n += 2 // escaped with a backslash
-		case c < ' ' || c == '<' || c == '>' || c == '&' || c == '\u2028' || c == '\u2029' || c == utf8.RuneError:
-			n += 6 // escaped as \u003c
-		default:
-			n += utf8.RuneLen(c)
-		}
-	}
-	return n
+	return len(encoded)
 }
 
 func rejected(code turn.Code, message string, details ...any) error {

@@ -74,9 +74,10 @@ func (in DeliverInput) sendLeft(ctx workflow.Context) (DeliverResult, error) {
 		in.Since = workflow.Now(ctx)
 	}
 	out := DeliverResult{Session: in.Session, Accepted: in.Accepted}
-	for range checksPerRun {
-		if len(in.Left) == 0 {
-			return out, nil
+	for checks := 0; len(in.Left) > 0; checks++ {
+		if checks == checksPerRun {
+			in.Message, in.Accepted = Message{}, out.Accepted
+			return out, nextRun(ctx, DeliverWorkflow, in)
 		}
 		in.Message = in.Left[0]
 		res, err := in.handOver(ctx, 0)
@@ -100,8 +101,7 @@ func (in DeliverInput) sendLeft(ctx workflow.Context) (DeliverResult, error) {
 		}
 		in.Left = in.Left[1:]
 	}
-	in.Message, in.Accepted = Message{}, out.Accepted
-	return out, nextRun(ctx, DeliverWorkflow, in)
+	return out, nil
 }
 
 // checkLeft rejects messages in Left that cannot come from a turn, which gives each an ID and marks it as late.

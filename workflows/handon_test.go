@@ -50,3 +50,30 @@ func TestLeftMessagesAreSentInTheirOrder(t *testing.T) {
 	require.NoError(t, env.GetWorkflowResult(&res))
 	assert.Equal(t, map[string]string{"a": "the turn of a", "b": "the turn of b"}, res.Accepted)
 }
+
+// TestAMessageThatATurnLeftIsAcceptedAtTheLastCheck checks that a delivery that is over needs no other run.
+func TestAMessageThatATurnLeftIsAcceptedAtTheLastCheck(t *testing.T) {
+	p := &lateSession{until: checksPerRun}
+	var suite testsuite.WorkflowTestSuite
+	env := suite.NewTestWorkflowEnvironment()
+	env.RegisterWorkflowWithOptions(Deliver, workflow.RegisterOptions{Name: DeliverWorkflow})
+	env.RegisterActivity(p)
+	env.ExecuteWorkflow(DeliverWorkflow, DeliverInput{Session: "s", Left: []Message{{ID: "m", Text: "Hello.", Late: true}}})
+	require.True(t, env.IsWorkflowCompleted())
+	require.NoError(t, env.GetWorkflowError())
+	var res DeliverResult
+	require.NoError(t, env.GetWorkflowResult(&res))
+	assert.Equal(t, map[string]string{"m": "t"}, res.Accepted)
+	assert.Equal(t, checksPerRun, p.checks)
+}
+
+// lateSession is a session that accepts a message at the check until.
+type lateSession struct{ checks, until int }
+
+func (s *lateSession) HandOver(_ context.Context, in HandOverInput) (DeliverResult, error) {
+	res := DeliverResult{Session: in.Session, MessageID: in.Message.ID}
+	if s.checks++; s.checks == s.until {
+		res.Accepted = map[string]string{in.Message.ID: "t"}
+	}
+	return res, nil
+}

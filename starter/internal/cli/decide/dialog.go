@@ -35,6 +35,11 @@ func (d *Dialog) Ask(ctx context.Context) (send, error) {
 	app.DiscardInput(a.In)
 	l := LayoutOf(a.Err)
 	l.asked = true
+	var err error
+	if l.quarantined, err = quarantinedTools(ctx, d.t.Journal); err != nil {
+		return nil, err
+	}
+	l.callers = callersOf(ctx, d.t.Journal, []journal.RequestRecord{r})
 	if r.Kind == turn.RequestApproval {
 		return d.askApproval(ctx, a.PagesOf(l.describe(r)))
 	}
