@@ -180,7 +180,11 @@ func (a *Activities) subagentResult(ctx context.Context, j *journal.DB, agent st
 	if t.State == turn.StateCompleted && t.Reason == turn.FinishAnswered {
 		return turn.ToolResult{Outcome: turn.OutcomeOK, Text: answer}, nil
 	}
-	text := fmt.Sprintf("the agent %s did not finish: %s (%s)", agent, cmp.Or(t.Message, string(t.State)), t.Reason)
+	why := fmt.Sprintf("%s (%s)", cmp.Or(t.Message, string(t.State)), t.Reason)
+	if !t.State.Terminal() { // the next message of the agent's session closes it
+		why = "its turn was ended from outside"
+	}
+	text := fmt.Sprintf("the agent %s did not finish: %s", agent, why)
 	if answer != "" {
 		text += ". It said: " + answer
 	}
