@@ -304,8 +304,8 @@ func (d describer) applySettings(desc *turn.Descriptor, t *sdk.Tool) {
 }
 
 // effects returns the effects that a call can have beyond its result. A call counts as read-only if the operator says
-// so, or if a trusted server declares the tool read-only and explicitly closed (openWorldHint = false). In MCP an unset
-// openWorldHint means that the tool may reach the outside world.
+// so, or if a trusted server declares that the tool only reads and does not reach the outside world. In MCP, a tool
+// without that hint may reach the outside world.
 func (d describer) effects(settings tool.Settings, hints *sdk.ToolAnnotations) turn.Effects {
 	closed := hints.ReadOnlyHint && hints.OpenWorldHint != nil && !*hints.OpenWorldHint
 	return turn.Effects{

@@ -127,6 +127,7 @@ func (s *session) elicitationOf(key string, r sdk.InputRequest) (turn.Elicitatio
 	return turn.Elicitation{}, fmt.Errorf("it asks for %s", inputKind(r))
 }
 
+// sortedKeys returns the keys of the requests in order, so that elicitations always come in the same order.
 func sortedKeys(m sdk.InputRequestMap) []string {
 	keys := make([]string, 0, len(m))
 	for k := range m {

@@ -177,6 +177,7 @@ func (s Server) withDefaults() (Server, error) {
 	return s, errors.Join(s.checkID(), s.checkTransport(), s.checkLogin(), s.checkTools(), s.checkState())
 }
 
+// checkID refuses an ID that is malformed or reserved.
 func (s Server) checkID() error {
 	if !serverID.MatchString(s.ID) {
 		return fmt.Errorf("MCP server ID %q: use at most 48 letters, digits, dots, underscores and dashes, beginning with "+
@@ -244,6 +245,7 @@ func (s Server) allows(tool string) bool {
 	return len(s.Allow) == 0 || matchAny(s.Allow, tool)
 }
 
+// matchAny reports whether the name matches one of the patterns.
 func matchAny(globs []string, name string) bool {
 	for _, g := range globs {
 		if ok, _ := path.Match(g, name); ok { // the patterns were checked by checkTools

@@ -112,6 +112,7 @@ type attempts struct {
 	m  map[string]*attempt
 }
 
+// add adds an attempt under its progress token.
 func (as *attempts) add(token string, a *attempt) {
 	as.mu.Lock()
 	defer as.mu.Unlock()
