@@ -103,8 +103,8 @@ func (c *connector) occupy(req turn.ToolRequest) (leave func(), err error) {
 
 // noPlaceError returns the error of a call for which all places are taken; most is their number.
 func noPlaceError(most int) error {
-	told := fmt.Sprintf("%d calls to tool servers are in flight on this worker, which is the maximum", most)
-	return &pool.Outage{Problem: told, ModelText: told, Wait: noPlacePause}
+	text := fmt.Sprintf("%d calls to tool servers are in flight on this worker, which is the maximum", most)
+	return &pool.Outage{Problem: text, ModelText: text, Wait: noPlacePause}
 }
 
 // noPlacePause is the pause before the next attempt of a call for which there was no place.
