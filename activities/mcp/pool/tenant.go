@@ -42,7 +42,8 @@ func (p *Pool) tenant(name string) (*tenant, error) {
 		p.dropIdleTenants()
 	}
 	if len(p.tenants) >= maxTenants {
-		return nil, outageOf(fmt.Sprintf("%s serves %d tenants on this worker, which is the maximum", p.opts.Name, maxTenants))
+		return nil, outageOf(fmt.Sprintf("%s serves %d tenants on this worker, which is the maximum", p.opts.Name,
+			maxTenants))
 	}
 	return p.newTenant(name), nil
 }
