@@ -14,11 +14,11 @@ type message struct {
 	openai.ChatCompletionMessage
 	parts []part     // replace the library's content
 	calls []toolCall // replace the library's calls
-	own   own
+	own   ownFields
 }
 
 // own are the fields of an assistant message that only some providers send, and want back.
-type own struct {
+type ownFields struct {
 	ReasoningContent json.RawMessage `json:"reasoning_content,omitempty"`
 	ReasoningDetails json.RawMessage `json:"reasoning_details,omitempty"`
 }
@@ -59,7 +59,7 @@ func (m message) MarshalJSON() ([]byte, error) {
 			Role      string     `json:"role"`
 			Content   string     `json:"content,omitempty"`
 			ToolCalls []toolCall `json:"tool_calls"`
-			own
+			ownFields
 		}{m.Role, m.Content, m.calls, m.own})
 	}
 	return json.Marshal(m.ChatCompletionMessage)
@@ -68,7 +68,7 @@ func (m message) MarshalJSON() ([]byte, error) {
 // assistant renders an assistant message. Providers want their own fields back only with tool calls. reasoning means that
 // the provider refuses calls without reasoning_content, also those of another model.
 func assistant(e inference.Entry, reasoning bool) message {
-	out := plain(openai.ChatMessageRoleAssistant, e.Text)
+	out := textMessage(openai.ChatMessageRoleAssistant, e.Text)
 	for _, p := range e.Parts() {
 		switch {
 		case p.Call != nil:
@@ -89,7 +89,7 @@ func assistant(e inference.Entry, reasoning bool) message {
 }
 
 // shown renders a message with media.
-func shown(media []inference.Shown) message {
+func mediaMessage(media []inference.Shown) message {
 	out := message{ChatCompletionMessage: openai.ChatCompletionMessage{Role: openai.ChatMessageRoleUser}}
 	for _, m := range media {
 		out.parts = append(out.parts, part{ChatMessagePart: openai.ChatMessagePart{
@@ -111,8 +111,8 @@ func shown(media []inference.Shown) message {
 }
 
 // keep records the provider's own fields of a response, if they are to be sent back.
-func (o *own) keep(c *inference.Collector, calls []json.RawMessage) error {
-	if o.ReasoningContent == nil && o.ReasoningDetails == nil && !anySet(calls) {
+func (o *ownFields) record(c *inference.Collector, calls []json.RawMessage) error {
+	if o.ReasoningContent == nil && o.ReasoningDetails == nil && !anyNonEmpty(calls) {
 		return nil
 	}
 	raw, err := json.Marshal(o)
@@ -130,7 +130,7 @@ func (o *own) keep(c *inference.Collector, calls []json.RawMessage) error {
 	return nil
 }
 
-func anySet(list []json.RawMessage) bool {
+func anyNonEmpty(list []json.RawMessage) bool {
 	for _, raw := range list {
 		if len(raw) > 0 {
 			return true

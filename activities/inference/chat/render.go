@@ -33,7 +33,7 @@ func (Wire) Authorize(h http.Header, key string) {
 // prompt cache can reuse the prefix.
 func (w Wire) Body(p turn.Prompt, r inference.Rules) (inference.Body, error) {
 	q := r.Quirks
-	messages, media := render(p, r)
+	messages, media := renderMessages(p, r)
 	request := openai.ChatCompletionRequest{Model: p.Model, Tools: tools(p.Tools), Stream: true}
 	if !q.NoStreamOptions {
 		request.StreamOptions = &openai.StreamOptions{IncludeUsage: true}
@@ -46,7 +46,7 @@ func (w Wire) Body(p turn.Prompt, r inference.Rules) (inference.Body, error) {
 		}
 	}
 	if p.Temperature != nil {
-		request.Temperature = max(float32(*p.Temperature), leastTemperature)
+		request.Temperature = max(float32(*p.Temperature), minTemperature)
 	}
 	if len(p.OutputSchema) > 0 && !q.NoSchema {
 		request.ResponseFormat = &openai.ChatCompletionResponseFormat{
@@ -73,7 +73,7 @@ func (w Wire) Body(p turn.Prompt, r inference.Rules) (inference.Body, error) {
 
 // leastTemperature replaces 0, which the library omits from a request. It is just as deterministic, and servers that
 // divide by it get finite numbers, unlike with math.SmallestNonzeroFloat32, which the library recommends.
-const leastTemperature = 1e-6
+const minTemperature = 1e-6
 
 // wantsCompletionTokens reports whether the library refuses max_tokens for a model.
 func wantsCompletionTokens(model string) bool {
@@ -82,32 +82,32 @@ func wantsCompletionTokens(model string) bool {
 }
 
 // render renders system prompt, transcript and note, in this order. It reports whether there are images or audio.
-func render(p turn.Prompt, r inference.Rules) (out []message, media bool) {
+func renderMessages(p turn.Prompt, r inference.Rules) (out []message, media bool) {
 	if p.System != "" {
 		role := openai.ChatMessageRoleSystem
 		if !models.TakesSystemRole(p.Model) {
 			role = openai.ChatMessageRoleUser
 		}
-		out = append(out, plain(role, p.System))
+		out = append(out, textMessage(role, p.System))
 	}
 	for _, e := range inference.Conversation(p, r, turn.APIChat) {
 		switch {
 		case len(e.Media) > 0:
-			out, media = append(out, shown(e.Media)), true
+			out, media = append(out, mediaMessage(e.Media)), true
 		case e.Role == turn.RoleAssistant:
 			out = append(out, assistant(e, r.Quirks.WantsReasoning || models.WantsReasoning(p.Model)))
 		case e.Role == turn.RoleTool:
-			m := plain(openai.ChatMessageRoleTool, e.Text)
+			m := textMessage(openai.ChatMessageRoleTool, e.Text)
 			m.ToolCallID = e.CallID
 			out = append(out, m)
 		default:
-			out = append(out, plain(openai.ChatMessageRoleUser, e.Text))
+			out = append(out, textMessage(openai.ChatMessageRoleUser, e.Text))
 		}
 	}
 	return out, media
 }
 
-func plain(role, text string) message {
+func textMessage(role, text string) message {
 	return message{ChatCompletionMessage: openai.ChatCompletionMessage{Role: role, Content: text}}
 }
 

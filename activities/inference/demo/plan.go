@@ -14,20 +14,20 @@ const (
 )
 
 // planned matches a question that can be planned: files to write, separated by semicolons.
-var planned = regexp.MustCompile(`(?i);\s*write `)
+var nextWrite = regexp.MustCompile(`(?i);\s*write `)
 
 // steps returns the steps of a plan for the question, each of which writes a file.
-func (c conversation) steps() (steps []map[string]any) {
-	tool, ok := c.tool(toolCanvas)
+func (c conversation) planSteps() (steps []map[string]any) {
+	tool, ok := c.toolWithSuffix(toolCanvas)
 	if !ok {
-		if tool, ok = c.tool(toolWrite); !ok {
+		if tool, ok = c.toolWithSuffix(toolWrite); !ok {
 			return nil
 		}
 	}
 	if !writing.MatchString(c.question) {
 		return nil
 	}
-	for _, part := range planned.Split(c.question, -1) {
+	for _, part := range nextWrite.Split(c.question, -1) {
 		if len(steps) > 0 {
 			part = "write " + part
 		}
@@ -48,7 +48,7 @@ var (
 
 // byPlan proposes the steps, and then does each and reflects on it. It does what the latest result of a plan's tool
 // says, because the user may have changed the plan.
-func (c conversation) byPlan(steps []map[string]any) step {
+func (c conversation) followPlan(steps []map[string]any) step {
 	state := c.note
 	for _, r := range c.results {
 		if strings.HasPrefix(r.call.name, toolPlan) && strings.HasPrefix(r.text, "The plan") {
@@ -71,9 +71,9 @@ func (c conversation) byPlan(steps []map[string]any) step {
 	}
 	arguments := map[string]map[string]any{}
 	for _, m := range stepArguments.FindAllStringSubmatch(state, -1) {
-		var of map[string]any
-		_ = json.Unmarshal([]byte(m[2]), &of) // an invalid value calls the tool without arguments
-		arguments[m[1]] = of
+		var object map[string]any
+		_ = json.Unmarshal([]byte(m[2]), &object) // an invalid value calls the tool without arguments
+		arguments[m[1]] = object
 	}
 	var calls []call
 	for _, m := range current {

@@ -84,8 +84,8 @@ func (r reply) usage() *openai.Usage {
 	for _, c := range r.toolCalls() {
 		out += len(c.Function.Name) + len(c.Function.Arguments)
 	}
-	in, of := (r.prompt+3)/4, (out+3)/4
-	return &openai.Usage{PromptTokens: in, CompletionTokens: of, TotalTokens: in + of}
+	input, output := (r.prompt+3)/4, (out+3)/4
+	return &openai.Usage{PromptTokens: input, CompletionTokens: output, TotalTokens: input + output}
 }
 
 // events streams the reply word by word, then the calls, the finish reason and, if requested, the usage.

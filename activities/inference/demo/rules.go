@@ -54,7 +54,7 @@ type step struct {
 const noteMark = "(Automatic note"
 
 // read finds the question and the calls and results that follow it.
-func read(req openai.ChatCompletionRequest) conversation {
+func parseRequest(req openai.ChatCompletionRequest) conversation {
 	c := conversation{}
 	for _, t := range req.Tools {
 		if t.Function != nil {
@@ -76,17 +76,17 @@ func read(req openai.ChatCompletionRequest) conversation {
 		case m.Role == openai.ChatMessageRoleTool:
 			c.results = append(c.results, result{calls[m.ToolCallID], text})
 		}
-		for _, made := range m.ToolCalls {
-			of := call{name: made.Function.Name}
-			_ = json.Unmarshal([]byte(made.Function.Arguments), &of.arguments) // they are this package's
-			calls[made.ID] = of
+		for _, toolCall := range m.ToolCalls {
+			called := call{name: toolCall.Function.Name}
+			_ = json.Unmarshal([]byte(toolCall.Function.Arguments), &called.arguments) // they are this package's
+			calls[toolCall.ID] = called
 		}
 	}
 	return c
 }
 
 // tool returns the offered tool whose name ends in suffix.
-func (c conversation) tool(suffix string) (openai.FunctionDefinition, bool) {
+func (c conversation) toolWithSuffix(suffix string) (openai.FunctionDefinition, bool) {
 	i := slices.IndexFunc(c.tools, func(t openai.FunctionDefinition) bool { return strings.HasSuffix(t.Name, suffix) })
 	if i < 0 {
 		return openai.FunctionDefinition{}, false
@@ -113,21 +113,21 @@ var (
 )
 
 // next decides what follows. See the package's documentation.
-func (c conversation) next() step {
-	ask, canAsk := c.tool(toolAsk)
-	search, canSearch := c.tool(toolSearch)
-	list, canList := c.tool(toolList)
-	write, canWrite := c.tool(toolWrite)
+func (c conversation) nextStep() step {
+	ask, canAsk := c.toolWithSuffix(toolAsk)
+	search, canSearch := c.toolWithSuffix(toolSearch)
+	list, canList := c.toolWithSuffix(toolList)
+	write, canWrite := c.toolWithSuffix(toolWrite)
 	text := writing.FindStringSubmatch(c.question)
 	named, isNamed := c.namedTool()
 	words := quotedWords(c.question)
-	_, canPlan := c.tool(toolPlan)
-	steps := c.steps()
+	_, canPlan := c.toolWithSuffix(toolPlan)
+	steps := c.planSteps()
 	switch {
 	case canPlan && len(steps) > 0:
-		return c.byPlan(steps)
+		return c.followPlan(steps)
 	case namedCall.MatchString(c.question):
-		return c.callNamed()
+		return c.runNamedCall()
 	case len(c.results) == 0 && isNamed:
 		return step{"I call the tool that you name.", []call{{named.Name, arguments(named, c.question)}}}
 	case isNamed, greeting.MatchString(c.question):
@@ -144,7 +144,7 @@ func (c conversation) next() step {
 	case canList && len(c.results) == 0:
 		return step{"I look at the files first.", []call{{list.Name, map[string]any{"path": "."}}}}
 	case len(c.resultsOf(toolRead)) == 0:
-		if calls := c.reads(); len(calls) > 0 {
+		if calls := c.readCalls(); len(calls) > 0 {
 			return step{"I read what seems to matter.", calls}
 		}
 	}
@@ -155,7 +155,7 @@ func (c conversation) next() step {
 var namedCall = regexp.MustCompile(`(?s)^call ([\w/.-]+) (\{.*\})\s*$`)
 
 // callNamed makes the call that the question is, and then answers with its result alone.
-func (c conversation) callNamed() step {
+func (c conversation) runNamedCall() step {
 	if len(c.results) > 0 {
 		return step{text: c.results[len(c.results)-1].text}
 	}
@@ -241,8 +241,8 @@ func quotedWords(question string) (words []string) {
 }
 
 // reads returns calls that read the files of the listing that the question names, or that usually explain a project.
-func (c conversation) reads() (calls []call) {
-	tool, ok := c.tool(toolRead)
+func (c conversation) readCalls() (calls []call) {
+	tool, ok := c.toolWithSuffix(toolRead)
 	if !ok {
 		return nil
 	}
@@ -251,10 +251,10 @@ func (c conversation) reads() (calls []call) {
 		return !strings.Contains(strings.ToLower(c.question), strings.ToLower(path.Base(f)))
 	})
 	if len(wanted) == 0 {
-		wanted = unlisted.FindAllString(c.question, -1)
+		wanted = nestedPath.FindAllString(c.question, -1)
 	}
 	if len(wanted) == 0 {
-		wanted = slices.DeleteFunc(slices.Clone(files), func(f string) bool { return !explaining.MatchString(f) })
+		wanted = slices.DeleteFunc(slices.Clone(files), func(f string) bool { return !projectFile.MatchString(f) })
 	}
 	if len(wanted) == 0 {
 		wanted = files
@@ -267,9 +267,9 @@ func (c conversation) reads() (calls []call) {
 
 var (
 	// unlisted matches a path into a folder, because listings do not descend to every level.
-	unlisted = regexp.MustCompile(`(?:[\w-]+/)+[\w-]+\.[A-Za-z]\w{0,7}`)
+	nestedPath = regexp.MustCompile(`(?:[\w-]+/)+[\w-]+\.[A-Za-z]\w{0,7}`)
 	// explaining matches files in the top folder that explain a project.
-	explaining = regexp.MustCompile(`(?i)^(readme|go\.mod|package\.json|pyproject\.toml|cargo\.toml)[^/]*$`)
+	projectFile = regexp.MustCompile(`(?i)^(readme|go\.mod|package\.json|pyproject\.toml|cargo\.toml)[^/]*$`)
 )
 
 // files returns the paths of the listing, without folders.

@@ -118,7 +118,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
 		respondError(w, http.StatusBadRequest, "the demo model only streams; set stream")
 		return
 	}
-	s.stream(w, r, reply{request: req, step: read(req).next(), prompt: len(body), created: time.Now().Unix()})
+	s.stream(w, r, reply{request: req, step: parseRequest(req).nextStep(), prompt: len(body), created: time.Now().Unix()})
 }
 
 func respondError(w http.ResponseWriter, status int, message string) {

@@ -22,13 +22,13 @@ type event struct {
 		JSON       string `json:"partial_json"`
 		StopReason string `json:"stop_reason"`
 	} `json:"delta"`
-	Usage   *usage `json:"usage"`
-	Message *whole `json:"message"`
-	whole
+	Usage   *usage       `json:"usage"`
+	Message *fullMessage `json:"message"`
+	fullMessage
 }
 
 // whole is a message as one object.
-type whole struct {
+type fullMessage struct {
 	Model      string            `json:"model"`
 	Content    []json.RawMessage `json:"content"`
 	StopReason string            `json:"stop_reason"`
@@ -65,14 +65,14 @@ type block struct {
 
 // reader collects the events of one response.
 type reader struct {
-	out    *inference.Collector
-	blocks map[int]*block // that have begun and not ended
-	usage  usage
+	collector *inference.Collector
+	blocks    map[int]*block // that have begun and not ended
+	usage     usage
 }
 
 // Reader implements inference.Wire.
 func (Wire) Reader(c *inference.Collector) func([]byte) error {
-	return (&reader{out: c, blocks: map[int]*block{}}).add
+	return (&reader{collector: c, blocks: map[int]*block{}}).add
 }
 
 func (r *reader) add(data []byte) error {
@@ -86,55 +86,55 @@ func (r *reader) add(data []byte) error {
 	case "":
 		return inference.ErrGarbage
 	}
-	if err := r.out.Event(data, 0); err != nil {
+	if err := r.collector.Event(data, 0); err != nil {
 		return err
 	}
 	switch e.Type {
 	case "message":
-		return r.message(e)
+		return r.addMessage(e)
 	case "message_start":
 		if e.Message != nil {
-			r.out.Model(e.Message.Model)
-			r.count(e.Message.Usage)
+			r.collector.Model(e.Message.Model)
+			r.addUsage(e.Message.Usage)
 		}
 	case "content_block_start":
-		return r.begin(e.Index, e.Block)
+		return r.beginBlock(e.Index, e.Block)
 	case "content_block_delta":
-		return r.delta(e)
+		return r.addDelta(e)
 	case "content_block_stop":
-		return r.end(e.Index)
+		return r.endBlock(e.Index)
 	case "message_delta":
-		r.count(e.Usage)
+		r.addUsage(e.Usage)
 		if e.Delta.StopReason != "" {
-			r.out.Finish(e.Delta.StopReason)
+			r.collector.Finish(e.Delta.StopReason)
 		}
 	}
 	return nil
 }
 
 // message handles a response that is not streamed.
-func (r *reader) message(e event) error {
-	r.out.Model(e.Model)
-	r.count(e.Usage)
-	if err := r.out.Pieces(len(e.whole.Content)); err != nil {
+func (r *reader) addMessage(e event) error {
+	r.collector.Model(e.Model)
+	r.addUsage(e.Usage)
+	if err := r.collector.Pieces(len(e.fullMessage.Content)); err != nil {
 		return err
 	}
-	for i, raw := range e.whole.Content {
-		if err := r.begin(i, raw); err != nil {
+	for i, raw := range e.fullMessage.Content {
+		if err := r.beginBlock(i, raw); err != nil {
 			return err
 		}
-		if err := r.end(i); err != nil {
+		if err := r.endBlock(i); err != nil {
 			return err
 		}
 	}
 	if e.StopReason != "" {
-		r.out.Finish(e.StopReason)
+		r.collector.Finish(e.StopReason)
 	}
 	return nil
 }
 
 // begin handles the beginning of a block, with as much of its content as it has.
-func (r *reader) begin(index int, raw json.RawMessage) error {
+func (r *reader) beginBlock(index int, raw json.RawMessage) error {
 	b := &block{}
 	if err := json.Unmarshal(raw, b); err != nil {
 		return fmt.Errorf("%w: %w", inference.ErrGarbage, err)
@@ -142,13 +142,13 @@ func (r *reader) begin(index int, raw json.RawMessage) error {
 	r.blocks[index] = b
 	switch b.Type {
 	case "text":
-		return r.out.Text(b.Text)
+		return r.collector.Text(b.Text)
 	case "thinking":
 		b.thinking.WriteString(b.Thinking)
 		b.signature.WriteString(b.Signature)
-		return r.out.Reasoning(b.Thinking)
+		return r.collector.Reasoning(b.Thinking)
 	case "tool_use":
-		call, err := r.out.Call()
+		call, err := r.collector.Call()
 		if err != nil {
 			return err
 		}
@@ -159,17 +159,17 @@ func (r *reader) begin(index int, raw json.RawMessage) error {
 	return nil
 }
 
-func (r *reader) delta(e event) error {
+func (r *reader) addDelta(e event) error {
 	b := r.blocks[e.Index]
 	if b == nil {
 		return nil
 	}
 	switch e.Delta.Type {
 	case "text_delta":
-		return r.out.Text(e.Delta.Text)
+		return r.collector.Text(e.Delta.Text)
 	case "thinking_delta":
 		b.thinking.WriteString(e.Delta.Thinking)
-		return r.out.Reasoning(e.Delta.Thinking)
+		return r.collector.Reasoning(e.Delta.Thinking)
 	case "signature_delta":
 		b.signature.WriteString(e.Delta.Signature)
 	case "input_json_delta":
@@ -181,7 +181,7 @@ func (r *reader) delta(e event) error {
 }
 
 // end handles the end of a block.
-func (r *reader) end(index int) error {
+func (r *reader) endBlock(index int) error {
 	b := r.blocks[index]
 	delete(r.blocks, index)
 	switch {
@@ -195,9 +195,9 @@ func (r *reader) end(index int) error {
 		if err := b.call.Complete(input); err != nil {
 			return err
 		}
-		return r.out.Item(turn.PartCall, nil)
+		return r.collector.Item(turn.PartCall, nil)
 	case b.Type == "text":
-		return r.out.Item(turn.PartText, nil)
+		return r.collector.Item(turn.PartText, nil)
 	case b.Type == "thinking":
 		if b.signature.Len() == 0 { // the API refuses thinking that it has not signed
 			return nil
@@ -208,11 +208,11 @@ func (r *reader) end(index int) error {
 			Signature string `json:"signature"`
 		}{b.Type, b.thinking.String(), b.signature.String()})
 	}
-	return r.out.Item("", b.raw)
+	return r.collector.Item("", b.raw)
 }
 
 // count takes the counts that a usage object has.
-func (r *reader) count(u *usage) {
+func (r *reader) addUsage(u *usage) {
 	if u == nil {
 		return
 	}
@@ -234,6 +234,6 @@ func (r *reader) count(u *usage) {
 		return int64(*t)
 	}
 	read, written := get(r.usage.CacheRead), get(r.usage.CacheWrite)
-	r.out.Usage(turn.Usage{InputTokens: get(r.usage.Input) + read + written, OutputTokens: get(r.usage.Output),
+	r.collector.Usage(turn.Usage{InputTokens: get(r.usage.Input) + read + written, OutputTokens: get(r.usage.Output),
 		CachedTokens: read, CacheWriteTokens: written, ReasoningTokens: int64(r.usage.Details.Thinking)})
 }

@@ -59,9 +59,9 @@ type outputItem struct {
 
 // reader collects the events of one response.
 type reader struct {
-	out     *inference.Collector
-	outputs []*output // in the order in which they began
-	byIndex map[int]*output
+	collector *inference.Collector
+	outputs   []*output // in the order in which they began
+	byIndex   map[int]*output
 }
 
 // output is an output item that is being received.
@@ -75,7 +75,7 @@ type output struct {
 
 // Reader implements inference.Wire.
 func (Wire) Reader(c *inference.Collector) func([]byte) error {
-	return (&reader{out: c, byIndex: map[int]*output{}}).add
+	return (&reader{collector: c, byIndex: map[int]*output{}}).add
 }
 
 func (r *reader) add(data []byte) error {
@@ -89,39 +89,39 @@ func (r *reader) add(data []byte) error {
 	if e.Type == "" && e.Object != "response" {
 		return inference.ErrGarbage
 	}
-	if err := r.out.Event(data, 0); err != nil {
+	if err := r.collector.Event(data, 0); err != nil {
 		return err
 	}
 	switch e.Type {
 	case "":
-		return r.end(e.response)
+		return r.endResponse(e.response)
 	case "response.output_item.added":
-		return r.begin(r.at(e.Index), e.Item)
+		return r.beginItem(r.outputAt(e.Index), e.Item)
 	case "response.output_item.done":
-		return r.complete(r.at(e.Index), e.Item)
+		return r.completeItem(r.outputAt(e.Index), e.Item)
 	case "response.output_text.delta":
-		r.at(e.Index).streamed = true
-		return r.out.Text(e.Delta)
+		r.outputAt(e.Index).streamed = true
+		return r.collector.Text(e.Delta)
 	case "response.refusal.delta":
-		r.at(e.Index).streamed = true
-		return r.out.Refusal(e.Delta)
+		r.outputAt(e.Index).streamed = true
+		return r.collector.Refusal(e.Delta)
 	case "response.reasoning_summary_text.delta", "response.reasoning_text.delta":
-		return r.out.Reasoning(e.Delta)
+		return r.collector.Reasoning(e.Delta)
 	case "response.function_call_arguments.delta":
-		if call := r.at(e.Index).call; call != nil {
+		if call := r.outputAt(e.Index).call; call != nil {
 			return call.Add("", "", e.Delta)
 		}
 	case "response.completed", "response.incomplete", "response.failed", "response.cancelled":
 		if e.Response == nil {
 			return inference.ErrGarbage
 		}
-		return r.end(*e.Response)
+		return r.endResponse(*e.Response)
 	}
 	return nil
 }
 
 // at returns the output item with an index.
-func (r *reader) at(index int) *output {
+func (r *reader) outputAt(index int) *output {
 	o := r.byIndex[index]
 	if o == nil {
 		o = &output{}
@@ -132,12 +132,12 @@ func (r *reader) at(index int) *output {
 }
 
 // begin handles an item of which only the head is known.
-func (r *reader) begin(o *output, raw json.RawMessage) error {
+func (r *reader) beginItem(o *output, raw json.RawMessage) error {
 	var i outputItem
 	if json.Unmarshal(raw, &i) != nil || i.Type != "function_call" || o.call != nil {
 		return nil
 	}
-	call, err := r.out.Call()
+	call, err := r.collector.Call()
 	if err != nil {
 		return err
 	}
@@ -146,33 +146,33 @@ func (r *reader) begin(o *output, raw json.RawMessage) error {
 }
 
 // complete handles a whole item.
-func (r *reader) complete(o *output, raw json.RawMessage) error {
+func (r *reader) completeItem(o *output, raw json.RawMessage) error {
 	var i outputItem
 	if err := json.Unmarshal(raw, &i); err != nil {
 		return fmt.Errorf("%w: %w", inference.ErrGarbage, err)
 	}
-	was := o.done
+	wasDone := o.done
 	o.done = true
 	switch {
 	case i.Type == "function_call":
-		if err := r.begin(o, raw); err != nil {
+		if err := r.beginItem(o, raw); err != nil {
 			return err
 		}
-		o.part, o.raw = turn.PartCall, skeleton(i)
-		if o.call == nil || was {
+		o.part, o.raw = turn.PartCall, itemReference(i)
+		if o.call == nil || wasDone {
 			return nil
 		}
 		return o.call.Complete(i.Arguments)
 	case i.Type == "message":
-		o.part, o.raw = turn.PartText, skeleton(i)
-		if o.streamed || was {
+		o.part, o.raw = turn.PartText, itemReference(i)
+		if o.streamed || wasDone {
 			return nil
 		}
 		for _, c := range i.Content {
-			if err := r.out.Text(c.Text); err != nil {
+			if err := r.collector.Text(c.Text); err != nil {
 				return err
 			}
-			if err := r.out.Refusal(c.Refusal); err != nil {
+			if err := r.collector.Refusal(c.Refusal); err != nil {
 				return err
 			}
 		}
@@ -183,7 +183,7 @@ func (r *reader) complete(o *output, raw json.RawMessage) error {
 }
 
 // skeleton returns what the transcript lacks of a call or a message.
-func skeleton(i outputItem) json.RawMessage {
+func itemReference(i outputItem) json.RawMessage {
 	if i.ID == "" {
 		return nil
 	}
@@ -192,10 +192,10 @@ func skeleton(i outputItem) json.RawMessage {
 }
 
 // end handles the end of the response. Items that no event has completed may be in it.
-func (r *reader) end(res response) error {
-	r.out.Model(res.Model)
+func (r *reader) endResponse(res response) error {
+	r.collector.Model(res.Model)
 	if u := res.Usage; u != nil {
-		r.out.Usage(turn.Usage{InputTokens: int64(u.Input), OutputTokens: int64(u.Output),
+		r.collector.Usage(turn.Usage{InputTokens: int64(u.Input), OutputTokens: int64(u.Output),
 			CachedTokens: int64(u.Details.Cached), CacheWriteTokens: int64(u.Details.Write),
 			ReasoningTokens: int64(u.OutputDetails.Reasoning)})
 	}
@@ -209,31 +209,31 @@ func (r *reader) end(res response) error {
 			reason = string(turn.StopLength)
 		}
 	}
-	if err := r.finalItems(res); err != nil {
+	if err := r.addFinalItems(res); err != nil {
 		return err
 	}
-	if reason == "stop" && len(r.out.Calls()) > 0 {
+	if reason == "stop" && len(r.collector.Calls()) > 0 {
 		reason = "tool_calls"
 	}
-	r.out.Finish(reason)
+	r.collector.Finish(reason)
 	return nil
 }
 
 // finalItems takes the items of the response object, and records those that go back to the provider.
-func (r *reader) finalItems(res response) error {
-	if err := r.out.Pieces(len(res.Output)); err != nil {
+func (r *reader) addFinalItems(res response) error {
+	if err := r.collector.Pieces(len(res.Output)); err != nil {
 		return err
 	}
 	if res.Status != "incomplete" { // its last item may be incomplete
 		for index, raw := range res.Output {
-			if err := r.complete(r.at(index), raw); err != nil {
+			if err := r.completeItem(r.outputAt(index), raw); err != nil {
 				return err
 			}
 		}
 	}
 	for _, o := range r.outputs {
 		if o.done {
-			if err := r.out.Item(o.part, o.raw); err != nil {
+			if err := r.collector.Item(o.part, o.raw); err != nil {
 				return err
 			}
 		}

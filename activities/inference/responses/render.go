@@ -43,9 +43,9 @@ type plainRequest openai.CreateResponseRequest
 
 // Body implements inference.Wire.
 func (Wire) Body(p turn.Prompt, r inference.Rules) (inference.Body, error) {
-	input, media := input(p, r)
-	j := false
-	rest := plainRequest{Store: &j, Stream: true, Tools: tools(p.Tools),
+	input, media := renderInput(p, r)
+	store := false
+	rest := plainRequest{Store: &store, Stream: true, Tools: tools(p.Tools),
 		Include: []openai.ResponseInclude{openai.ResponseIncludeReasoningEncryptedContent}}
 	if !r.Quirks.NoCacheKey {
 		rest.PromptCacheKey = p.CacheKey
@@ -66,13 +66,13 @@ func (Wire) Body(p turn.Prompt, r inference.Rules) (inference.Body, error) {
 }
 
 // input renders the conversation. It reports whether there are images.
-func input(p turn.Prompt, r inference.Rules) (out []any, media bool) {
+func renderInput(p turn.Prompt, r inference.Rules) (out []any, media bool) {
 	r.Modalities.Audio = false // the API takes none
 	out = []any{}
 	for _, e := range inference.Conversation(p, r, turn.APIResponses) {
 		switch {
 		case len(e.Media) > 0:
-			out, media = append(out, shown(e.Media)), true
+			out, media = append(out, mediaMessage(e.Media)), true
 		case e.Role == turn.RoleAssistant:
 			out = append(out, assistant(e)...)
 		case e.Role == turn.RoleTool:
@@ -129,7 +129,7 @@ type inputFile struct {
 }
 
 // shown renders a message with images.
-func shown(media []inference.Shown) openai.ResponseInputMessage {
+func mediaMessage(media []inference.Shown) openai.ResponseInputMessage {
 	var parts []any
 	for _, m := range media {
 		parts = append(parts, openai.ResponseInputText{Type: "input_text", Text: m.About})
