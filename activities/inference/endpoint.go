@@ -249,7 +249,9 @@ func (e *Endpoint) send(caller, total context.Context, wire Wire, request []byte
 func (e *Endpoint) newExchange(total context.Context) (context.Context, *exchange) {
 	ctx, w := startPhaseTimer(total)
 	w.beginFixedPhase(e.opts.ConnectTimeout, e.connectDeadline())
-	return ctx, &exchange{client: e.client, phases: w, limit: int64(e.opts.MaxAnswerBytes), onConnected: e.startFirstTokenPhase}
+	return ctx, &exchange{
+		client: e.client, phases: w, limit: int64(e.opts.MaxAnswerBytes), onConnected: e.startFirstTokenPhase,
+	}
 }
 
 // tailTimeout is how long a stream may continue after its finish reason, to report its usage and to end.

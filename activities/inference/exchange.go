@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// exchange is one request and its response.
+// exchange is one HTTP request and its response.
 type exchange struct {
 	client      *http.Client
 	phases      *phaseTimer
-	limit       int64 // of the response's body, in bytes
-	onConnected func(*phaseTimer)
+	limit       int64             // of the response's body, in bytes
+	onConnected func(*phaseTimer) // begins the phase after connecting
 
 	connected atomic.Bool
 	sent      int // bytes of the request's body

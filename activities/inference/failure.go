@@ -126,8 +126,8 @@ func (e *Endpoint) learnQuirk(key modelKey, quirks Quirks, err error) bool {
 	quirks.NoStreamOptions = quirks.NoStreamOptions || strings.Contains(text, "stream_options")
 	quirks.CompletionTokens = quirks.CompletionTokens || strings.Contains(text, "max_completion_tokens")
 	quirks.NoMedia = quirks.NoMedia || refusesMedia(err) && refusesAllMedia(text)
-	quirks.NoSchema = quirks.NoSchema || containsAny(text, "response_format", "json_schema", "text.format", "output_config",
-		"output_format")
+	quirks.NoSchema = quirks.NoSchema || containsAny(text, "response_format", "json_schema", "text.format",
+		"output_config", "output_format")
 	quirks.NoCacheKey = quirks.NoCacheKey || containsAny(text, "prompt_cache_key", "cache_control")
 	quirks.WantsReasoning = quirks.WantsReasoning || strings.Contains(text, "reasoning_content")
 	if m := tooManyTokens.FindStringSubmatch(text); m != nil && quirks.MaxTokens == 0 {

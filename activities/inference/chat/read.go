@@ -9,20 +9,20 @@ import (
 	"github.com/everturn/everturn/activities/inference"
 )
 
-// reader collects the events of one response.
+// reader adds the events of one response to a Collector.
 type reader struct {
 	collector        *inference.Collector
 	states           map[*inference.Call]*callState
 	byIndex          map[int]*inference.Call    // the latest call of each index
 	byID             map[string]*inference.Call // the latest call of each ID
-	reasoningContent strings.Builder            // reasoning_content
-	reasoningDetails []json.RawMessage          // reasoning_details
+	reasoningContent strings.Builder            // the fields reasoning_content, joined
+	reasoningDetails []json.RawMessage          // the elements of the fields reasoning_details
 }
 
-// callState is what the reader knows of a call besides its content.
+// callState holds the fields of a call that an inference.Call does not have.
 type callState struct {
-	index int // the provider's; -1 if it gave none
-	extra json.RawMessage
+	index int             // the provider's; -1 if it gave none
+	extra json.RawMessage // extra_content
 }
 
 // Reader implements inference.Wire.
@@ -32,7 +32,7 @@ func (Wire) Reader(c *inference.Collector) func([]byte) error {
 	return r.add
 }
 
-// add takes the next event.
+// add adds the next event.
 func (r *reader) add(data []byte) error {
 	var e event
 	if err := json.Unmarshal(data, &e); err != nil {
@@ -59,6 +59,7 @@ func (r *reader) add(data []byte) error {
 	return nil
 }
 
+// addChoice adds a part of the completion, and its finish reason if it has one. data is the whole event, for an error.
 func (r *reader) addChoice(ch choice, data []byte) error {
 	for _, p := range []*piece{ch.Delta, ch.Message} {
 		if p == nil {
@@ -73,14 +74,15 @@ func (r *reader) addChoice(ch choice, data []byte) error {
 	case "error": // OpenRouter: the upstream provider failed in the middle of the response
 		return &inference.StreamError{Body: data}
 	default:
-		r.collector.Finish(string(ch.FinishReason)) // truncated later, after redaction
+		r.collector.Finish(string(ch.FinishReason)) // its length is bounded later, after redaction
 		return r.recordOwnFields()
 	}
 	return nil
 }
 
+// addPiece adds the text, the reasoning and the tool calls of a piece.
 func (r *reader) addPiece(p *piece) error {
-	thought := p.Thinking
+	thought := p.Thinking // the two fields are names for the same text
 	if thought == "" {
 		thought = p.Reasoning
 	}
@@ -106,7 +108,7 @@ func (r *reader) addPiece(p *piece) error {
 	return nil
 }
 
-// addCallPart adds a part to its call.
+// addCallPart adds a part of a tool call to the call that it continues, or to a new one.
 func (r *reader) addCallPart(part callPart) error {
 	call := r.continuedCall(part)
 	if call == nil {
@@ -129,11 +131,13 @@ func (r *reader) addCallPart(part callPart) error {
 	return call.Add(string(part.ID), string(part.Function.Name), string(part.Function.Arguments))
 }
 
-// continuedCall returns the call that a part continues, or nil for a new one. It matches by index if the part has one,
-// otherwise by ID. A part with neither continues the last call unless it names a function. Some servers give all calls
-// the index 0: there, a part with another ID and a name of its own begins a new call.
+// continuedCall returns the call that a part continues, or nil if the part begins a new one. It finds the call by the
+// part's index, or by its ID if there is no index. A part with neither continues the last call, unless it names a
+// function. Some servers give all calls the index 0: so a part with a known index, but with another ID and the name of
+// a function, continues the call with its own ID and index, or begins a new one.
 func (r *reader) continuedCall(part callPart) *inference.Call {
-	id, named, calls := strings.ReplaceAll(string(part.ID), "\x00", "\uFFFD"), part.Function.Name != "", r.collector.Calls()
+	id := strings.ReplaceAll(string(part.ID), "\x00", "\uFFFD") // as Call.Add has stored it
+	named, calls := part.Function.Name != "", r.collector.Calls()
 	known := r.byID[string(part.ID)]
 	if known != nil && known.ID != id { // the call has since got another ID
 		known = nil
@@ -147,7 +151,8 @@ func (r *reader) continuedCall(part callPart) *inference.Call {
 		return calls[len(calls)-1]
 	}
 	latest := r.byIndex[*part.Index]
-	if latest == nil || id == "" || latest.ID == "" || latest.ID == id || !named {
+	otherID := id != "" && latest != nil && latest.ID != "" && latest.ID != id
+	if !otherID || !named {
 		return latest
 	}
 	if known != nil && r.states[known].index == *part.Index {
@@ -156,10 +161,11 @@ func (r *reader) continuedCall(part callPart) *inference.Call {
 	return nil
 }
 
-// keep records the provider's own fields of a complete response with tool calls.
+// recordOwnFields records the provider's own fields of a complete response, for the next request. It does so only for a
+// response with tool calls, because providers need the fields back only with calls.
 func (r *reader) recordOwnFields() error {
 	calls := r.collector.Calls()
-	if len(calls) == 0 || len(r.collector.Items()) > 0 {
+	if len(calls) == 0 || len(r.collector.Items()) > 0 { // none to record, or recorded with an earlier finish reason
 		return nil
 	}
 	var o ownFields

@@ -12,7 +12,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Wire is the wire API.
+// Wire implements inference.Wire for Chat Completions.
 type Wire struct{}
 
 // API implements inference.Wire.
@@ -28,9 +28,9 @@ func (Wire) Authorize(h http.Header, key string) {
 	}
 }
 
-// Body implements inference.Wire. The library writes its fields in a fixed order, model and messages first, so the
-// bytes up to the end of the messages depend on nothing else: a longer transcript extends them, and the provider's
-// prompt cache can reuse the prefix.
+// Body implements inference.Wire. The JSON begins with the model and the messages, so that the bytes up to the end of
+// the messages depend on nothing else: a longer transcript extends them, and the provider's prompt cache can reuse the
+// prefix. go-openai writes the other fields in a fixed order.
 func (w Wire) Body(p turn.Prompt, r inference.Rules) (inference.Body, error) {
 	q := r.Quirks
 	messages, media := renderMessages(p, r)
@@ -63,7 +63,7 @@ func (w Wire) Body(p turn.Prompt, r inference.Rules) (inference.Body, error) {
 		}
 		return inference.Body{}, err
 	}
-	body, err := json.Marshal(struct {
+	body, err := json.Marshal(struct { // its fields Model and Messages replace those of the embedded request
 		Model    string    `json:"model"`
 		Messages []message `json:"messages"`
 		openai.ChatCompletionRequest
@@ -71,17 +71,20 @@ func (w Wire) Body(p turn.Prompt, r inference.Rules) (inference.Body, error) {
 	return inference.Body{JSON: body, Media: media}, err
 }
 
-// leastTemperature replaces 0, which the library omits from a request. It is just as deterministic, and servers that
-// divide by it get finite numbers, unlike with math.SmallestNonzeroFloat32, which the library recommends.
+// minTemperature is sent instead of the temperature 0, which go-openai omits from requests. The model's answers are as
+// deterministic as with 0. It is not as small as math.SmallestNonzeroFloat32, which go-openai recommends, because
+// servers that divide by the temperature must get finite numbers.
 const minTemperature = 1e-6
 
-// wantsCompletionTokens reports whether the library refuses max_tokens for a model.
+// wantsCompletionTokens reports whether a model needs max_completion_tokens instead of max_tokens, as go-openai's
+// validator knows it.
 func wantsCompletionTokens(model string) bool {
 	r := openai.ChatCompletionRequest{Model: model, MaxTokens: 1} //nolint:staticcheck // this asks whether it may be set
 	return errors.Is(openai.NewReasoningValidator().Validate(r), openai.ErrReasoningModelMaxTokensDeprecated)
 }
 
-// render renders system prompt, transcript and note, in this order. It reports whether there are images or audio.
+// renderMessages renders the system prompt, the transcript and the note, in this order. media reports whether there are
+// images, audio or PDFs among them.
 func renderMessages(p turn.Prompt, r inference.Rules) (out []message, media bool) {
 	if p.System != "" {
 		role := openai.ChatMessageRoleSystem
@@ -107,11 +110,12 @@ func renderMessages(p turn.Prompt, r inference.Rules) (out []message, media bool
 	return out, media
 }
 
+// textMessage returns a message that contains only text.
 func textMessage(role, text string) message {
 	return message{ChatCompletionMessage: openai.ChatCompletionMessage{Role: role, Content: text}}
 }
 
-// tools renders the offered tools in their order.
+// tools renders the tools that the model may call, in their order.
 func tools(offered []turn.WireTool) []openai.Tool {
 	out := make([]openai.Tool, 0, len(offered))
 	for _, t := range offered {

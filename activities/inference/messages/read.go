@@ -9,7 +9,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// event is one event of a stream, or the whole message if it is not streamed.
+// event is one event of a stream, or a whole message if the response is not streamed.
 type event struct {
 	Type  string          `json:"type"`
 	Index int             `json:"index"`
@@ -27,7 +27,7 @@ type event struct {
 	fullMessage
 }
 
-// whole is a message as one object.
+// fullMessage is a message as a single object: the response that is not streamed, or the message that begins a stream.
 type fullMessage struct {
 	Model      string            `json:"model"`
 	Content    []json.RawMessage `json:"content"`
@@ -35,8 +35,8 @@ type fullMessage struct {
 	Usage      *usage            `json:"usage"`
 }
 
-// usage counts tokens. input_tokens excludes those of the cache. The end of a stream may repeat the counts of its
-// beginning or leave them out.
+// usage contains a provider's token counts. input_tokens does not include the tokens read from or written to the cache.
+// The counts at the end of a stream replace those at its beginning; a nil count is absent and replaces nothing.
 type usage struct {
 	Input      *inference.Tokens `json:"input_tokens"`
 	Output     *inference.Tokens `json:"output_tokens"`
@@ -47,7 +47,7 @@ type usage struct {
 	} `json:"output_tokens_details"`
 }
 
-// block is a content block, as far as it is not opaque.
+// block is a content block, with the fields of the types that the reader understands.
 type block struct {
 	Type      string          `json:"type"`
 	Text      string          `json:"text"`
@@ -58,16 +58,16 @@ type block struct {
 	Input     json.RawMessage `json:"input"`
 
 	call      *inference.Call
-	raw       json.RawMessage // of a block that is opaque
+	raw       json.RawMessage // the whole block, if its type is not text, thinking or tool_use
 	thinking  strings.Builder
 	signature strings.Builder
 }
 
-// reader collects the events of one response.
+// reader adds the events of one response to a Collector.
 type reader struct {
 	collector *inference.Collector
-	blocks    map[int]*block // that have begun and not ended
-	usage     usage
+	blocks    map[int]*block // the blocks that have begun and not ended, by index
+	usage     usage          // the latest counts
 }
 
 // Reader implements inference.Wire.
@@ -75,6 +75,7 @@ func (Wire) Reader(c *inference.Collector) func([]byte) error {
 	return (&reader{collector: c, blocks: map[int]*block{}}).add
 }
 
+// add adds the next event.
 func (r *reader) add(data []byte) error {
 	var e event
 	if err := json.Unmarshal(data, &e); err != nil {
@@ -83,7 +84,7 @@ func (r *reader) add(data []byte) error {
 	switch e.Type {
 	case "error":
 		return &inference.StreamError{Body: data}
-	case "":
+	case "": // every event of the API has a type
 		return inference.ErrGarbage
 	}
 	if err := r.collector.Event(data, 0); err != nil {
@@ -112,7 +113,7 @@ func (r *reader) add(data []byte) error {
 	return nil
 }
 
-// message handles a response that is not streamed.
+// addMessage adds the message of a response that is not streamed.
 func (r *reader) addMessage(e event) error {
 	r.collector.Model(e.Model)
 	r.addUsage(e.Usage)
@@ -133,7 +134,8 @@ func (r *reader) addMessage(e event) error {
 	return nil
 }
 
-// begin handles the beginning of a block, with as much of its content as it has.
+// beginBlock begins the block with this index. raw is the block as far as it is known: empty at the beginning of a
+// stream, complete if the response is not streamed.
 func (r *reader) beginBlock(index int, raw json.RawMessage) error {
 	b := &block{}
 	if err := json.Unmarshal(raw, b); err != nil {
@@ -155,10 +157,11 @@ func (r *reader) beginBlock(index int, raw json.RawMessage) error {
 		b.call, call.Open = call, true
 		return call.Add(b.ID, b.Name, "")
 	}
-	b.raw = raw
+	b.raw = raw // a block of another type, such as redacted thinking, goes back as it is
 	return nil
 }
 
+// addDelta adds the next part of a block. It ignores deltas of blocks that have not begun.
 func (r *reader) addDelta(e event) error {
 	b := r.blocks[e.Index]
 	if b == nil {
@@ -180,7 +183,8 @@ func (r *reader) addDelta(e event) error {
 	return nil
 }
 
-// end handles the end of a block.
+// endBlock ends the block with this index, and records the item to send back: the thinking with its signature, or a
+// marker for the place of the text or call.
 func (r *reader) endBlock(index int) error {
 	b := r.blocks[index]
 	delete(r.blocks, index)
@@ -189,7 +193,7 @@ func (r *reader) endBlock(index int) error {
 		return nil
 	case b.call != nil:
 		input := ""
-		if string(b.Input) != "{}" { // the arguments came with the block's beginning
+		if string(b.Input) != "{}" { // the block began with all arguments; a stream begins it with {}
 			input = string(b.Input)
 		}
 		if err := b.call.Complete(input); err != nil {
@@ -211,7 +215,7 @@ func (r *reader) endBlock(index int) error {
 	return r.collector.Item("", b.raw)
 }
 
-// count takes the counts that a usage object has.
+// addUsage merges the counts of a usage object into those seen before, and passes the totals to the Collector.
 func (r *reader) addUsage(u *usage) {
 	if u == nil {
 		return

@@ -14,11 +14,11 @@ import (
 // version is the API's version, which each request names.
 const version = "2023-06-01"
 
-// defaultMaxTokens is the max_tokens of a prompt that has none, because the API requires one. An endpoint that refuses
-// it says the maximum of the model: see inference.Quirks.
+// defaultMaxTokens is the max_tokens for a prompt that sets none, because the API requires one. If the endpoint refuses
+// it as too high, the refusal contains the model's maximum: see inference.Quirks.
 const defaultMaxTokens = 32_000
 
-// Wire is the wire API.
+// Wire implements inference.Wire for the Messages API.
 type Wire struct{}
 
 // API implements inference.Wire.
@@ -35,8 +35,8 @@ func (Wire) Authorize(h http.Header, key string) {
 	}
 }
 
-// request is what one inference sends. Its first fields change least, so that a longer transcript only extends the
-// bytes up to the end of the messages.
+// request is the body of a request. The fields before the messages change least, so that a longer transcript only
+// extends the bytes up to the end of the messages.
 type request struct {
 	Model        string        `json:"model"`
 	System       string        `json:"system,omitempty"`
@@ -99,6 +99,7 @@ type toolResult struct {
 	IsError   bool   `json:"is_error,omitempty"`
 }
 
+// newTextBlock returns a content block with this text.
 func newTextBlock(s string) textBlock { return textBlock{"text", s} }
 
 // Body implements inference.Wire.
@@ -128,7 +129,7 @@ func (Wire) Body(p turn.Prompt, r inference.Rules) (inference.Body, error) {
 	return inference.Body{JSON: body, Media: c.media}, err
 }
 
-// conversation renders entries one after the other.
+// conversation renders the entries of a prompt, one after the other.
 type conversation struct {
 	messages  []message
 	ids       map[string]string // the wire ID → the ID that is sent, of the last assistant message with calls
@@ -137,7 +138,8 @@ type conversation struct {
 	inResults bool // the last message holds results
 }
 
-// add appends an entry. All results of a completion are in one message, because each must follow its call at once.
+// add appends an entry as a message. It joins the results of one completion's calls in one message, because the API
+// requires that the results follow the message with their calls immediately.
 func (c *conversation) add(e inference.Entry) {
 	if len(c.messages) == 0 && e.Role != turn.RoleUser { // the first message must be the user's
 		c.appendMessage("user", newTextBlock("(The beginning of the conversation is left out.)"))
@@ -162,10 +164,12 @@ func (c *conversation) add(e inference.Entry) {
 	}
 }
 
+// appendMessage appends a message with these content blocks.
 func (c *conversation) appendMessage(role string, blocks ...any) {
 	c.messages, c.inResults = append(c.messages, message{role, blocks}), false
 }
 
+// assistant renders the content blocks of an assistant message, and records the IDs of its calls for their results.
 func (c *conversation) assistant(e inference.Entry) (out []any) {
 	if len(e.Calls) > 0 {
 		clear(c.ids)
@@ -185,11 +189,12 @@ func (c *conversation) assistant(e inference.Entry) (out []any) {
 	return out
 }
 
-// foreign matches the characters that the API refuses in the ID of a call (^[a-zA-Z0-9_-]{1,64}$).
+// invalidIDChars matches the characters that the API refuses in the ID of a call (^[a-zA-Z0-9_-]{1,64}$).
 var invalidIDChars = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
 
-// id returns the ID of a call for the API, which refuses an ID that a conversation has twice. Other providers count
-// their calls from the beginning for each completion.
+// uniqueID returns an ID that the API accepts for a call with this WireID: valid, and not used for another call of the
+// conversation. The WireIDs may repeat, because some other providers number the calls of each completion from the
+// beginning.
 func (c *conversation) uniqueID(wireID string) string {
 	const maxID = 64
 	base := invalidIDChars.ReplaceAllString(wireID, "_")
@@ -202,7 +207,7 @@ func (c *conversation) uniqueID(wireID string) string {
 	return id
 }
 
-// shown renders images.
+// mediaBlocks renders images and PDFs, each after the text that says to which message it belongs.
 func mediaBlocks(media []inference.Shown) (out []any) {
 	for _, m := range media {
 		image := imageBlock{Type: "image"}

@@ -9,7 +9,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// event is one event of a stream, or the whole response if it is not streamed.
+// event is one event of a stream, or a whole response that is not streamed.
 type event struct {
 	Type  string          `json:"type"`
 	Index int             `json:"output_index"`
@@ -21,7 +21,7 @@ type event struct {
 	response
 }
 
-// response is the response object.
+// response is the API's response object. The last event of a stream contains it.
 type response struct {
 	Status     string            `json:"status"`
 	Model      string            `json:"model"`
@@ -43,7 +43,7 @@ type response struct {
 	} `json:"usage"`
 }
 
-// outputItem is an item of the output, as far as it is not opaque.
+// outputItem is an item of the output, with the fields of messages and calls.
 type outputItem struct {
 	Type      string `json:"type"`
 	ID        string `json:"id"`
@@ -57,19 +57,19 @@ type outputItem struct {
 	} `json:"content"`
 }
 
-// reader collects the events of one response.
+// reader adds the events of one response to a Collector.
 type reader struct {
 	collector *inference.Collector
 	outputs   []*output // in the order in which they began
 	byIndex   map[int]*output
 }
 
-// output is an output item that is being received.
+// output is the state of an output item that is being received.
 type output struct {
-	call     *inference.Call
-	streamed bool // its text has arrived in deltas
-	done     bool
-	part     turn.ItemPart
+	call     *inference.Call // nil: not a call, or not begun
+	streamed bool            // its text has arrived in deltas
+	done     bool            // the whole item has arrived
+	part     turn.ItemPart   // see turn.ProviderItem
 	raw      json.RawMessage // see turn.ProviderItem
 }
 
@@ -78,12 +78,14 @@ func (Wire) Reader(c *inference.Collector) func([]byte) error {
 	return (&reader{collector: c, byIndex: map[int]*output{}}).add
 }
 
+// add adds the next event.
 func (r *reader) add(data []byte) error {
 	var e event
 	if err := json.Unmarshal(data, &e); err != nil {
 		return fmt.Errorf("%w: %w", inference.ErrGarbage, err)
 	}
-	if e.Type == "error" || e.Type == "" && len(e.Error) > 0 && !bytes.Equal(e.Error, []byte("null")) {
+	hasError := len(e.Error) > 0 && !bytes.Equal(e.Error, []byte("null"))
+	if e.Type == "error" || e.Type == "" && hasError { // an error event, or an error object without a stream
 		return &inference.StreamError{Body: data}
 	}
 	if e.Type == "" && e.Object != "response" {
@@ -93,7 +95,7 @@ func (r *reader) add(data []byte) error {
 		return err
 	}
 	switch e.Type {
-	case "":
+	case "": // a response that is not streamed
 		return r.endResponse(e.response)
 	case "response.output_item.added":
 		return r.beginItem(r.outputAt(e.Index), e.Item)
@@ -120,7 +122,7 @@ func (r *reader) add(data []byte) error {
 	return nil
 }
 
-// at returns the output item with an index.
+// outputAt returns the output item with an index, which it creates if there is none.
 func (r *reader) outputAt(index int) *output {
 	o := r.byIndex[index]
 	if o == nil {
@@ -131,7 +133,8 @@ func (r *reader) outputAt(index int) *output {
 	return o
 }
 
-// begin handles an item of which only the head is known.
+// beginItem begins a tool call if raw is one, with its ID and name; its arguments follow. It does nothing for other
+// items, and for a call that has begun already.
 func (r *reader) beginItem(o *output, raw json.RawMessage) error {
 	var i outputItem
 	if json.Unmarshal(raw, &i) != nil || i.Type != "function_call" || o.call != nil {
@@ -145,7 +148,8 @@ func (r *reader) beginItem(o *output, raw json.RawMessage) error {
 	return call.Add(i.CallID, i.Name, "")
 }
 
-// complete handles a whole item.
+// completeItem adds the content of a whole item that has not arrived yet, and keeps what must be sent back. It may be
+// called twice for an item: when the item is done, and at the end of the response.
 func (r *reader) completeItem(o *output, raw json.RawMessage) error {
 	var i outputItem
 	if err := json.Unmarshal(raw, &i); err != nil {
@@ -176,13 +180,14 @@ func (r *reader) completeItem(o *output, raw json.RawMessage) error {
 				return err
 			}
 		}
-	default: // Azure may send a reasoning item's encrypted content only at the end
+	default: // replaces what came before: Azure may send the encrypted content of reasoning only at the end
 		o.raw = raw
 	}
 	return nil
 }
 
-// skeleton returns what the transcript lacks of a call or a message.
+// itemReference returns the fields of a call or a message that the transcript does not keep and that the provider needs
+// back, as the JSON of an item; nil if the item has no ID.
 func itemReference(i outputItem) json.RawMessage {
 	if i.ID == "" {
 		return nil
@@ -191,7 +196,8 @@ func itemReference(i outputItem) json.RawMessage {
 	return b
 }
 
-// end handles the end of the response. Items that no event has completed may be in it.
+// endResponse adds the usage, the remaining items and the finish reason of the response object, which ends the
+// response. It returns a *StreamError if the response has failed.
 func (r *reader) endResponse(res response) error {
 	r.collector.Model(res.Model)
 	if u := res.Usage; u != nil {
@@ -219,12 +225,13 @@ func (r *reader) endResponse(res response) error {
 	return nil
 }
 
-// finalItems takes the items of the response object, and records those that go back to the provider.
+// addFinalItems completes the items that are in the response object, and then passes all complete items to the
+// Collector in their order, to be sent back.
 func (r *reader) addFinalItems(res response) error {
 	if err := r.collector.Pieces(len(res.Output)); err != nil {
 		return err
 	}
-	if res.Status != "incomplete" { // its last item may be incomplete
+	if res.Status != "incomplete" { // the last item of an incomplete response may be incomplete
 		for index, raw := range res.Output {
 			if err := r.completeItem(r.outputAt(index), raw); err != nil {
 				return err
@@ -241,6 +248,7 @@ func (r *reader) addFinalItems(res response) error {
 	return nil
 }
 
+// orNull returns raw, or the JSON null if raw is empty, because an empty RawMessage does not marshal.
 func orNull(raw json.RawMessage) json.RawMessage {
 	if len(raw) == 0 {
 		return json.RawMessage("null")
