@@ -58,7 +58,7 @@ func (c *Collector) Event(data []byte, pieces int) error {
 	return c.Pieces(1 + pieces)
 }
 
-// Pieces counts n more pieces of the response: see maxPieces.
+// Pieces counts n more pieces of the response: events, choices, and parts of tool calls. Their number is bounded.
 func (c *Collector) Pieces(n int) error {
 	if c.pieces += n; c.pieces > maxPieces {
 		return &overBound{maxPieces, "pieces"}

@@ -192,8 +192,8 @@ func (c *conversation) assistant(e inference.Entry) (out []any) {
 // invalidIDChars matches the characters that the API refuses in the ID of a call (^[a-zA-Z0-9_-]{1,64}$).
 var invalidIDChars = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
 
-// uniqueID returns an ID that the API accepts for a call with this WireID: valid, and not used for another call of the
-// conversation. The WireIDs may repeat, because some other providers number the calls of each completion from the
+// uniqueID returns an ID that the API accepts for the call with this wire ID: valid, and not used for another call of
+// the conversation. Wire IDs may repeat, because some other providers number the calls of each completion from the
 // beginning.
 func (c *conversation) uniqueID(wireID string) string {
 	const maxID = 64
