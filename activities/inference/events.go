@@ -13,12 +13,12 @@ import (
 // It accepts more than the standard (WHATWG HTML, "Server-sent events"), because providers deviate from it: events need
 // no blank line between them, and the last one need not be terminated.
 type events struct {
-	r       *bufio.Reader
+	buffer  *bufio.Reader
 	plain   bool // the body is JSON, not an event stream
 	started bool // detectKind was called
 }
 
-func newEvents(r io.Reader) *events { return &events{r: bufio.NewReaderSize(r, 16<<10)} }
+func newEvents(r io.Reader) *events { return &events{buffer: bufio.NewReaderSize(r, 16<<10)} }
 
 // doneMarker is the data of the last event in a stream of Chat Completions.
 var doneMarker = []byte("[DONE]")
@@ -49,7 +49,7 @@ func (e *events) next() ([]byte, error) {
 func (e *events) detectKind() error {
 	e.started = true
 	for {
-		b, err := e.r.ReadByte()
+		b, err := e.buffer.ReadByte()
 		if err != nil {
 			return err
 		}
@@ -59,7 +59,7 @@ func (e *events) detectKind() error {
 		case '<':
 			return errWebPage
 		}
-		if err := e.r.UnreadByte(); err != nil {
+		if err := e.buffer.UnreadByte(); err != nil {
 			return err
 		}
 		e.plain = b == '{'
@@ -71,10 +71,10 @@ func (e *events) detectKind() error {
 // bounds' scanner knows where an object ends.
 func (e *events) readObject() ([]byte, error) {
 	var data []byte
-	for eb := (eventBounds{}); !eb.complete(); {
-		b, err := e.r.ReadByte()
+	for bounds := (eventBounds{}); !bounds.complete(); {
+		b, err := e.buffer.ReadByte()
 		switch {
-		case err == io.EOF && len(bytes.TrimSpace(data)) > 0:
+		case err == io.EOF && len(bytes.TrimSpace(data)) > 0: // the body ended within an object
 			return nil, io.ErrUnexpectedEOF
 		case err != nil:
 			return nil, err
@@ -82,7 +82,7 @@ func (e *events) readObject() ([]byte, error) {
 			return nil, &overBound{maxEventBytes, "bytes in one event"}
 		}
 		data = append(data, b)
-		if err := eb.add(data[len(data)-1:]); err != nil {
+		if err := bounds.add(data[len(data)-1:]); err != nil {
 			return nil, err
 		}
 	}
@@ -94,7 +94,7 @@ func (e *events) readObject() ([]byte, error) {
 // and comments. An incomplete event at the end of the stream is lost.
 func (e *events) readEvent() ([]byte, error) {
 	var data []byte
-	var b eventBounds
+	var bounds eventBounds
 	for lines := 0; ; {
 		line, err := e.readLine(maxEventBytes - len(data))
 		value, isData := bytes.CutPrefix(bytes.TrimRight(line, "\r\n"), []byte("data:"))
@@ -104,13 +104,13 @@ func (e *events) readEvent() ([]byte, error) {
 			}
 			value = bytes.TrimSpace(value)
 			data = append(data, value...)
-			if err := b.add(value); err != nil {
+			if err := bounds.add(value); err != nil {
 				return nil, err
 			}
 		}
 		blank := len(bytes.TrimSpace(line)) == 0
 		switch {
-		case isData && b.complete(), len(data) > 0 && blank && err == nil:
+		case isData && bounds.complete(), len(data) > 0 && blank && err == nil:
 			return data, nil
 		case err != nil:
 			return nil, err // the stream ended within an event
@@ -126,7 +126,7 @@ func (e *events) readEvent() ([]byte, error) {
 func (e *events) readLine(limit int) ([]byte, error) {
 	var line []byte
 	for {
-		part, err := e.r.ReadSlice('\n')
+		part, err := e.buffer.ReadSlice('\n')
 		line = append(line, part...)
 		switch {
 		case len(line) > limit:

@@ -241,7 +241,7 @@ func (m *meter) awaitRoom(id jsonrpc.ID, n int64) {
 
 // admit counts an HTTP request of this connection, and waits until the worker may make one more. It fails if the
 // connection is dropped. The returned request is cancelled when the connection is dropped later. The caller must call
-// release when the response's body has been read or closed.
+// release when the response is closed, or if there is none.
 func (m *meter) admit(req *http.Request) (admitted *http.Request, release func(), err error) {
 	if e := m.excess(); e != nil {
 		return nil, nil, e

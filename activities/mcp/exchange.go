@@ -185,7 +185,7 @@ func (c *connector) clean(text string, limit int) string {
 // call's deadline has passed (timedOut), it replaces the process at once. Otherwise the call was cancelled, and the
 // server has CancelGrace to answer, which shows that it has stopped. The other calls in flight may end first. recycle
 // does nothing for a server without a local process.
-func (s *session) recycle(st *callState, timedOut bool) {
+func (s *session) recycle(state *callState, timedOut bool) {
 	if !s.link.disposable {
 		return
 	}
@@ -197,7 +197,7 @@ func (s *session) recycle(st *callState, timedOut bool) {
 		timer := time.NewTimer(s.owner.opts.CancelGrace)
 		defer timer.Stop()
 		select {
-		case <-st.answered:
+		case <-state.answered:
 		case <-s.lost:
 		case <-s.owner.ctx.Done():
 		case <-timer.C:

@@ -76,8 +76,8 @@ func (r refusal) text() string {
 //
 // If so, refusedUnread replaces the response's body. A refusal that does not end the session becomes a JSON-RPC error
 // with a refusal as its data (see refusalOf), because the SDK drops the whole connection for any other body. A refusal
-// that ends the session keeps only its status. The server's own body never reaches refusalOf, so a server cannot forge
-// a refusal.
+// that ends the session keeps only its status. refusalOf therefore reads nothing that the server wrote, so a server
+// cannot forge a refusal.
 func refusedUnread(resp *http.Response) bool {
 	status := fmt.Sprintf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
 	switch resp.StatusCode {

@@ -164,23 +164,23 @@ func (t *headerRoundTripper) limitBody(resp *http.Response, method string) (even
 // roundTrip sends the request. If the request carries a tool call, it records in the call's state whether any byte was
 // sent, and whether the server refused the call unread. It does not send a call that was abandoned.
 func (t *headerRoundTripper) roundTrip(req *http.Request) (*http.Response, error) {
-	st := callStateOf(req.Context())
-	if st == nil || req.Method != http.MethodPost { // no call, or a GET that resumes the stream of a call sent earlier
+	state := callStateOf(req.Context())
+	if state == nil || req.Method != http.MethodPost { // no call, or a GET that resumes the stream of a call sent earlier
 		return t.base.RoundTrip(t.withHeaders(req.Context(), req))
 	}
-	allowed, first := st.beginSend()
+	allowed, first := state.beginSend()
 	if !allowed {
 		return nil, context.Canceled
 	}
-	again := !first && st.refused.Swap(false) // a refused call, sent again with a new access token
+	again := !first && state.refused.Swap(false) // a refused call, sent again with a new access token
 	var wrote atomic.Bool
 	trace := &httptrace.ClientTrace{WroteHeaderField: func(string, []string) { wrote.Store(true) }}
 	resp, err := t.base.RoundTrip(t.withHeaders(httptrace.WithClientTrace(req.Context(), trace), req))
 	switch {
 	case err != nil && first && !wrote.Load():
-		st.unsend()
+		state.unsend()
 	case err == nil && (first || again) && refusedUnread(resp):
-		st.refused.Store(true)
+		state.refused.Store(true)
 	}
 	return resp, err
 }

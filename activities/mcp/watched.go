@@ -48,14 +48,14 @@ type callStateKey struct{}
 
 // newCallState returns the state of a new call, and the context for the call's request, which carries the state.
 func newCallState(ctx context.Context) (context.Context, *callState) {
-	st := &callState{answered: make(chan struct{})}
-	return withReservation(context.WithValue(ctx, callStateKey{}, st), &st.reservation), st
+	state := &callState{answered: make(chan struct{})}
+	return withReservation(context.WithValue(ctx, callStateKey{}, state), &state.reservation), state
 }
 
 // callStateOf returns the state of the call whose request has this context; nil for a request that is no call.
 func callStateOf(ctx context.Context) *callState {
-	st, _ := ctx.Value(callStateKey{}).(*callState)
-	return st
+	state, _ := ctx.Value(callStateKey{}).(*callState)
+	return state
 }
 
 func (s *callState) markAnswered() { s.once.Do(func() { close(s.answered) }) }
@@ -74,14 +74,14 @@ type watchedTransport struct {
 	readErr error                     // the first error of Read
 }
 
-// Connect implements sdk.Transport.
+// Connect implements sdk.Transport. It returns a connection that reports its messages to t.
 func (t *watchedTransport) Connect(ctx context.Context) (sdk.Connection, error) {
 	conn, err := t.inner.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
 	t.pending = map[jsonrpc.ID]*callState{}
-	return &watchedConn{Connection: conn, t: t}, nil
+	return &watchedConn{Connection: conn, transport: t}, nil
 }
 
 // readError returns the error that ended the connection; nil while it is open, and for a nil t.
@@ -96,33 +96,33 @@ func (t *watchedTransport) readError() error {
 
 type watchedConn struct {
 	sdk.Connection
-	t *watchedTransport
+	transport *watchedTransport
 }
 
 // Write implements sdk.Connection. It records that a call is about to be sent, and does not send an abandoned one. If
 // writing fails before the pipe took a single byte, it records that the call was not sent.
 func (c *watchedConn) Write(ctx context.Context, msg jsonrpc.Message) error {
-	st := callStateOf(ctx)
+	state := callStateOf(ctx)
 	req, ok := msg.(*jsonrpc.Request)
 	if !ok {
 		return c.writeResponse(ctx, msg)
 	}
 	if req.IsCall() {
-		c.t.meter.requestSent(ctx, req.ID)
+		c.transport.meter.requestSent(ctx, req.ID)
 	}
-	if st == nil || !req.IsCall() { // not a tool call, or a notification
+	if state == nil || !req.IsCall() { // not a tool call, or a notification about one
 		return c.Connection.Write(ctx, msg)
 	}
-	if allowed, _ := st.beginSend(); !allowed {
+	if allowed, _ := state.beginSend(); !allowed { // over stdio, a call is sent only once
 		return context.Canceled
 	}
-	c.t.mu.Lock()
-	c.t.pending[req.ID] = st
-	c.t.mu.Unlock()
-	before := c.t.bytesSent()
+	c.transport.mu.Lock()
+	c.transport.pending[req.ID] = state
+	c.transport.mu.Unlock()
+	before := c.transport.bytesSent()
 	err := c.Connection.Write(ctx, msg)
-	if err != nil && before >= 0 && c.t.bytesSent() == before {
-		st.unsend()
+	if err != nil && before >= 0 && c.transport.bytesSent() == before {
+		state.unsend()
 	}
 	return err
 }
@@ -130,7 +130,7 @@ func (c *watchedConn) Write(ctx context.Context, msg jsonrpc.Message) error {
 // writeResponse writes a response to a request of the server. It fails if the server sends too many requests, or does
 // not read the responses.
 func (c *watchedConn) writeResponse(ctx context.Context, msg jsonrpc.Message) error {
-	sent, err := c.t.meter.countReply()
+	sent, err := c.transport.meter.countReply()
 	defer sent()
 	if err != nil {
 		return err
@@ -150,24 +150,24 @@ func (t *watchedTransport) bytesSent() int64 {
 // answers.
 func (c *watchedConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 	msg, err := c.Connection.Read(ctx)
-	if c.t.meter != nil {
-		c.t.incoming.clearUnfinished()
+	if c.transport.meter != nil {
+		c.transport.incoming.clearUnfinished()
 	}
 	if err == nil {
-		err = c.t.meter.countMessage()
+		err = c.transport.meter.countMessage()
 	}
-	c.t.mu.Lock()
-	defer c.t.mu.Unlock()
+	c.transport.mu.Lock()
+	defer c.transport.mu.Unlock()
 	if err != nil {
-		if c.t.readErr == nil {
-			c.t.readErr = err
+		if c.transport.readErr == nil {
+			c.transport.readErr = err
 		}
 		return nil, err
 	}
 	if resp, ok := msg.(*jsonrpc.Response); ok {
-		if st := c.t.pending[resp.ID]; st != nil {
-			st.markAnswered()
-			delete(c.t.pending, resp.ID)
+		if state := c.transport.pending[resp.ID]; state != nil {
+			state.markAnswered()
+			delete(c.transport.pending, resp.ID)
 		}
 	}
 	return msg, nil

@@ -50,7 +50,7 @@ type callPart struct {
 // list decodes a JSON array. Any other value decodes to an empty list.
 type list []json.RawMessage
 
-// UnmarshalJSON implements json.Unmarshaler.
+// UnmarshalJSON implements json.Unmarshaler: see list. b is never empty, because package json passes a whole value.
 func (l *list) UnmarshalJSON(b []byte) error {
 	*l = nil
 	if b[0] == '[' {
@@ -62,7 +62,7 @@ func (l *list) UnmarshalJSON(b []byte) error {
 // text decodes a JSON string, or an array of content parts to their joined text. Any other value decodes to "".
 type text string
 
-// UnmarshalJSON implements json.Unmarshaler.
+// UnmarshalJSON implements json.Unmarshaler: see text.
 func (t *text) UnmarshalJSON(b []byte) error {
 	*t = ""
 	switch b[0] {
@@ -87,7 +87,7 @@ func (t *text) UnmarshalJSON(b []byte) error {
 // nested arrays would be scanned again at each level.
 type jsonString string
 
-// UnmarshalJSON implements json.Unmarshaler.
+// UnmarshalJSON implements json.Unmarshaler: see jsonString.
 func (p *jsonString) UnmarshalJSON(b []byte) error {
 	*p = ""
 	if b[0] != '"' {
@@ -100,7 +100,7 @@ func (p *jsonString) UnmarshalJSON(b []byte) error {
 // decodes to its JSON.
 type argument string
 
-// UnmarshalJSON implements json.Unmarshaler.
+// UnmarshalJSON implements json.Unmarshaler: see argument.
 func (a *argument) UnmarshalJSON(b []byte) error {
 	switch {
 	case b[0] == '"':

@@ -105,18 +105,18 @@ type item struct {
 // reasoning, unchanged.
 func assistant(e inference.Entry) (out []any) {
 	for _, p := range e.Parts() {
-		var i item
+		var reference item // its ID and phase, if the provider has sent them
 		if p.Text != "" || p.Call != nil {
-			_ = json.Unmarshal(p.Raw, &i) // itemReference wrote it; it may be empty
+			_ = json.Unmarshal(p.Raw, &reference) // itemReference wrote it; it may be empty
 		}
 		switch {
 		case p.Call != nil:
-			out = append(out, item{Type: "function_call", ID: i.ID, CallID: p.Call.WireID, Name: p.Call.Tool,
+			out = append(out, item{Type: "function_call", ID: reference.ID, CallID: p.Call.WireID, Name: p.Call.Tool,
 				Arguments: p.Call.Arguments})
-		case p.Text != "" && i.ID != "":
-			out = append(out, item{Type: "message", ID: i.ID, Phase: i.Phase, Role: openai.ChatMessageRoleAssistant,
+		case p.Text != "" && reference.ID != "": // a message of this provider, with its ID
+			out = append(out, item{Type: "message", ID: reference.ID, Phase: reference.Phase, Role: openai.ChatMessageRoleAssistant,
 				Status: "completed", Content: []map[string]any{{"type": "output_text", "text": p.Text, "annotations": []any{}}}})
-		case p.Text != "":
+		case p.Text != "": // a message of another provider, or without an ID
 			out = append(out, openai.ResponseInputMessage{Role: openai.ChatMessageRoleAssistant, Content: p.Text})
 		default:
 			out = append(out, p.Raw)
