@@ -209,9 +209,9 @@ func (c *Collector) completion(sent int) turn.Completion {
 	}
 	size := len(done.Text) + len(done.Reasoning)
 	for _, call := range c.calls {
-		w := turn.ToolCall{WireID: call.ID, Tool: call.Name, Arguments: call.arguments.String()}
-		size += len(w.Tool) + len(w.Arguments)
-		done.ToolCalls = append(done.ToolCalls, w)
+		toolCall := turn.ToolCall{WireID: call.ID, Tool: call.Name, Arguments: call.arguments.String()}
+		size += len(toolCall.Tool) + len(toolCall.Arguments)
+		done.ToolCalls = append(done.ToolCalls, toolCall)
 	}
 	for _, item := range c.items { // items without content only mark an order, and are not worth keeping alone
 		if len(item.Raw) > 0 {

@@ -99,9 +99,9 @@ func (b *bearer) RoundTrip(req *http.Request) (*http.Response, error) {
 	return b.base.RoundTrip(authorised(again, token))
 }
 
-// current returns the access token to use now. It requests a new one if there is none, if it has expired, or if it is
-// refused, the token that the server has refused (nil: none). Only one caller at a time requests a token, and not more
-// often than the limiter allows.
+// current returns the access token to use now. It requests a new one if there is none, if the last one has expired, or
+// if the server has refused the last one: refused is the token that the caller saw refused; nil: none. Only one caller
+// at a time requests a token, and not more often than the limiter allows.
 func (t *tokens) current(ctx context.Context, refused *oauth2.Token) (*oauth2.Token, error) {
 	select {
 	case t.gate <- struct{}{}:

@@ -18,7 +18,7 @@ const (
 var nextWrite = regexp.MustCompile(`(?i);\s*write `)
 
 // planSteps returns the steps of a plan for the question, one for each file to write, in the form that the tool for
-// plans takes. It returns nil if the question is not such a question, or no tool can write files.
+// plans takes. It returns nil if the question does not ask to write files, or no tool can write them.
 func (c conversation) planSteps() (steps []map[string]any) {
 	tool, ok := c.toolWithSuffix(toolCanvas)
 	if !ok {

@@ -157,7 +157,7 @@ func (r *reader) beginBlock(index int, raw json.RawMessage) error {
 		b.call, call.Open = call, true
 		return call.Add(b.ID, b.Name, "")
 	}
-	b.raw = raw // a block of another type, such as redacted thinking, goes back as it is
+	b.raw = raw // a block of another type, such as redacted thinking, is sent back unchanged
 	return nil
 }
 

@@ -114,8 +114,9 @@ func assistant(e inference.Entry) (out []any) {
 			out = append(out, item{Type: "function_call", ID: reference.ID, CallID: p.Call.WireID, Name: p.Call.Tool,
 				Arguments: p.Call.Arguments})
 		case p.Text != "" && reference.ID != "": // a message of this provider, with its ID
-			out = append(out, item{Type: "message", ID: reference.ID, Phase: reference.Phase, Role: openai.ChatMessageRoleAssistant,
-				Status: "completed", Content: []map[string]any{{"type": "output_text", "text": p.Text, "annotations": []any{}}}})
+			out = append(out, item{Type: "message", ID: reference.ID, Phase: reference.Phase,
+				Role: openai.ChatMessageRoleAssistant, Status: "completed",
+				Content: []map[string]any{{"type": "output_text", "text": p.Text, "annotations": []any{}}}})
 		case p.Text != "": // a message of another provider, or without an ID
 			out = append(out, openai.ResponseInputMessage{Role: openai.ChatMessageRoleAssistant, Content: p.Text})
 		default:

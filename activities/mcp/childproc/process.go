@@ -129,7 +129,7 @@ func (p *Process) reap() {
 	awaitExit(p.PID())
 	p.Signal(syscall.SIGKILL)
 	p.mu.Lock()
-	p.reaped = true
+	p.reaped = true // from now on Signal does nothing
 	p.mu.Unlock()
 	_ = p.cmd.Wait() // its result is in ProcessState
 	p.mu.Lock()
