@@ -122,7 +122,8 @@ func (h *Host) callSuspendable(
 		h.suspended.remove(call)
 		leave = call.release
 	}
-	// The attempt stays a user of the call, or the result keeps its memory, until the caller has stored the result.
+	// Until the caller has stored the result (req.Kept), the attempt stays a user of a suspended call, and the memory of
+	// a final result stays reserved.
 	if req.Kept == nil || !h.running.start(func() { awaitEither(req.Kept, c.ctx.Done()); leave() }) {
 		leave()
 	}

@@ -167,26 +167,26 @@ func (s *session) awaitLoss() {
 // parentheses; empty if there is none. The full reason, which may quote the server, goes to the log and to Health.
 func (a *attempt) lossReason(err error) string {
 	s := a.session
-	if broken := s.link.watched.readError(); broken != nil {
+	if broken := s.link.watched.readError(); broken != nil { // more precise than the SDK's error
 		err = broken
 	}
-	if e := s.link.meter.excess(); e != nil {
+	if e := s.link.meter.excess(); e != nil { // the host itself dropped the connection
 		err = e
 	}
-	why, fate := []string{}, s.link.fate()
+	forModel, fate := []string{}, s.link.fate()
 	if ours := safeErrorText(err); ours != "" {
-		why = append(why, ours)
+		forModel = append(forModel, ours)
 	}
-	all := "a call's connection was lost: " + s.owner.clean(err.Error(), 200)
+	full := "a call's connection was lost: " + s.owner.clean(err.Error(), 200)
 	if fate != "" {
-		why = append(why, "its process ended with "+fate)
-		all += "; its process ended with " + fate
+		forModel = append(forModel, "its process ended with "+fate)
+		full += "; its process ended with " + fate
 	}
-	a.recordFailure(all)
-	if len(why) == 0 {
+	a.recordFailure(full)
+	if len(forModel) == 0 {
 		return ""
 	}
-	return " (" + strings.Join(why, "; ") + ")"
+	return " (" + strings.Join(forModel, "; ") + ")"
 }
 
 // recordFailure logs why a call got no response, and records it as the server's last error in Health.

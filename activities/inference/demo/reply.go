@@ -115,7 +115,7 @@ func (r reply) events() []openai.ChatCompletionStreamResponse {
 	}
 	add(openai.ChatCompletionStreamChoice{FinishReason: finish})
 	if o := r.request.StreamOptions; o != nil && o.IncludeUsage {
-		add()
+		add() // an event without choices, as OpenAI sends the usage
 		out[len(out)-1].Usage = r.usage()
 	}
 	return out
