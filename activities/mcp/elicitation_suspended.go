@@ -21,7 +21,8 @@ type pendingElicitation struct {
 
 // handleElicitation handles elicitation/create, which a server of an older protocol sends in the middle of a call. It
 // blocks until the user has responded. The request does not say to which call it belongs: if several calls are
-// possible, the server gets an error and no user is asked. The action "cancel" would claim that a user had cancelled.
+// possible, the server gets an error and no user is asked. It does not get the action "cancel", which would claim that
+// a user had cancelled.
 func (s *session) handleElicitation(ctx context.Context, req *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
 	a, number, err := s.elicitingCall()
 	if err != nil {

@@ -49,7 +49,8 @@ func (c *connector) follow(ctx context.Context, report func(turn.Catalogue)) {
 			return
 		}
 		wait := lookPause
-		if last == nil || last.Hash != current.Hash || (last.Problem == "") != (current.Problem == "") {
+		changed := last == nil || last.Hash != current.Hash || (last.Problem == "") != (current.Problem == "")
+		if changed {
 			last = &current
 			report(current)
 			reportPause = changePause(reportPause, time.Since(pauseEnd))

@@ -119,8 +119,9 @@ func (f *Frames) skip(text []byte) error {
 	return nil
 }
 
-// readLine reads the next line, including its newline, up to the limit. It also returns an incomplete last line, which
-// next then refuses as broken: a child that died in the middle of an object differs from one that exited after it.
+// readLine reads the next line, including its newline, up to the limit. It also returns a last line without a newline,
+// which next refuses if it is only a part of an object: a child that died while it wrote an object must not seem to
+// have ended normally.
 func (f *Frames) readLine() ([]byte, error) {
 	var line []byte
 	for {

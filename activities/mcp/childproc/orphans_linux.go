@@ -131,6 +131,7 @@ func readStat(pid int) (stat, error) {
 	if len(fields) < 20 {
 		return stat{}, fmt.Errorf("reading /proc/%d/stat: it has %d fields", pid, len(fields))
 	}
+	// fields begins with field 3 of proc(5), the state. Field 6 is the session, and field 22 the start time.
 	session, err := strconv.Atoi(fields[3])
 	started, err2 := strconv.ParseUint(fields[19], 10, 64)
 	return stat{state: fields[0], session: session, started: started}, errors.Join(err, err2)
