@@ -110,7 +110,7 @@ func (c *conversation) entry(m turn.Message) Entry {
 
 // assistant converts an assistant message, and records the IDs of its calls for the results that follow.
 func (c *conversation) assistant(m turn.Message) Entry {
-	if len(m.ToolCalls) > 0 {
+	if len(m.ToolCalls) > 0 { // results belong to the last message with calls
 		clear(c.wireIDs)
 	}
 	e := Entry{Role: turn.RoleAssistant, Text: m.Text}

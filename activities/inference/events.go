@@ -95,7 +95,7 @@ func (e *events) readObject() ([]byte, error) {
 func (e *events) readEvent() ([]byte, error) {
 	var data []byte
 	var bounds eventBounds
-	for lines := 0; ; {
+	for lines := 0; ; { // lines counts the data lines of the event
 		line, err := e.readLine(maxEventBytes - len(data))
 		value, isData := bytes.CutPrefix(bytes.TrimRight(line, "\r\n"), []byte("data:"))
 		if isData {

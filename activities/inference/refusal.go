@@ -97,8 +97,9 @@ func textOf(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// code returns the code of the *turn.Error. The provider's advice about a retry takes precedence over the code of the
-// status, except if the quota is exhausted or the prompt is too long, which no retry changes.
+// code returns the code of the *turn.Error. It follows from the status, but the provider's advice about a retry takes
+// precedence: the code is then a retryable or a permanent one. The advice does not count if the quota is exhausted or
+// the prompt is too long, which no retry changes.
 func (r *refusal) code() turn.Code {
 	code := r.codeOfStatus()
 	adviceChangesNothing := r.ShouldRetry == nil || *r.ShouldRetry == code.Retryable()

@@ -132,7 +132,7 @@ func (c conversation) nextStep() step {
 		return c.runNamedCall()
 	case len(c.results) == 0 && isNamed:
 		return step{"I call the tool that you name.", []call{{named.Name, arguments(named, c.question)}}}
-	case isNamed, greeting.MatchString(c.question):
+	case isNamed, greeting.MatchString(c.question): // the answer
 	case canAsk && asking.MatchString(c.question):
 		return step{calls: []call{{ask.Name, map[string]any{"question": "Which file shall I look at?"}}}}
 	case canWrite && file != nil:

@@ -75,7 +75,8 @@ func (Wire) Reader(c *inference.Collector) func([]byte) error {
 	return (&reader{collector: c, blocks: map[int]*block{}}).add
 }
 
-// add adds the next event.
+// add decodes the next event and passes its content to the Collector. It returns inference.ErrGarbage if data is not an
+// event of the API, and an *inference.StreamError for an error event. It ignores unknown types of events.
 func (r *reader) add(data []byte) error {
 	var e event
 	if err := json.Unmarshal(data, &e); err != nil {

@@ -78,7 +78,8 @@ func (Wire) Reader(c *inference.Collector) func([]byte) error {
 	return (&reader{collector: c, byIndex: map[int]*output{}}).add
 }
 
-// add adds the next event.
+// add decodes the next event and passes its content to the Collector. It returns inference.ErrGarbage if data is not an
+// event of the API, and an *inference.StreamError for an error event. It ignores unknown types of events.
 func (r *reader) add(data []byte) error {
 	var e event
 	if err := json.Unmarshal(data, &e); err != nil {
@@ -209,6 +210,7 @@ func (r *reader) endResponse(res response) error {
 		body, _ := json.Marshal(map[string]json.RawMessage{"error": orNull(res.Error)}) // decoded JSON always marshals
 		return &inference.StreamError{Body: body}
 	}
+	// The API has no finish reason. The reasons are those of Chat Completions, except for an incomplete response.
 	reason := "stop"
 	if res.Status == "incomplete" {
 		if reason = res.Incomplete.Reason; reason == "" {
