@@ -17,20 +17,20 @@ const (
 	maxTextBytes   = 1 << 20 // text, reasoning, IDs, names and arguments of one response, held in a dozen copies
 )
 
-// overBound is the error of a response that exceeds one of its bounds.
+// overBound is the error of a response that exceeds a bound.
 type overBound struct {
-	most int64
-	what string // in the plural, for instance "bytes in one event"
+	limit int64
+	unit  string // in the plural, for instance "bytes in one event"
 }
 
 func (e *overBound) Error() string {
-	return fmt.Sprintf("the response has more than %d %s", e.most, e.what)
+	return fmt.Sprintf("the response has more than %d %s", e.limit, e.unit)
 }
 
 // eventBounds checks the bounds of one event before it is decoded.
 type eventBounds struct{ scanner jsonbound.Scanner }
 
-// add takes the next bytes of the event. The error is an *overBound.
+// add checks the next bytes of the event. The error is an *overBound.
 func (b *eventBounds) add(data []byte) error {
 	switch b.scanner.Add(data, maxEventDepth, maxEventValues) {
 	case jsonbound.Depth:
@@ -41,4 +41,5 @@ func (b *eventBounds) add(data []byte) error {
 	return nil
 }
 
+// complete reports whether the bytes so far are a whole JSON object or array.
 func (b *eventBounds) complete() bool { return b.scanner.Complete() }

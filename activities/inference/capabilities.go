@@ -11,19 +11,20 @@ import (
 // Modalities are the kinds of media that a model accepts besides text.
 type Modalities struct{ Images, Audio bool }
 
-// Accepts reports whether media of this type may be sent. The images are those that OpenAI and Anthropic accept, GIF by
-// its first frame; the audio is that of OpenAI's Chat Completions. Both read the pages of a PDF as images.
+// Accepts reports whether media of this type may be sent to the model. Image types are those that OpenAI and Anthropic
+// accept; of a GIF they read only the first frame. Audio types are those of OpenAI's Chat Completions. A PDF counts as
+// images, because both providers read its pages as images.
 func (m Modalities) Accepts(mediaType string) bool {
 	return m.Images && (imageTypes[mediaType] || mediaType == PDF) || m.Audio && AudioFormat(mediaType) != ""
 }
 
-// PDF is the media type of documents that models accept. PDFName is the name that a request gives one.
+// PDF is the media type of documents that models accept. PDFName is the file name of a document in a request.
 const (
 	PDF     = "application/pdf"
 	PDFName = "document.pdf"
 )
 
-// DataURL returns media as a URL that contains them.
+// DataURL returns a data URL (RFC 2397) that contains the media.
 func DataURL(m turn.Media) string {
 	return "data:" + m.Type + ";base64," + base64.StdEncoding.EncodeToString(m.Data)
 }
@@ -35,8 +36,8 @@ func AudioFormat(mediaType string) string {
 	return map[string]string{"audio/wav": "wav", "audio/mpeg": "mp3"}[mediaType]
 }
 
-// Takes reports whether the prompt's model gets media of this type. Callers need not load other media for a prompt: the
-// message describes them and where they are kept, whether they are loaded or not.
+// Takes reports whether the prompt's model receives media of this type. The caller need not load other media for the
+// prompt, because the rendered message only describes them.
 func (e *Endpoint) Takes(p turn.Prompt, mediaType string) bool {
 	if e.quirksOf(modelKey{e.wire(p).API(), p.Model}).NoMedia {
 		return false
@@ -44,7 +45,8 @@ func (e *Endpoint) Takes(p turn.Prompt, mediaType string) bool {
 	return e.modalities(p.Model).Accepts(mediaType)
 }
 
-// modalities returns the modalities that the operator configures for the model, or else what is known of it.
+// modalities returns the modalities that the operator has configured for the endpoint's models, or else those that
+// Options.Capabilities gives for this model.
 func (e *Endpoint) modalities(model string) Modalities {
 	if e.opts.Modalities != nil {
 		return *e.opts.Modalities

@@ -10,14 +10,15 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// ErrGarbage means that an object of the response is not an event of the wire API.
+// ErrGarbage means that the response contains an object that is not an event of the wire API.
 var ErrGarbage = errors.New("the response is not one of the wire API")
 
-// errOpenCall means that a response ended before it had sent a tool call completely.
+// errOpenCall means that a response ended before a tool call in it was complete.
 var errOpenCall = errors.New("a tool call is incomplete")
 
-// Collector assembles a completion from what a wire API reads, and passes text to the sink as it arrives. The errors of
-// its methods mean that the response exceeds a bound.
+// Collector assembles the completion of one response. The reader of a wire API calls its methods with the content of
+// the events; the Collector passes text to the sink at once. The errors of its methods mean that the response exceeds a
+// bound.
 type Collector struct {
 	sink      turn.Sink
 	began     bool // an event has arrived
@@ -25,10 +26,10 @@ type Collector struct {
 	reasoning strings.Builder
 	calls     []*Call
 	items     []turn.ProviderItem
-	textBytes int // bytes: see maxTextBytes
-	pieces    int // see maxPieces
-	finish    string
-	refused   bool // part of the text was a refusal
+	textBytes int    // see maxTextBytes
+	pieces    int    // see maxPieces
+	finish    string // the finish reason; empty until the completion is complete
+	refused   bool   // part of the text was a refusal
 	model     string
 	usage     *turn.Usage
 	raw       rawLog
@@ -38,24 +39,26 @@ type Collector struct {
 type Call struct {
 	ID   string // the provider's
 	Name string // the tool's wire name
-	Open bool   // the provider has not said yet that it is complete
+	Open bool   // the provider will mark the call's end, and has not done so yet
 
 	collector *Collector
 	arguments strings.Builder
 }
 
+// newCollector returns a Collector that keeps at most maxRaw bytes of events verbatim.
 func newCollector(sink turn.Sink, maxRaw int) *Collector {
-	return &Collector{sink: sink, raw: rawLog{left: maxRaw}}
+	return &Collector{sink: sink, raw: rawLog{remaining: maxRaw}}
 }
 
-// Event records an event that is not an error. It has consists of a number of pieces beside itself.
+// Event records an event that is not an error. It counts as one piece, plus the number pieces of parts that it
+// contains.
 func (c *Collector) Event(data []byte, pieces int) error {
 	c.began = true
 	c.raw.add(data)
 	return c.Pieces(1 + pieces)
 }
 
-// Pieces counts n pieces of the response.
+// Pieces counts n more pieces of the response: events, choices, and parts of tool calls. Their number is bounded.
 func (c *Collector) Pieces(n int) error {
 	if c.pieces += n; c.pieces > maxPieces {
 		return &overBound{maxPieces, "pieces"}
@@ -63,41 +66,41 @@ func (c *Collector) Pieces(n int) error {
 	return nil
 }
 
-// count adds n to the number of bytes of text.
-func (c *Collector) count(n int) error {
+// countText counts n more bytes of text: see maxTextBytes.
+func (c *Collector) countText(n int) error {
 	if c.textBytes += n; c.textBytes > maxTextBytes {
 		return &overBound{maxTextBytes, "bytes of text"}
 	}
 	return nil
 }
 
-// Text adds to the completion's text.
+// Text appends to the completion's text and passes s to the sink.
 func (c *Collector) Text(s string) error {
 	if s = replaceNUL(s); s == "" {
 		return nil
 	}
 	c.text.WriteString(s)
 	c.sink.Text(s)
-	return c.count(len(s))
+	return c.countText(len(s))
 }
 
-// Refusal adds text that the provider marks as the model's refusal.
+// Refusal appends text that the provider marks as the model's refusal to answer.
 func (c *Collector) Refusal(s string) error {
 	c.refused = c.refused || s != ""
 	return c.Text(s)
 }
 
-// Reasoning adds to the model's reasoning as its user may see it.
+// Reasoning appends to the reasoning that the user may see, and passes s to the sink.
 func (c *Collector) Reasoning(s string) error {
 	if s = replaceNUL(s); s == "" {
 		return nil
 	}
 	c.reasoning.WriteString(s)
 	c.sink.Reasoning(s)
-	return c.count(len(s))
+	return c.countText(len(s))
 }
 
-// Call adds a tool call.
+// Call adds a tool call to the completion and returns it, so that the reader can add its parts.
 func (c *Collector) Call() (*Call, error) {
 	if len(c.calls) == maxCalls {
 		return nil, &overBound{maxCalls, "tool calls"}
@@ -110,7 +113,8 @@ func (c *Collector) Call() (*Call, error) {
 // Calls returns the tool calls so far.
 func (c *Collector) Calls() []*Call { return c.calls }
 
-// Add adds to the call's arguments. It sets the ID, and the name if there is none yet, unless they are empty.
+// Add appends to the call's arguments. If id is not empty, it replaces the call's ID; name becomes the call's name only
+// if the call has none yet, because some providers repeat it.
 func (c *Call) Add(id, name, arguments string) error {
 	if id != "" {
 		c.ID = replaceNUL(id)
@@ -119,10 +123,10 @@ func (c *Call) Add(id, name, arguments string) error {
 		c.Name = replaceNUL(name)
 	}
 	c.arguments.WriteString(replaceNUL(arguments))
-	return c.collector.count(len(id) + len(name) + len(arguments))
+	return c.collector.countText(len(id) + len(name) + len(arguments))
 }
 
-// Complete replaces the arguments by the whole ones and marks the call as complete. An empty string keeps them.
+// Complete marks the call as complete. If arguments is not empty, it replaces the arguments that Add has collected.
 func (c *Call) Complete(arguments string) error {
 	c.Open = false
 	if arguments == "" || arguments == c.arguments.String() {
@@ -132,13 +136,13 @@ func (c *Call) Complete(arguments string) error {
 	return c.Add("", "", arguments)
 }
 
-// Item adds an item that the provider wants back: see turn.ProviderItem.
+// Item adds an item that the provider needs back with the message: see turn.ProviderItem.
 func (c *Collector) Item(part turn.ItemPart, raw json.RawMessage) error {
 	c.items = append(c.items, turn.ProviderItem{Part: part, Raw: bytes.Clone(raw)})
-	return c.count(len(raw))
+	return c.countText(len(raw))
 }
 
-// Items returns the items so far. The caller may replace their elements.
+// Items returns the items so far. The caller may change the elements of the slice.
 func (c *Collector) Items() []turn.ProviderItem { return c.items }
 
 // Model records the model's name as the provider gives it.
@@ -148,7 +152,7 @@ func (c *Collector) Model(name string) {
 	}
 }
 
-// Usage records the tokens that the provider counts. Implausible counts are ignored.
+// Usage records the provider's token counts, which replace earlier ones. It ignores implausible counts.
 func (c *Collector) Usage(u turn.Usage) {
 	plausible := func(n int64) bool { return n >= 0 && n < maxTokens }
 	if plausible(u.InputTokens) && plausible(u.OutputTokens) && plausible(u.CachedTokens) &&
@@ -157,19 +161,19 @@ func (c *Collector) Usage(u turn.Usage) {
 	}
 }
 
-// maxTokens is the count from which a provider's usage is not believed.
+// maxTokens is the token count from which a provider's usage counts as implausible.
 const maxTokens = 1 << 40
 
-// Tokens is a number of tokens in a provider's JSON. A value that is not a number decodes to 0, and one that no int64
-// holds to -1.
+// Tokens is a number of tokens in a provider's JSON. A value that is not a number decodes to 0, and an implausible
+// number to -1, which Collector.Usage ignores.
 type Tokens int64
 
-// UnmarshalJSON reads a number.
+// UnmarshalJSON implements json.Unmarshaler. It never fails, because a strange count must not lose the response.
 func (t *Tokens) UnmarshalJSON(b []byte) error {
 	var f float64
 	*t = 0
 	if err := json.Unmarshal(b, &f); err != nil {
-		if b[0] == '-' || b[0] >= '0' && b[0] <= '9' {
+		if b[0] == '-' || b[0] >= '0' && b[0] <= '9' { // a number that no float64 can hold
 			*t = -1
 		}
 		return nil
@@ -180,13 +184,13 @@ func (t *Tokens) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Finish records the finish reason. The completion is then complete, and what follows is only its usage.
+// Finish records the finish reason. The completion is then complete; only its usage may follow.
 func (c *Collector) Finish(reason string) { c.finish = replaceNUL(reason) }
 
-// check refuses a completion that claims to be complete and has an incomplete call.
-func (c *Collector) check() error {
+// checkCalls returns errOpenCall if the completion has a finish reason but contains an incomplete tool call.
+func (c *Collector) checkCalls() error {
 	if (turn.Completion{FinishReason: c.finish, Refused: c.refused}).Stop() != "" {
-		return nil // its calls do not run
+		return nil // the completion ended early, so that its calls do not run
 	}
 	for _, call := range c.calls {
 		if call.Open {
@@ -196,8 +200,8 @@ func (c *Collector) check() error {
 	return nil
 }
 
-// completion returns the completion that the events add up to. sent is the size of the request in bytes, to estimate
-// tokens from.
+// completion returns the completion collected so far. If the provider has reported no usage, the usage is an estimate;
+// sent is the size of the request in bytes, from which the input tokens are estimated.
 func (c *Collector) completion(sent int) turn.Completion {
 	done := turn.Completion{
 		Text: c.text.String(), Reasoning: c.reasoning.String(), Model: c.model, Raw: c.raw.json(),
@@ -205,11 +209,11 @@ func (c *Collector) completion(sent int) turn.Completion {
 	}
 	size := len(done.Text) + len(done.Reasoning)
 	for _, call := range c.calls {
-		w := turn.ToolCall{WireID: call.ID, Tool: call.Name, Arguments: call.arguments.String()}
-		size += len(w.Tool) + len(w.Arguments)
-		done.ToolCalls = append(done.ToolCalls, w)
+		toolCall := turn.ToolCall{WireID: call.ID, Tool: call.Name, Arguments: call.arguments.String()}
+		size += len(toolCall.Tool) + len(toolCall.Arguments)
+		done.ToolCalls = append(done.ToolCalls, toolCall)
 	}
-	for _, item := range c.items {
+	for _, item := range c.items { // items without content only mark an order, and are not worth keeping alone
 		if len(item.Raw) > 0 {
 			done.Items = &turn.ProviderItems{Items: c.items}
 		}
@@ -222,9 +226,10 @@ func (c *Collector) completion(sent int) turn.Completion {
 	return done
 }
 
-// cutUsage returns the usage of a response that ends before it is complete: what the provider has reported so far, or
-// nothing. Providers report the output at the end, so the output is at least an estimate.
-func (c *Collector) cutUsage() turn.Usage {
+// partialUsage returns the usage of a response that broke off before it was complete: the tokens that the provider has
+// reported so far, or nothing. Providers report the output at the end, so the output tokens are at least the estimate
+// for what has arrived.
+func (c *Collector) partialUsage() turn.Usage {
 	if c.usage == nil {
 		return turn.Usage{}
 	}
@@ -237,41 +242,43 @@ func (c *Collector) cutUsage() turn.Usage {
 	return u
 }
 
-// estimate estimates tokens as four bytes each, rounded up.
+// estimate returns the estimated number of tokens in a text of this many bytes: four bytes each, rounded up.
 func estimate(bytes int) int64 { return int64(bytes+3) / 4 }
 
-// replaceNUL replaces NUL, which journals and terminals do not accept. Package json has already replaced invalid UTF-8.
+// replaceNUL replaces NUL with U+FFFD, because journals and terminals do not accept it. Package json has already
+// replaced invalid UTF-8.
 func replaceNUL(s string) string { return strings.ReplaceAll(s, "\x00", "\uFFFD") }
 
-// rawLog keeps the events verbatim, up to a size.
+// rawLog keeps the events of a response verbatim, up to a total size. It keeps the first ones and drops all others.
 type rawLog struct {
-	left    int
-	kept    bytes.Buffer
-	dropped int // events
-	bytes   int // of the dropped events
+	remaining    int
+	kept         bytes.Buffer
+	dropped      int // events
+	droppedBytes int // of the dropped events
 }
 
+// add keeps an event, or counts it as dropped if it does not fit or an earlier one was dropped.
 func (r *rawLog) add(data []byte) {
-	if r.dropped > 0 || len(data)+1 > r.left {
+	if r.dropped > 0 || len(data)+1 > r.remaining {
 		r.dropped++
-		r.bytes += len(data)
+		r.droppedBytes += len(data)
 		return
 	}
 	if r.kept.Len() > 0 {
 		r.kept.WriteByte(',')
 	}
 	r.kept.Write(data)
-	r.left -= len(data) + 1
+	r.remaining -= len(data) + 1
 }
 
-// json returns the events as an array. If some were dropped, its last element gives their number.
+// json returns the kept events as a JSON array. If events were dropped, the last element gives their number and size.
 func (r *rawLog) json() json.RawMessage {
 	out := append([]byte{'['}, r.kept.Bytes()...)
 	if r.dropped > 0 {
 		if r.kept.Len() > 0 {
 			out = append(out, ',')
 		}
-		out = fmt.Appendf(out, `{"everturn_dropped":{"events":%d,"bytes":%d}}`, r.dropped, r.bytes)
+		out = fmt.Appendf(out, `{"everturn_dropped":{"events":%d,"bytes":%d}}`, r.dropped, r.droppedBytes)
 	}
 	return append(out, ']')
 }

@@ -13,85 +13,88 @@ import (
 // Entry is a message of a prompt in the form that all wire APIs share.
 type Entry struct {
 	Role turn.Role
-	// Text is not empty, except in an assistant message with calls, and beside Media.
+	// Text is empty only in an assistant message with calls, and in a message with Media.
 	Text string
 	// Calls are those of an assistant message, with their WireID, the wire name as Tool, and arguments that are a JSON
 	// object.
 	Calls []turn.ToolCall
-	// Items are those of an assistant message that go back to the prompt's model.
+	// Items are the items of an assistant message that are sent back to the prompt's model, which has produced them.
 	Items []turn.ProviderItem
-	// CallID is the WireID of the call whose result a tool message is; Failed means that the call did not succeed.
+	// CallID is the WireID of the call whose result a tool message contains; Failed means that the call did not succeed.
 	CallID string
 	Failed bool
 	// Media are the images and audio of a user message.
 	Media []Shown
 }
 
-// Shown is an image or audio that the model gets. About says which message it belongs to, and precedes it.
+// Shown is an image, audio or PDF that the model receives. About is a line of text that precedes it and says to which
+// message it belongs.
 type Shown struct {
 	turn.Media
 	About string
 }
 
-// Conversation returns the messages of a prompt: the transcript and the note, in this order. A result whose call is not
-// in the prompt becomes text, because providers refuse a result without its call.
+// Conversation returns the messages of a prompt in the form for a wire API: the transcript, followed by the note. A
+// tool's result whose call is not in the prompt becomes a user message, because providers refuse a result without its
+// call.
 //
-// A result can only hold text (OpenAI), and no message may come between the results of one completion. Images and audio
-// therefore follow the last result in a user message.
+// A tool's result can contain only text (OpenAI), and no message may come between the results of one completion. Media
+// of results therefore follow the last of these results, in a user message of their own.
 func Conversation(p turn.Prompt, r Rules, api turn.API) []Entry {
 	c := conversation{rules: r, owner: turn.ProviderItems{Provider: r.Provider, API: api, Model: p.Model},
 		wireIDs: map[string]string{}, entries: make([]Entry, 0, len(p.Messages)+2)}
 	for _, m := range p.Messages {
 		c.add(m)
 	}
-	c.addMedia()
+	c.flushMedia()
 	if p.Note != "" {
 		c.entries = append(c.entries, Entry{Role: turn.RoleUser, Text: notePrefix + p.Note})
 	}
 	return c.entries
 }
 
-// notePrefix tells the model, and tests, that a note does not come from the user. A note has the role user because many
-// chat templates refuse a system message that is not the first.
+// notePrefix begins each note, so that the model, and tests, can tell it from the user's words. A note is a user
+// message because many chat templates refuse a system message that is not the first message.
 const notePrefix = "(Automatic note, not from the user) "
 
-// conversation builds entries one after the other.
+// conversation builds the entries of a prompt, message by message.
 type conversation struct {
-	rules   Rules
-	owner   turn.ProviderItems // without items
-	wireIDs map[string]string  // our call ID → the provider's, of the last assistant message with calls
-	entries []Entry
-	pending []Shown // media of results, which follow the last result
+	rules        Rules
+	owner        turn.ProviderItems // the prompt's provider, API and model; no items
+	wireIDs      map[string]string  // our call ID → the provider's, of the last assistant message with calls
+	entries      []Entry
+	pendingMedia []Shown // media of results, which follow the last result
 }
 
-// add appends a message of the transcript.
+// add appends a message of the transcript. Media that the model does not accept become a line of the message's text.
 func (c *conversation) add(m turn.Message) {
-	if m.Role != turn.RoleTool {
-		c.addMedia()
+	if m.Role != turn.RoleTool { // the results before this message are complete
+		c.flushMedia()
 	}
 	for _, media := range m.Media {
 		switch {
 		case len(media.Data) > 0 && c.rules.Modalities.Accepts(media.Type):
-			c.pending = append(c.pending, Shown{media, about(m, media)})
-		case media.Hash == "" || !strings.Contains(m.Text, media.Hash): // otherwise the text already describes it
-			m.Text = strings.TrimPrefix(m.Text+"\n"+omitted(media), "\n")
+			c.pendingMedia = append(c.pendingMedia, Shown{media, mediaNote(m, media)})
+		case media.Hash == "" || !strings.Contains(m.Text, media.Hash): // a text with the hash already describes it
+			m.Text = strings.TrimPrefix(m.Text+"\n"+omittedNote(media), "\n")
 		}
 	}
 	e := c.entry(m)
 	c.entries = append(c.entries, e)
-	if e.Role != turn.RoleTool {
-		c.addMedia()
+	if e.Role != turn.RoleTool { // entry may have made a result a user message
+		c.flushMedia()
 	}
 }
 
-// addMedia appends a message with the pending media.
-func (c *conversation) addMedia() {
-	if len(c.pending) > 0 {
-		c.entries = append(c.entries, Entry{Role: turn.RoleUser, Media: c.pending})
-		c.pending = nil
+// flushMedia appends a user message with the pending media, if there are any.
+func (c *conversation) flushMedia() {
+	if len(c.pendingMedia) > 0 {
+		c.entries = append(c.entries, Entry{Role: turn.RoleUser, Media: c.pendingMedia})
+		c.pendingMedia = nil
 	}
 }
 
+// entry converts a message of the transcript. A tool's result without its call in the prompt becomes a user message.
 func (c *conversation) entry(m turn.Message) Entry {
 	switch m.Role {
 	case turn.RoleAssistant:
@@ -105,8 +108,9 @@ func (c *conversation) entry(m turn.Message) Entry {
 	return Entry{Role: turn.RoleUser, Text: orPlaceholder(m.Text)}
 }
 
+// assistant converts an assistant message, and records the IDs of its calls for the results that follow.
 func (c *conversation) assistant(m turn.Message) Entry {
-	if len(m.ToolCalls) > 0 {
+	if len(m.ToolCalls) > 0 { // results belong to the last message with calls
 		clear(c.wireIDs)
 	}
 	e := Entry{Role: turn.RoleAssistant, Text: m.Text}
@@ -118,8 +122,9 @@ func (c *conversation) assistant(m turn.Message) Entry {
 	if len(e.Calls) == 0 {
 		e.Text = orPlaceholder(m.Text)
 	}
-	if i := m.Items; i != nil && i.Provider == c.owner.Provider && i.API == c.owner.API && i.Model == c.owner.Model {
-		e.Items = i.Items
+	i := m.Items
+	if i != nil && i.Provider == c.owner.Provider && i.API == c.owner.API && i.Model == c.owner.Model {
+		e.Items = i.Items // from the same model of the same provider
 	}
 	return e
 }
@@ -128,11 +133,12 @@ func (c *conversation) assistant(m turn.Message) Entry {
 type Part struct {
 	Text string
 	Call *turn.ToolCall
-	Raw  json.RawMessage // for a text or a call, what the message lacks; may be empty
+	Raw  json.RawMessage // the provider's item; for a text or a call only the fields that these lack, maybe none
 }
 
-// Parts returns the parts of an assistant message in the order in which the provider sent them, or else its text and
-// then its calls. A message does not end with an item of the provider: providers refuse reasoning that nothing follows.
+// Parts returns the parts of an assistant message in the order in which the provider sent them; if that is unknown, its
+// text and then its calls. It omits items of the provider at the end, because providers refuse reasoning that is not
+// followed by a text or a call.
 func (e Entry) Parts() (out []Part) {
 	text, calls := e.Text, e.Calls
 	for _, item := range e.Items {
@@ -155,14 +161,14 @@ func (e Entry) Parts() (out []Part) {
 	for i := range calls {
 		out = append(out, Part{Call: &calls[i]})
 	}
-	last := len(out)
-	for last > 0 && out[last-1].Text == "" && out[last-1].Call == nil {
-		last--
+	end := len(out)
+	for end > 0 && out[end-1].Text == "" && out[end-1].Call == nil {
+		end--
 	}
-	return slices.Clip(out[:last])
+	return slices.Clip(out[:end])
 }
 
-// orPlaceholder replaces empty content, without which providers refuse a message.
+// orPlaceholder returns text, or a placeholder if text is empty, because providers refuse a message without content.
 func orPlaceholder(text string) string {
 	if text == "" {
 		return "(no content)"
@@ -170,6 +176,7 @@ func orPlaceholder(text string) string {
 	return text
 }
 
+// wireID returns the provider's ID of a call, or one made from the call's own ID if the provider gave none.
 func wireID(c turn.ToolCall) string {
 	if c.WireID != "" {
 		return c.WireID
@@ -177,8 +184,8 @@ func wireID(c turn.ToolCall) string {
 	return "call_" + strings.ReplaceAll(c.ID, ".", "_")
 }
 
-// arguments returns a call's arguments as the model sent them. It wraps arguments that are not a JSON object, because
-// some servers parse them and would refuse the whole conversation.
+// arguments returns a call's arguments as the model sent them, if they are a JSON object. It wraps others in an object,
+// because some servers parse the arguments and would refuse the whole conversation.
 func arguments(raw string) string {
 	var object map[string]json.RawMessage
 	if json.Unmarshal([]byte(raw), &object) == nil && object != nil {
@@ -191,7 +198,7 @@ func arguments(raw string) string {
 	return string(quoted)
 }
 
-// Schema returns the schema of a tool's arguments.
+// Schema returns the JSON schema of a tool's arguments; for a tool without one, that of an empty object.
 func Schema(t turn.WireTool) json.RawMessage {
 	if len(t.Schema) == 0 {
 		return json.RawMessage(`{"type":"object","properties":{}}`)
@@ -199,17 +206,17 @@ func Schema(t turn.WireTool) json.RawMessage {
 	return t.Schema
 }
 
-// about returns the line that precedes an image or audio.
-func about(m turn.Message, media turn.Media) string {
-	of := "this message"
+// mediaNote returns the line of text that precedes an image or audio: see Shown.
+func mediaNote(m turn.Message, media turn.Media) string {
+	subject := "this message"
 	if m.CallID != "" {
-		of = "the result of call " + m.CallID
+		subject = "the result of call " + m.CallID
 	}
-	return fmt.Sprintf("%sOf %s: %s", notePrefix, of, media.Type)
+	return fmt.Sprintf("%sOf %s: %s", notePrefix, subject, media.Type)
 }
 
-// omitted describes media that the model does not accept.
-func omitted(m turn.Media) string {
+// omittedNote returns the line of text that replaces media which the model does not accept.
+func omittedNote(m turn.Media) string {
 	kept := ""
 	if m.Hash != "" {
 		kept = ", kept as artifact " + m.Hash

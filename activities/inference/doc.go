@@ -2,8 +2,8 @@
 //
 // New returns an Endpoint; its Infer sends one prompt, streams the response into a sink and returns the completion. It
 // implements activities.Model without importing it. A Wire is a wire API, which renders prompts and reads events; the
-// packages chat, responses and messages implement one each. Everything that the wire APIs share is here: requests,
-// deadlines, bounds, refusals, and the conversation in the form that all of them need.
+// packages chat, responses and messages implement one each. Package inference has everything that the wire APIs share:
+// requests, deadlines, bounds, refusals, and the conversation in the form that all of them need.
 //
 // Requests have go-openai's types where it has them. Its client is not used, for three reasons that were measured on
 // v1.43.0: its stream reader reports a stream that was cut off as a plain io.EOF, which looks like success; it gives up
@@ -19,6 +19,7 @@
 //   - Equal prompts are equal bytes, and a longer transcript only appends to the messages.
 //   - A response is bounded in bytes, pieces, tool calls, values and nesting before it is decoded, and collected in
 //     linear time (see bounds.go). A response over a bound is llm_rejected.
-//   - What a provider wants back with a message goes back unchanged, to the same model of the same provider only.
+//   - The items that a provider needs back with a message (turn.ProviderItems) are sent back unchanged, and only to the
+//     same model of the same provider.
 //   - No error contains the API key.
 package inference

@@ -31,7 +31,7 @@ type Options struct {
 	HTTPClient *http.Client
 
 	ConnectTimeout    time.Duration // to a usable connection, TLS included; 10 s
-	FirstTokenTimeout time.Duration // from there to the first event of the response; 60 s
+	FirstTokenTimeout time.Duration // from the usable connection to the first event of the response; 60 s
 	IdleTimeout       time.Duration // between two pieces of the stream, keep-alives included; 30 s
 	TotalTimeout      time.Duration // of the whole inference; 5 min
 
@@ -41,7 +41,7 @@ type Options struct {
 	// Redact redacts secrets in errors; nil means a redactor that knows the API key.
 	Redact *redact.Redactor
 
-	// Capabilities returns what a model of this endpoint can do; nil means what is known of it by its name.
+	// Capabilities returns the capabilities of a model of this endpoint; nil looks them up by the model's name.
 	Capabilities func(model string) []models.Capability
 	// Modalities are the media that every model of this endpoint accepts besides text; nil leaves them to Capabilities.
 	Modalities *Modalities
@@ -50,6 +50,7 @@ type Options struct {
 	Wire func(turn.Prompt) Wire
 }
 
+// withDefaults returns the options with every unset field replaced by its default.
 func (o Options) withDefaults() Options {
 	orDuration := func(d *time.Duration, def time.Duration) {
 		if *d <= 0 {
@@ -91,10 +92,10 @@ type Endpoint struct {
 	host   string // for messages
 
 	mu     sync.Mutex
-	quirks map[modelKey]Quirks
+	quirks map[modelKey]Quirks // learned from refusals: see learnQuirk
 }
 
-// modelKey is a model behind a wire API.
+// modelKey identifies a model of the endpoint over one wire API.
 type modelKey struct {
 	api   turn.API
 	model string
@@ -115,7 +116,8 @@ func New(o Options) (*Endpoint, error) {
 		host: base.Host, quirks: map[modelKey]Quirks{}}, nil
 }
 
-// checkBaseURL never includes the URL itself in an error, because operators put keys into it.
+// checkBaseURL parses and checks a base URL. Its errors never contain the URL itself, because operators put keys into
+// it.
 func checkBaseURL(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	switch {
@@ -130,6 +132,7 @@ func checkBaseURL(raw string) (*url.URL, error) {
 	return u, nil
 }
 
+// newClient returns the HTTP client for the options. It does not follow redirects: see Options.HTTPClient.
 func newClient(o Options) *http.Client {
 	client := &http.Client{}
 	if o.HTTPClient != nil {
@@ -156,54 +159,56 @@ func (e *Endpoint) Close() error {
 // Infer sends the prompt and streams the response into sink. It returns a complete completion or a *turn.Error with one
 // of the codes llm_transport, llm_rate_limited, llm_rejected, llm_unauthorized, llm_truncated and context_overflow. If
 // ctx ends first, context.Cause(ctx) is in the error's chain. With an error, the completion has only the usage that the
-// provider has reported.
+// provider has reported. Infer sends the request again only if the endpoint refused it before it answered, because of
+// media or of a parameter that the next request omits or adds (see Quirks).
 func (e *Endpoint) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.Completion, error) {
 	total, cancel := context.WithTimeoutCause(ctx, e.opts.TotalTimeout, e.deadline(
 		"%s took longer than %s to answer (total timeout); request less, or raise the timeout", e.opts.TotalTimeout))
 	defer cancel()
 	wire := e.wire(p)
 	key := modelKey{wire.API(), p.Model}
-	var last []byte
-	var refused error
+	var lastRequest []byte
+	var lastRefusal error
 	for {
-		q := e.quirksOf(key)
-		body, err := e.body(wire, p, q)
+		quirks := e.quirksOf(key)
+		body, err := e.renderBody(wire, p, quirks)
 		if err != nil {
 			return turn.Completion{}, err
 		}
-		if bytes.Equal(body.JSON, last) { // what the endpoint refused is not in the request
-			return turn.Completion{}, refused
+		if bytes.Equal(body.JSON, lastRequest) { // the new quirk did not change this request
+			return turn.Completion{}, lastRefusal
 		}
 		completion, began, err := e.send(ctx, total, wire, body.JSON, sink)
-		if body.Media && !began && refusesMedia(err) { // the transcript describes media in text; the turn matters more
-			e.learnQuirk(key, q, err)
-			q.NoMedia = true
-			if body, err = e.body(wire, p, q); err != nil {
+		if body.Media && !began && refusesMedia(err) { // go on without media, which the messages then describe in text
+			e.learnQuirk(key, quirks, err)
+			quirks.NoMedia = true
+			if body, err = e.renderBody(wire, p, quirks); err != nil {
 				return turn.Completion{}, err
 			}
 			completion, began, err = e.send(ctx, total, wire, body.JSON, sink)
 		}
 		if err == nil {
-			return own(completion, e.opts.Name, key), nil
+			return tagItems(completion, e.opts.Name, key), nil
 		}
-		if began || !e.learnQuirk(key, q, err) {
+		if began || !e.learnQuirk(key, quirks, err) {
 			return completion, err
 		}
-		last, refused = body.JSON, err
+		lastRequest, lastRefusal = body.JSON, err
 	}
 }
 
-// own marks the items of a completion as those of a provider's model.
-func own(c turn.Completion, provider string, key modelKey) turn.Completion {
+// tagItems records in the completion's provider items to which provider, wire API and model they must be sent back.
+func tagItems(c turn.Completion, provider string, key modelKey) turn.Completion {
 	if c.Items != nil {
 		c.Items.Provider, c.Items.API, c.Items.Model = provider, key.api, key.model
 	}
 	return c
 }
 
-func (e *Endpoint) body(wire Wire, p turn.Prompt, q Quirks) (Body, error) {
-	rules := Rules{Provider: e.opts.Name, Modalities: e.modalities(p.Model), Quirks: q}
-	if q.NoMedia {
+// renderBody renders the body of a request for the prompt. Its error is a *turn.Error.
+func (e *Endpoint) renderBody(wire Wire, p turn.Prompt, quirks Quirks) (Body, error) {
+	rules := Rules{Provider: e.opts.Name, Modalities: e.modalities(p.Model), Quirks: quirks}
+	if quirks.NoMedia {
 		rules.Modalities = Modalities{}
 	}
 	if len(p.ActionSchema) > 0 && slices.Contains(e.opts.Capabilities(p.Model), models.JSONMode) {
@@ -218,13 +223,13 @@ func (e *Endpoint) body(wire Wire, p turn.Prompt, q Quirks) (Body, error) {
 	return body, err
 }
 
-// send makes one request. caller is the context of Infer's caller; total is derived from it and adds the total
-// deadline. began reports whether the response had begun: the provider bills what it has generated and the sink has
-// received it, so the request must not be sent again.
+// send sends one request and collects the response. caller is the context of Infer's caller; total is derived from it
+// and adds the total deadline. began reports whether an event of the response has arrived: the provider then bills for
+// it and the sink has received it, so that the request must not be sent again.
 func (e *Endpoint) send(caller, total context.Context, wire Wire, request []byte, sink turn.Sink) (
 	_ turn.Completion, began bool, _ error) {
 	ctx, ex := e.newExchange(total)
-	defer ex.watch.stop()
+	defer ex.phases.stop()
 	header := http.Header{"Content-Type": {"application/json"}, "Accept": {"text/event-stream"}}
 	wire.Authorize(header, e.opts.APIKey)
 	body, err := ex.do(ctx, http.MethodPost, e.base+wire.Path(), header, request)
@@ -234,30 +239,34 @@ func (e *Endpoint) send(caller, total context.Context, wire Wire, request []byte
 	defer func() { _ = body.Close() }()
 	col := newCollector(sink, e.opts.MaxRawBytes)
 	if err := e.collect(ctx, ex, col, wire.Reader(col)); err != nil {
-		return turn.Completion{Usage: col.cutUsage()}, col.began, e.failure(caller, ctx, ex, col.began, err)
+		return turn.Completion{Usage: col.partialUsage()}, col.began, e.failure(caller, ctx, ex, col.began, err)
 	}
 	return col.completion(ex.sent), true, nil
 }
 
-// newExchange returns an exchange for one request, and the request's context. The connect deadline is running; the
-// caller stops the exchange's watch.
+// newExchange returns an exchange for one request, and the request's context, which is derived from total. The connect
+// deadline is already running. The caller must stop the exchange's phases.
 func (e *Endpoint) newExchange(total context.Context) (context.Context, *exchange) {
-	ctx, w := startWatch(total)
-	w.expectWithin(e.opts.ConnectTimeout, e.connectDeadline())
-	return ctx, &exchange{client: e.client, watch: w, limit: int64(e.opts.MaxAnswerBytes), onConn: e.expectToken}
+	ctx, w := startPhaseTimer(total)
+	w.beginFixedPhase(e.opts.ConnectTimeout, e.connectDeadline())
+	return ctx, &exchange{
+		client: e.client, phases: w, limit: int64(e.opts.MaxAnswerBytes), onConnected: e.startFirstTokenPhase,
+	}
 }
 
-// tailTimeout is how long a stream may take after its finish reason to report its usage and end.
+// tailTimeout is how long a stream may continue after its finish reason, to report its usage and to end.
 const tailTimeout = 2 * time.Second
 
-// collect reads events until the response is complete. Errors after the finish reason are ignored.
+// collect passes the events of the response to read, which adds them to col, until the response is complete, and begins
+// the deadlines of the phases after the first token. It ignores errors after the finish reason, because the completion
+// is then complete.
 func (e *Endpoint) collect(ctx context.Context, ex *exchange, col *Collector, read func([]byte) error) error {
 	events := newEvents(ex.body)
 	for {
 		began, finished := col.began, col.finish != ""
 		data, err := events.next()
 		if err == nil {
-			err = ctx.Err() // data read before ctx ended is not parsed afterwards
+			err = ctx.Err() // do not process events that are still buffered after ctx has ended
 		}
 		if err == nil {
 			err = read(bytes.ToValidUTF8(data, []byte("\uFFFD")))
@@ -268,20 +277,21 @@ func (e *Endpoint) collect(ctx context.Context, ex *exchange, col *Collector, re
 			return nil
 		case err != nil:
 			return err
-		case !finished && col.finish != "":
-			if err := col.check(); err != nil {
+		case !finished && col.finish != "": // this event had the finish reason
+			if err := col.checkCalls(); err != nil {
 				return err
 			}
-			ex.watch.expect(tailTimeout, errTail)
-		case !began:
-			ex.watch.expect(e.opts.IdleTimeout, e.deadline(
+			ex.phases.beginIdlePhase(tailTimeout, errNoUsage)
+		case !began: // this was the first event
+			ex.phases.beginIdlePhase(e.opts.IdleTimeout, e.deadline(
 				"%s stopped in the middle of its answer and sent nothing for %s (idle timeout)", e.opts.IdleTimeout))
 		}
 	}
 }
 
-// Collect reads the body of a whole response, without an endpoint and its deadlines. The completion is as far as the
-// body goes; the error says how it ends, and is io.EOF for a body that ends where an event ends.
+// Collect reads the body of a response without an endpoint and its deadlines, for instance a recorded one. It returns
+// what it has collected when the body ended, and always an error: io.EOF if the body ended with a complete event,
+// otherwise the reason. maxRaw bounds turn.Completion.Raw, in bytes.
 func Collect(body io.Reader, wire Wire, sink turn.Sink, maxRaw int) (turn.Completion, error) {
 	col, events := newCollector(sink, maxRaw), newEvents(body)
 	read := wire.Reader(col)
@@ -296,20 +306,22 @@ func Collect(body io.Reader, wire Wire, sink turn.Sink, maxRaw int) (turn.Comple
 	}
 }
 
-// errTail ends the wait for a usage report that does not come. Callers never see it.
-var errTail = errors.New("the stream did not end after its finish reason")
+// errNoUsage is the cause that ends the wait for the end of a stream after its finish reason. Callers never see it.
+var errNoUsage = errors.New("the stream did not end after its finish reason")
 
-func (e *Endpoint) expectToken(w *watch) {
-	w.expectWithin(e.opts.FirstTokenTimeout, e.deadline(
+// startFirstTokenPhase replaces the connect deadline by the first-token deadline.
+func (e *Endpoint) startFirstTokenPhase(w *phaseTimer) {
+	w.beginFixedPhase(e.opts.FirstTokenTimeout, e.deadline(
 		"%s accepted the request and sent nothing for %s (first-token timeout); it may be overloaded or loading the model",
 		e.opts.FirstTokenTimeout))
 }
 
+// connectDeadline returns the error of the connect deadline.
 func (e *Endpoint) connectDeadline() *turn.Error {
 	return e.deadline("connecting to %s took longer than %s; check the network and base_url", e.opts.ConnectTimeout)
 }
 
-// deadline returns the error of a deadline. The format's verbs are the provider's name and the duration.
+// deadline returns the error of a deadline. The format has two verbs: for the provider's name and for the duration.
 func (e *Endpoint) deadline(format string, d time.Duration) *turn.Error {
 	return turn.Errorf(turn.CodeLLMTransport, nil, fmt.Sprintf(format, e.opts.Name, d))
 }

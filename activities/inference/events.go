@@ -8,20 +8,20 @@ import (
 )
 
 // events reads the JSON objects of a response: the data of server-sent events, or the body itself if the server ignores
-// stream=true.
+// stream=true and sends a single object.
 //
-// It is more tolerant than the standard (WHATWG HTML, "Server-sent events"), because providers deviate from it: events
-// need no blank line between them, and the last one need not be terminated.
+// It accepts more than the standard (WHATWG HTML, "Server-sent events"), because providers deviate from it: events need
+// no blank line between them, and the last one need not be terminated.
 type events struct {
-	r       *bufio.Reader
-	plain   bool // the body is not an event stream
-	started bool // something has been read
+	buffer  *bufio.Reader
+	plain   bool // the body is JSON, not an event stream
+	started bool // detectKind was called
 }
 
-func newEvents(r io.Reader) *events { return &events{r: bufio.NewReaderSize(r, 16<<10)} }
+func newEvents(r io.Reader) *events { return &events{buffer: bufio.NewReaderSize(r, 16<<10)} }
 
-// done ends a stream of Chat Completions.
-var done = []byte("[DONE]")
+// doneMarker is the data of the last event in a stream of Chat Completions.
+var doneMarker = []byte("[DONE]")
 
 // errWebPage means that the body is HTML.
 var errWebPage = errors.New("the response is a web page")
@@ -30,25 +30,26 @@ var errWebPage = errors.New("the response is a web page")
 // the end of the stream, with or without its end marker.
 func (e *events) next() ([]byte, error) {
 	if !e.started {
-		if err := e.sniff(); err != nil {
+		if err := e.detectKind(); err != nil {
 			return nil, err
 		}
 	}
 	if e.plain {
-		return e.value()
+		return e.readObject()
 	}
-	data, err := e.read()
-	if bytes.Equal(data, done) {
+	data, err := e.readEvent()
+	if bytes.Equal(data, doneMarker) {
 		return nil, io.EOF
 	}
 	return data, err
 }
 
-// sniff looks at the first byte that is not white space.
-func (e *events) sniff() error {
+// detectKind skips white space at the beginning of the body, and decides by the first other byte whether the body is
+// JSON or an event stream. It returns errWebPage for HTML.
+func (e *events) detectKind() error {
 	e.started = true
 	for {
-		b, err := e.r.ReadByte()
+		b, err := e.buffer.ReadByte()
 		if err != nil {
 			return err
 		}
@@ -58,7 +59,7 @@ func (e *events) sniff() error {
 		case '<':
 			return errWebPage
 		}
-		if err := e.r.UnreadByte(); err != nil {
+		if err := e.buffer.UnreadByte(); err != nil {
 			return err
 		}
 		e.plain = b == '{'
@@ -66,13 +67,14 @@ func (e *events) sniff() error {
 	}
 }
 
-// value reads one object of a body that is not an event stream.
-func (e *events) value() ([]byte, error) {
+// readObject reads the next object of a body that is not an event stream. It reads byte by byte, because only the
+// bounds' scanner knows where an object ends.
+func (e *events) readObject() ([]byte, error) {
 	var data []byte
-	for eb := (eventBounds{}); !eb.complete(); {
-		b, err := e.r.ReadByte()
+	for bounds := (eventBounds{}); !bounds.complete(); {
+		b, err := e.buffer.ReadByte()
 		switch {
-		case err == io.EOF && len(bytes.TrimSpace(data)) > 0:
+		case err == io.EOF && len(bytes.TrimSpace(data)) > 0: // the body ended within an object
 			return nil, io.ErrUnexpectedEOF
 		case err != nil:
 			return nil, err
@@ -80,19 +82,21 @@ func (e *events) value() ([]byte, error) {
 			return nil, &overBound{maxEventBytes, "bytes in one event"}
 		}
 		data = append(data, b)
-		if err := eb.add(data[len(data)-1:]); err != nil {
+		if err := bounds.add(data[len(data)-1:]); err != nil {
 			return nil, err
 		}
 	}
 	return data, nil
 }
 
-// read joins the data lines of one event. A line that is a whole object is an event by itself.
-func (e *events) read() ([]byte, error) {
+// readEvent reads one server-sent event and returns its data lines, joined with newlines. It ends the event at a blank
+// line, or as soon as the data is a complete object, because some providers send no blank line. It ignores other fields
+// and comments. An incomplete event at the end of the stream is lost.
+func (e *events) readEvent() ([]byte, error) {
 	var data []byte
-	var b eventBounds
-	for lines := 0; ; {
-		line, err := e.line(maxEventBytes - len(data))
+	var bounds eventBounds
+	for lines := 0; ; { // lines counts the data lines of the event
+		line, err := e.readLine(maxEventBytes - len(data))
 		value, isData := bytes.CutPrefix(bytes.TrimRight(line, "\r\n"), []byte("data:"))
 		if isData {
 			if lines++; lines > 1 {
@@ -100,28 +104,29 @@ func (e *events) read() ([]byte, error) {
 			}
 			value = bytes.TrimSpace(value)
 			data = append(data, value...)
-			if err := b.add(value); err != nil {
+			if err := bounds.add(value); err != nil {
 				return nil, err
 			}
 		}
-		ended := len(bytes.TrimSpace(line)) == 0
+		blank := len(bytes.TrimSpace(line)) == 0
 		switch {
-		case isData && b.complete(), len(data) > 0 && ended && err == nil:
+		case isData && bounds.complete(), len(data) > 0 && blank && err == nil:
 			return data, nil
 		case err != nil:
-			return nil, err // the rest is an incomplete event
+			return nil, err // the stream ended within an event
 		}
-		if ended {
+		if blank {
 			lines = 0
 		}
 	}
 }
 
-// line reads up to the end of a line, or returns an error after limit bytes.
-func (e *events) line(limit int) ([]byte, error) {
+// readLine reads a line with its newline; the last line may have none, and comes with io.EOF. It fails if the line is
+// longer than limit bytes.
+func (e *events) readLine(limit int) ([]byte, error) {
 	var line []byte
 	for {
-		part, err := e.r.ReadSlice('\n')
+		part, err := e.buffer.ReadSlice('\n')
 		line = append(line, part...)
 		switch {
 		case len(line) > limit:

@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// exchange is one request and its response.
+// exchange is one HTTP request and its response.
 type exchange struct {
-	client *http.Client
-	watch  *watch
-	limit  int64 // of the response's body, in bytes
-	onConn func(*watch)
+	client      *http.Client
+	phases      *phaseTimer
+	limit       int64             // of the response's body, in bytes
+	onConnected func(*phaseTimer) // begins the phase after connecting
 
 	connected atomic.Bool
 	sent      int // bytes of the request's body
@@ -23,18 +23,20 @@ type exchange struct {
 	header    http.Header
 	refusal   []byte // the body of an unsuccessful response, bounded; nil if there was none
 	truncated bool   // refusal is only the beginning of the body
-	body      *bounded
+	body      *boundedBody
 }
 
-// maxRefusal bounds how much of a refusal's body is read, in bytes. Only an error message is taken from it.
+// maxRefusal bounds how much of an error response's body is read, in bytes. It is needed only for an error message.
 const maxRefusal = 64 << 10
 
-// do sends the request. It returns the response's body, or an error if there is none or if the status is not 2xx.
+// do sends the request and waits for the header of the response. It returns the body, which the caller must close and
+// can read through e.body, within its bounds. It fails if there is no response, or, with errRefused, if the status is
+// not 2xx.
 func (e *exchange) do(ctx context.Context, method, url string, header http.Header, body []byte) (io.Closer, error) {
-	// The phase after connecting begins as soon as a connection is usable, new or reused.
+	// The first-token phase begins as soon as a connection is usable, whether it is new or reused.
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
 		e.connected.Store(true)
-		e.onConn(e.watch)
+		e.onConnected(e.phases)
 	}})
 	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
@@ -48,15 +50,15 @@ func (e *exchange) do(ctx context.Context, method, url string, header http.Heade
 	}
 	e.status, e.header = res.StatusCode, res.Header
 	if res.StatusCode < 200 || res.StatusCode >= 300 {
-		e.keepRefusal(res.Body)
+		e.readRefusal(res.Body)
 		return nil, errRefused
 	}
-	e.body = &bounded{r: res.Body, most: e.limit, left: e.limit, watch: e.watch}
+	e.body = &boundedBody{r: res.Body, limit: e.limit, remaining: e.limit, phases: e.phases}
 	return res.Body, nil
 }
 
-// keepRefusal keeps the beginning of the body of an unsuccessful response.
-func (e *exchange) keepRefusal(body io.ReadCloser) {
+// readRefusal reads the beginning of the body of an error response, keeps it in e.refusal, and closes the body.
+func (e *exchange) readRefusal(body io.ReadCloser) {
 	kept, err := io.ReadAll(io.LimitReader(body, maxRefusal)) // what has arrived is enough for a message
 	e.refusal = append([]byte{}, kept...)
 	e.truncated = err != nil || len(kept) == maxRefusal
@@ -65,28 +67,29 @@ func (e *exchange) keepRefusal(body io.ReadCloser) {
 
 // drain briefly reads the rest of a complete response, so that the connection can be reused.
 func (e *exchange) drain() {
-	e.watch.expectWithin(100*time.Millisecond, errTail)
+	e.phases.beginFixedPhase(100*time.Millisecond, errNoUsage)
 	_, _ = io.CopyN(io.Discard, e.body, 4096) // best effort
 }
 
-// bounded fails after most bytes and reports each read to the watch.
-type bounded struct {
-	r          io.Reader
-	most, left int64
-	watch      *watch
+// boundedBody is the body of a response. It fails after limit bytes, and restarts the current phase when bytes arrive.
+type boundedBody struct {
+	r                io.Reader
+	limit, remaining int64
+	phases           *phaseTimer
 }
 
-func (b *bounded) Read(p []byte) (int, error) {
-	if b.left <= 0 {
-		return 0, &overBound{b.most, "bytes"}
+// Read implements io.Reader. It fails with an *overBound if the body is longer than the limit.
+func (b *boundedBody) Read(p []byte) (int, error) {
+	if b.remaining <= 0 {
+		return 0, &overBound{b.limit, "bytes"}
 	}
-	if int64(len(p)) > b.left {
-		p = p[:b.left]
+	if int64(len(p)) > b.remaining {
+		p = p[:b.remaining]
 	}
 	n, err := b.r.Read(p)
-	b.left -= int64(n)
+	b.remaining -= int64(n)
 	if n > 0 {
-		b.watch.alive()
+		b.phases.bytesArrived()
 	}
 	return n, err
 }

@@ -19,12 +19,14 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// errRefused means that the response's status is not a success. The exchange has its body.
+// errRefused means that the response has an error status. The exchange's field refusal has its body.
 var errRefused = errors.New("the response has an unsuccessful status")
 
-// failure returns an error with a code and a message that says what to do. began means that an event had arrived.
+// failure returns the error to report for a request that failed with err: a *turn.Error, possibly wrapped, with a
+// message that says what to do. caller is the context of the endpoint's caller, and ctx that of the request. began
+// means that an event of the response had arrived.
 func (e *Endpoint) failure(caller, ctx context.Context, ex *exchange, began bool, err error) error {
-	if caller.Err() != nil {
+	if caller.Err() != nil { // whatever err says, the caller's cancellation is the reason
 		return e.cancelled(caller)
 	}
 	var deadline *turn.Error
@@ -36,7 +38,7 @@ func (e *Endpoint) failure(caller, ctx context.Context, ex *exchange, began bool
 		return turn.Errorf(deadline.Code, e.redactError(err), deadline.Message)
 	case errors.As(err, &inStream):
 		return e.providerError(0, ex.header, inStream.Body)
-	case ex.status == 0 && !ex.connected.Load() && isTimeout(err):
+	case ex.status == 0 && !ex.connected.Load() && isTimeout(err): // the dialer's own timeout came first
 		late := e.connectDeadline()
 		late.Cause = e.redactError(err)
 		return late
@@ -45,14 +47,15 @@ func (e *Endpoint) failure(caller, ctx context.Context, ex *exchange, began bool
 	return turn.Errorf(code, e.redactError(err), message)
 }
 
-// diagnose classifies failures that have neither a status nor a deadline.
+// diagnose returns the code and the message for a failure that is neither a refusal nor a deadline. began is as for
+// failure.
 func (e *Endpoint) diagnose(ex *exchange, began bool, err error) (turn.Code, string) {
 	name := e.opts.Name
 	var over *overBound
 	switch {
 	case errors.As(err, &over):
 		return turn.CodeLLMRejected, fmt.Sprintf("%s sent more than %d %s; the response was discarded. Request a shorter one",
-			name, over.most, over.what)
+			name, over.limit, over.unit)
 	case errors.Is(err, errWebPage):
 		return turn.CodeLLMRejected, name + " answered with a web page; check base_url (is /v1 missing?)"
 	case errors.Is(err, ErrGarbage):
@@ -71,7 +74,7 @@ func (e *Endpoint) diagnose(ex *exchange, began bool, err error) (turn.Code, str
 	return turn.CodeLLMTransport, fmt.Sprintf("%s at %s is not reachable; check the network and base_url", name, e.host)
 }
 
-// cancelled keeps the cause of the caller's context in the error's chain.
+// cancelled returns the error for a request whose caller's context ended. It wraps the context's cause.
 func (e *Endpoint) cancelled(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	var typed *turn.Error
@@ -81,16 +84,17 @@ func (e *Endpoint) cancelled(ctx context.Context) error {
 	return turn.Errorf(turn.CodeLLMTransport, cause, "the request to "+e.opts.Name+" was cancelled")
 }
 
-// responseError parses the refusal in a response's status and body.
+// responseError returns the error for a response with an error status.
 func (e *Endpoint) responseError(ex *exchange) *turn.Error {
 	body := ex.refusal
-	if ex.truncated {
+	if ex.truncated { // the cut may have split a secret, which Head then removes
 		body = []byte(e.opts.Redact.Head(string(body)))
 	}
 	return e.providerError(ex.status, ex.header, body)
 }
 
-// providerError parses a provider's refusal: of an HTTP status, or in the stream if status is 0.
+// providerError returns the error for a provider's refusal with this body: of an error response, or of an error in the
+// stream if status is 0. It redacts secrets.
 func (e *Endpoint) providerError(status int, header http.Header, body []byte) *turn.Error {
 	r := parseRefusal(status, []byte(e.opts.Redact.JSON(string(body))))
 	if should, err := strconv.ParseBool(header.Get("X-Should-Retry")); err == nil && status != 0 {
@@ -106,72 +110,77 @@ func (e *Endpoint) providerError(status int, header http.Header, body []byte) *t
 	return out
 }
 
-// maxReset bounds how far away a provider's reset is taken to be: quotas last a month at most.
+// maxReset is the longest Retry-After that is believed: a provider's quotas are renewed every month at the latest.
 const maxReset = 31 * 24 * time.Hour
 
-// learnQuirk remembers which parameter the endpoint refused, and reports whether to send the request again without it.
-// The refusal must have come before the response began.
-func (e *Endpoint) learnQuirk(key modelKey, q Quirks, err error) bool {
+// learnQuirk derives from a refusal, err, how requests for the model must change, and remembers it for later requests.
+// quirks are those with which the refused request was rendered. learnQuirk reports whether the request should be sent
+// again: whether it has learned something new. The refusal must have come before the response began.
+func (e *Endpoint) learnQuirk(key modelKey, quirks Quirks, err error) bool {
 	var r *refusal
 	if !errors.As(err, &r) || !slices.Contains([]int{http.StatusBadRequest, http.StatusUnprocessableEntity}, r.Status) {
 		return false
 	}
-	before := q
-	output := r.Param + " " + r.Message
-	q.NoStreamOptions = q.NoStreamOptions || strings.Contains(output, "stream_options")
-	q.CompletionTokens = q.CompletionTokens || strings.Contains(output, "max_completion_tokens")
-	q.NoMedia = q.NoMedia || refusesMedia(err) && refusesAllMedia(output)
-	q.NoSchema = q.NoSchema || containsAny(output, "response_format", "json_schema", "text.format", "output_config",
-		"output_format")
-	q.NoCacheKey = q.NoCacheKey || containsAny(output, "prompt_cache_key", "cache_control")
-	q.WantsReasoning = q.WantsReasoning || strings.Contains(output, "reasoning_content")
-	if m := tooManyTokens.FindStringSubmatch(output); m != nil && q.MaxTokens == 0 {
-		q.MaxTokens, _ = strconv.Atoi(m[1]) // 0 if it is too large
+	before := quirks
+	text := r.Param + " " + r.Message
+	quirks.NoStreamOptions = quirks.NoStreamOptions || strings.Contains(text, "stream_options")
+	quirks.CompletionTokens = quirks.CompletionTokens || strings.Contains(text, "max_completion_tokens")
+	quirks.NoMedia = quirks.NoMedia || refusesMedia(err) && refusesAllMedia(text)
+	quirks.NoSchema = quirks.NoSchema || containsAny(text, "response_format", "json_schema", "text.format",
+		"output_config", "output_format")
+	quirks.NoCacheKey = quirks.NoCacheKey || containsAny(text, "prompt_cache_key", "cache_control")
+	quirks.WantsReasoning = quirks.WantsReasoning || strings.Contains(text, "reasoning_content")
+	if m := tooManyTokens.FindStringSubmatch(text); m != nil && quirks.MaxTokens == 0 {
+		quirks.MaxTokens, _ = strconv.Atoi(m[1]) // 0 if it is too large
 	}
-	if q == before {
+	if quirks == before {
 		return false
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if len(e.quirks) < 1000 {
-		e.quirks[key] = q
+	if len(e.quirks) < 1000 { // bounds the memory, because callers choose the names of models
+		e.quirks[key] = quirks
 	}
-	return e.quirks[key] == q
+	return e.quirks[key] == quirks
 }
 
-// tooManyTokens matches the refusal of a max_tokens above what the model can send: "max_tokens: 32000 > 8192, which is
-// the maximum allowed number of output tokens" (Anthropic).
+// tooManyTokens matches the refusal of a max_tokens that is above the model's maximum: "max_tokens: 32000 > 8192, which
+// is the maximum allowed number of output tokens" (Anthropic).
 var tooManyTokens = regexp.MustCompile(`max_tokens: \d+ > (\d{3,9})\b`)
 
-// refusesMedia reports whether the endpoint may have refused a request because of its media. The refusal must
-// have come before the response began.
+// refusesMedia reports whether err is a refusal that may be due to the request's media. Its words are vague, so callers
+// use it only for requests with media.
 func refusesMedia(err error) bool {
 	var r *refusal
 	if !errors.As(err, &r) || r.Status != http.StatusBadRequest && r.Status != http.StatusUnprocessableEntity &&
 		r.Status != http.StatusUnsupportedMediaType {
 		return false
 	}
-	output := strings.ToLower(r.Param + " " + r.Message)
-	return containsAny(output, "image", "audio", "vision", "multimodal", "content", "file", "document", "pdf")
+	text := strings.ToLower(r.Param + " " + r.Message)
+	return containsAny(text, "image", "audio", "vision", "multimodal", "content", "file", "document", "pdf")
 }
 
+// containsAny reports whether s contains one of the words.
 func containsAny(s string, words ...string) bool {
 	return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(s, word) })
 }
 
-// refusesAllMedia reports whether the endpoint refuses all media, not only the ones of this request.
-func refusesAllMedia(output string) bool {
-	output = strings.ToLower(output)
-	return containsAny(output, "not support", "unsupported content", "must be a string", "valid string", "unknown variant")
+// refusesAllMedia reports whether the text of a refusal says that the model takes no media at all. Otherwise only this
+// request's media may be at fault, such as a broken image.
+func refusesAllMedia(text string) bool {
+	text = strings.ToLower(text)
+	return containsAny(text, "not support", "unsupported content", "must be a string", "valid string", "unknown variant")
 }
 
+// quirksOf returns the quirks learned for a model so far.
 func (e *Endpoint) quirksOf(key modelKey) Quirks {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.quirks[key]
 }
 
-// redactError keeps the chain of an error unless its text contains the key.
+// redactError returns err if its text contains no secret, and otherwise an error with only the redacted text: the
+// errors that err wraps may contain the secret too.
 func (e *Endpoint) redactError(err error) error {
 	if err == nil || e.redact(err.Error()) == err.Error() {
 		return err
@@ -179,18 +188,18 @@ func (e *Endpoint) redactError(err error) error {
 	return errors.New(e.redact(err.Error()))
 }
 
+// redact removes secrets from a text, also those that the operator may have put into the base URL.
 func (e *Endpoint) redact(s string) string {
 	return e.opts.Redact.String(strings.ReplaceAll(s, e.base, printable.Address(e.base)))
 }
 
-// redactShort prepares the provider's text for a message: redacted, without control characters, at most
-// maxProviderMessage bytes.
+// redactShort redacts a provider's text for a message, and puts it on one line of at most maxProviderMessage bytes.
 func (e *Endpoint) redactShort(s string) string {
 	return printable.Line(e.redact(s), maxProviderMessage)
 }
 
-// isTimeout reports whether an error is a network timeout. The dialer's own deadlines may fire a moment before the
-// package's.
+// isTimeout reports whether an error is a network timeout, such as one of the dialer's own deadlines, which may pass a
+// moment before those of the phaseTimer.
 func isTimeout(err error) bool {
 	var n net.Error
 	return errors.As(err, &n) && n.Timeout()

@@ -11,15 +11,15 @@ import (
 // pingTimeout bounds a Ping.
 const pingTimeout = 5 * time.Second
 
-// Ping lists the endpoint's models, which costs nothing. Its error is a *turn.Error like Infer's. A 404 may also mean
-// that the endpoint works and lists no models.
+// Ping checks that the endpoint responds and accepts the API key. It requests the list of models, which costs nothing.
+// Its error is a *turn.Error like Infer's. If its Status is 404, the endpoint may still work, without a list of models.
 func (e *Endpoint) Ping(ctx context.Context) error {
 	limited, cancel := context.WithTimeoutCause(ctx, pingTimeout,
 		turn.Errorf(turn.CodeLLMTransport, nil, e.opts.Name+" did not answer within "+pingTimeout.String()+
 			"; check the network and base_url"))
 	defer cancel()
 	inner, ex := e.newExchange(limited)
-	defer ex.watch.stop()
+	defer ex.phases.stop()
 	header := http.Header{}
 	e.wire(turn.Prompt{}).Authorize(header, e.opts.APIKey)
 	body, err := ex.do(inner, http.MethodGet, e.base+"/models", header, nil)

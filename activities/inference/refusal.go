@@ -16,13 +16,14 @@ import (
 // maxProviderMessage bounds a provider's message within an error message, in bytes.
 const maxProviderMessage = 300
 
-// refusal is a provider's error response. It is the cause of the *turn.Error and holds no secret.
+// refusal is a provider's error response: the response to a request, or an event in the stream of a response. It is the
+// cause of the *turn.Error and contains no secret.
 type refusal struct {
-	Status  int // 0: it came in the stream
-	Message string
+	Status  int    // the HTTP status; 0 if an error in the stream gives none
+	Message string // the provider's message
 	Kind    string // type, codes and status of the provider's error, in lower case
-	Param   string
-	// ShouldRetry is the provider's own word about a retry, which counts more than the status: nil if it has none.
+	Param   string // the parameter that the provider refuses; often empty
+	// ShouldRetry is the provider's own advice about a retry, which takes precedence over the status; nil: none.
 	ShouldRetry *bool
 }
 
@@ -30,14 +31,15 @@ func (r *refusal) Error() string {
 	return fmt.Sprintf("status %d, %s: %s", r.Status, printable.Line(r.Kind, 200), r.Message)
 }
 
-// StreamError is an error that a provider sent in the stream, after a successful status. Body is in one of the shapes
-// of a refusal's body.
+// StreamError is an error that a provider sent in the stream, after a successful status. Body has one of the shapes in
+// which providers also send the body of an error response.
 type StreamError struct{ Body []byte }
 
 func (*StreamError) Error() string { return "an error came in the stream" }
 
-// parseRefusal finds the message in the shapes that providers use: {"error":{"message"}} (OpenAI), {"error":"…"}
-// (Ollama), {"message"} (vLLM, Mistral), {"detail"} (FastAPI), [{"error":{…}}] (Gemini), or plain text.
+// parseRefusal parses the body of a provider's error. It understands the shapes {"error":{"message"}} (OpenAI),
+// {"error":"…"} (Ollama), {"message"} (vLLM, Mistral), {"detail"} (FastAPI), [{"error":{…}}] (Gemini), and plain text.
+// It takes no message from HTML. status is the HTTP status; 0 for an error in the stream.
 func parseRefusal(status int, body []byte) *refusal {
 	r := &refusal{Status: status}
 	var list []json.RawMessage
@@ -46,7 +48,7 @@ func parseRefusal(status int, body []byte) *refusal {
 	}
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(body, &fields) != nil {
-		if !strings.HasPrefix(strings.TrimSpace(string(body)), "<") {
+		if !strings.HasPrefix(strings.TrimSpace(string(body)), "<") { // plain text, not HTML
 			r.Message = string(body)
 		}
 		return r
@@ -76,7 +78,8 @@ func parseRefusal(status int, body []byte) *refusal {
 	return r
 }
 
-// embeddedStatus returns the HTTP status in the code of an error in a stream, or 0.
+// embeddedStatus returns the HTTP status that the field code of an error in a stream contains, or 0 if it contains
+// none.
 func embeddedStatus(fields map[string]json.RawMessage) int {
 	n, err := strconv.Atoi(textOf(fields["code"]))
 	if err != nil || n < 400 || n > 599 {
@@ -94,11 +97,14 @@ func textOf(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// code separates the refusals that a retry may resolve from the others.
+// code returns the code of the *turn.Error. It follows from the status, but the provider's advice about a retry takes
+// precedence: the code is then a retryable or a permanent one. The advice does not count if the quota is exhausted or
+// the prompt is too long, which no retry changes.
 func (r *refusal) code() turn.Code {
 	code := r.codeOfStatus()
+	adviceChangesNothing := r.ShouldRetry == nil || *r.ShouldRetry == code.Retryable()
 	switch {
-	case r.ShouldRetry == nil, *r.ShouldRetry == code.Retryable(), r.spent(), code == turn.CodeContextOverflow:
+	case adviceChangesNothing, r.quotaExhausted(), code == turn.CodeContextOverflow:
 		return code
 	case *r.ShouldRetry:
 		return turn.CodeLLMTransport
@@ -106,15 +112,16 @@ func (r *refusal) code() turn.Code {
 	return turn.CodeLLMRejected
 }
 
-// spent reports whether the account has no money or quota left, which no retry changes.
-func (r *refusal) spent() bool {
+// quotaExhausted reports whether the account has no money or quota left. A retry does not help then.
+func (r *refusal) quotaExhausted() bool {
 	return r.Status == http.StatusPaymentRequired || containsAny(r.Kind, "insufficient_quota", "billing", "spend_limit")
 }
 
+// codeOfStatus returns the code that follows from the status, the kind and the message, without ShouldRetry.
 func (r *refusal) codeOfStatus() turn.Code {
 	has := func(s string) bool { return strings.Contains(r.Kind, s) }
 	switch {
-	case r.spent():
+	case r.quotaExhausted():
 		return turn.CodeLLMRejected
 	case r.tooLong():
 		return turn.CodeContextOverflow
@@ -125,20 +132,21 @@ func (r *refusal) codeOfStatus() turn.Code {
 	case r.Status == http.StatusRequestTimeout, r.Status == http.StatusConflict, r.Status == http.StatusTooEarly,
 		r.Status >= 500:
 		return turn.CodeLLMTransport
-	case r.Status == 0 && !has("invalid_request"):
+	case r.Status == 0 && !has("invalid_request"): // an error in the middle of the stream is usually temporary
 		return turn.CodeLLMTransport
 	}
 	return turn.CodeLLMRejected
 }
 
-// ofModel reports whether the refusal concerns the model or the account, or a failure that the provider does not want
-// to be retried, so that another model may take the request.
+// ofModel reports whether another model may take the same request: if the provider does not have this model, the
+// account has no quota left, or the provider advises against retrying a temporary failure.
 func (r *refusal) ofModel() bool {
-	return r.Status == http.StatusNotFound || r.spent() || strings.Contains(r.Kind, "model_not_found") ||
-		r.code() == turn.CodeLLMRejected && r.codeOfStatus().Retryable()
+	retryDiscouraged := r.code() == turn.CodeLLMRejected && r.codeOfStatus().Retryable()
+	return r.Status == http.StatusNotFound || r.quotaExhausted() || strings.Contains(r.Kind, "model_not_found") ||
+		retryDiscouraged
 }
 
-// tooLong reports whether the prompt exceeds the model's context window. A limit of tokens per time is something else.
+// tooLong reports whether the prompt exceeds the model's context window. A limit of tokens per minute does not count.
 func (r *refusal) tooLong() bool {
 	switch {
 	case r.Status == http.StatusTooManyRequests, r.Status >= 500:
@@ -146,13 +154,13 @@ func (r *refusal) tooLong() bool {
 	case r.Status == http.StatusRequestEntityTooLarge:
 		return true
 	}
-	output := strings.ToLower(r.Kind + " " + r.Message)
-	return overflow.MatchString(output) && !throttling.MatchString(output)
+	text := strings.ToLower(r.Kind + " " + r.Message)
+	return overflow.MatchString(text) && !throttling.MatchString(text)
 }
 
-// overflow matches what providers say of a prompt that exceeds the context window, in lower case, and throttling what
-// they say of limits per time in similar words. Most are those of pi-ai 1.5.2 (dist/utils/overflow.js, MIT), which
-// names the provider of each.
+// overflow matches the messages, in lower case, with which providers refuse a prompt that exceeds the context window.
+// throttling matches messages about rate limits that have similar words. Most patterns are those of pi-ai 1.5.2
+// (dist/utils/overflow.js, MIT), which names the provider of each.
 var (
 	overflow = regexp.MustCompile(strings.Join([]string{
 		`context[_ ]length`, `context window`, `prompt (is )?too long`, `prompt exceeds max length`, `request_too_large`,
@@ -164,7 +172,8 @@ var (
 	throttling = regexp.MustCompile(`rate[ _]limit|too many requests|please wait|throttl`)
 )
 
-// describe returns the message for the user. short redacts what it quotes of the header.
+// describe returns the message for the user: what failed, the provider's message, and what to do. name is the
+// provider's name; short redacts and shortens a text from the header.
 func (r *refusal) describe(name string, header http.Header, short func(string) string) string {
 	out := name + " refused the request"
 	if r.code().Retryable() {
@@ -173,8 +182,8 @@ func (r *refusal) describe(name string, header http.Header, short func(string) s
 	if r.Status != 0 {
 		out += fmt.Sprintf(" (%d)", r.Status)
 	}
-	if output := strings.TrimRight(r.Message, ". "); output != "" {
-		out += ": " + output
+	if message := strings.TrimRight(r.Message, ". "); message != "" {
+		out += ": " + message
 	}
 	if hint := r.hint(header, short); hint != "" {
 		out += ". " + hint
@@ -182,9 +191,10 @@ func (r *refusal) describe(name string, header http.Header, short func(string) s
 	return out
 }
 
+// hint returns what the user can do about the refusal; empty if that is unknown. short is as for describe.
 func (r *refusal) hint(header http.Header, short func(string) string) string {
 	switch {
-	case r.spent():
+	case r.quotaExhausted():
 		return "The account has no quota left: check its plan and billing"
 	case r.Status == http.StatusUnauthorized, r.Status == http.StatusForbidden:
 		return "Check the API key and its permissions"
@@ -203,7 +213,8 @@ func (r *refusal) hint(header http.Header, short func(string) string) string {
 	return ""
 }
 
-// redirectTarget returns the redirectTarget of a redirect, without the parts that may be secret.
+// redirectTarget returns the target of a redirect in parentheses, without the query, which may contain secrets; empty
+// if there is none.
 func redirectTarget(header http.Header, short func(string) string) string {
 	u, err := url.Parse(header.Get("Location"))
 	if err != nil || u.Host == "" {

@@ -202,8 +202,8 @@ func TestPing(t *testing.T) {
 	refusal(t, chatOf(t, s.URL()).Ping(t.Context()), turn.CodeLLMTransport)
 }
 
-// TestReasoningContentGoesBackEvenIfItIsEmpty covers DeepSeek, which refuses an assistant message with calls that has no
-// reasoning_content: by its model's name, and by its refusal if an endpoint gives its model another name.
+// TestReasoningContentGoesBackEvenIfItIsEmpty covers DeepSeek, which refuses an assistant message with calls that has
+// no reasoning_content: by its model's name, and by its refusal if an endpoint gives its model another name.
 func TestReasoningContentGoesBackEvenIfItIsEmpty(t *testing.T) {
 	refuses := fakellm.Func(func(r fakellm.Request) fakellm.Reply {
 		if len(missingReasoning(t, r.Body)) > 0 {

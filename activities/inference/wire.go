@@ -13,13 +13,13 @@ type Wire interface {
 	API() turn.API
 	// Path is the address of inferences below the base URL, for instance "/chat/completions".
 	Path() string
-	// Authorize adds what the API needs to a request's header. key may be empty.
+	// Authorize adds the API key and the API's other required fields to a request's header. key may be empty.
 	Authorize(h http.Header, key string)
 	// Body renders a prompt. Equal arguments give equal bytes, and a longer transcript only extends the list of
 	// messages. An error means that the request cannot be built.
 	Body(p turn.Prompt, r Rules) (Body, error)
-	// Reader returns a function that reads the events of one response in their order and collects what they say into c.
-	// Its error is ErrGarbage, a *StreamError, or one that a method of c returned.
+	// Reader returns a function that reads one event of a response and adds its content to c. It must be called with the
+	// events of one response in their order. Its error is ErrGarbage, a *StreamError, or the error of a method of c.
 	Reader(c *Collector) func(event []byte) error
 }
 
@@ -29,14 +29,15 @@ type Body struct {
 	Media bool
 }
 
-// Rules are what an endpoint knows about the model of a prompt when it renders the prompt.
+// Rules are the properties of a prompt's model and its endpoint that affect how a Wire renders the prompt.
 type Rules struct {
 	Provider   string // the endpoint's name
 	Modalities Modalities
 	Quirks     Quirks
 }
 
-// Quirks are the parameters that an endpoint has refused, or without which it has refused a request.
+// Quirks record how requests for a model must differ from the usual, because its endpoint has refused a request: which
+// parameters to omit, and which to add.
 type Quirks struct {
 	NoStreamOptions  bool
 	CompletionTokens bool // max_completion_tokens instead of max_tokens
@@ -47,13 +48,14 @@ type Quirks struct {
 	MaxTokens        int  // the longest completion that the model accepts, in tokens; 0 means unknown
 }
 
-// Strict reports whether the strict mode of an API accepts a schema as it is: every object must forbid
-// other properties and require all of its own (OpenAI, "Structured outputs").
+// Strict reports whether the strict mode of an API accepts a schema unchanged: every object in it must forbid
+// additional properties and require all of its own (OpenAI, "Structured outputs").
 func Strict(schema json.RawMessage) bool {
 	var v any
 	return json.Unmarshal(schema, &v) == nil && strict(v)
 }
 
+// strict is Strict for a decoded schema or a part of one.
 func strict(v any) bool {
 	switch v := v.(type) {
 	case []any:

@@ -27,13 +27,13 @@ const (
 
 // tokens gets access tokens with client credentials (RFC 6749, 4.4), and keeps the current one.
 type tokens struct {
-	config *clientcredentials.Config
-	client *http.Client
-	issued *issued
-	gate   chan struct{} // capacity 1; its holder may read and replace the token
-	token  *oauth2.Token
-	since  time.Time // when the token was issued
-	asked  bucket    // limits the rate of token requests
+	config  *clientcredentials.Config
+	client  *http.Client
+	issued  *issued
+	gate    chan struct{} // capacity 1; its holder may read and replace the token
+	token   *oauth2.Token
+	since   time.Time // when the token was issued
+	limiter bucket    // limits the rate of token requests
 }
 
 // issued holds the most recent access tokens, which must be redacted.
@@ -49,7 +49,8 @@ const (
 	maxPastTokenBytes = 32 << 10
 )
 
-// newTokens returns a source of tokens whose requests have their own guard, made from the same networks.
+// newTokens returns a source of access tokens for a server with client credentials. Token requests have a guard of
+// their own, which allows only the token URL, and the same networks.
 func newTokens(s Server, redact redactor) (*tokens, error) {
 	g, err := netguard.New(s.OAuth.TokenURL, s.Networks)
 	if err != nil {
@@ -58,7 +59,7 @@ func newTokens(s Server, redact redactor) (*tokens, error) {
 	transport := g.Transport()
 	transport.DisableKeepAlives = true // a request every hour or so
 	return &tokens{
-		issued: &issued{redact: redact}, gate: make(chan struct{}, 1), asked: newBucket(tokenRate, tokenBurst),
+		issued: &issued{redact: redact}, gate: make(chan struct{}, 1), limiter: newBucket(tokenRate, tokenBurst),
 		config: &clientcredentials.Config{
 			ClientID: s.OAuth.ClientID, ClientSecret: s.OAuth.ClientSecret, TokenURL: s.OAuth.TokenURL, Scopes: s.OAuth.Scopes,
 		},
@@ -77,7 +78,7 @@ type bearer struct {
 
 // RoundTrip implements http.RoundTripper.
 func (b *bearer) RoundTrip(req *http.Request) (*http.Response, error) {
-	token, err := b.tokens.current(req.Context(), nil)
+	token, err := b.tokens.current(req.Context(), nil) // nil: no token was refused yet
 	if err != nil {
 		closeBody(req)
 		return nil, err
@@ -87,7 +88,7 @@ func (b *bearer) RoundTrip(req *http.Request) (*http.Response, error) {
 		return resp, err
 	}
 	again, ok := replay(req)
-	if !ok {
+	if !ok { // the body cannot be sent a second time
 		return resp, nil
 	}
 	if token, err = b.tokens.current(req.Context(), token); err != nil {
@@ -98,7 +99,9 @@ func (b *bearer) RoundTrip(req *http.Request) (*http.Response, error) {
 	return b.base.RoundTrip(authorised(again, token))
 }
 
-// current returns the token to use now, but never the refused one.
+// current returns the access token to use now. It requests a new one if there is none, if the last one has expired, or
+// if the server has refused the last one: refused is the token that the caller saw refused; nil: none. Only one caller
+// at a time requests a token, and not more often than the limiter allows.
 func (t *tokens) current(ctx context.Context, refused *oauth2.Token) (*oauth2.Token, error) {
 	select {
 	case t.gate <- struct{}{}:
@@ -106,14 +109,15 @@ func (t *tokens) current(ctx context.Context, refused *oauth2.Token) (*oauth2.To
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+	// A token counts as valid for at least tokenLife, whatever expiry the endpoint gave it.
 	if t.token != refused && (t.token.Valid() || time.Since(t.since) < tokenLife) {
 		return t.token, nil
 	}
-	if !t.asked.take(time.Now(), 1) {
+	if !t.limiter.take(time.Now(), 1) {
 		return nil, errors.New("asking for an access token: too many were needed in a short time")
 	}
 	// The request has none of ctx's values, so that it does not join ctx's trace.
-	own, cancel := context.WithTimeout(context.Background(), tokenWithin)
+	own, cancel := context.WithTimeout(context.Background(), tokenWithin) // but it ends with ctx: see AfterFunc
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()
 	token, err := t.config.Token(context.WithValue(own, oauth2.HTTPClient, t.client))
@@ -129,7 +133,8 @@ func (t *tokens) current(ctx context.Context, refused *oauth2.Token) (*oauth2.To
 	return token, nil
 }
 
-// remember adds tokens to the redactor, and removes the oldest if there are too many.
+// remember adds newly issued tokens to the redactor. It keeps only the latest maxPastTokens tokens, and at most
+// maxPastTokenBytes of them, and removes older ones from the redactor.
 func (i *issued) remember(tokens ...string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -140,7 +145,7 @@ func (i *issued) remember(tokens ...string) {
 		i.redact.learn(t)
 		i.past = append(i.past, t)
 	}
-	over, size := len(i.past), 0
+	over, size := len(i.past), 0 // past[over:] stays, with size bytes
 	for over > 0 && len(i.past)-over < maxPastTokens && size+len(i.past[over-1]) <= maxPastTokenBytes {
 		over--
 		size += len(i.past[over])
@@ -149,6 +154,7 @@ func (i *issued) remember(tokens ...string) {
 	i.past = slices.Delete(i.past, 0, over)
 }
 
+// authorised returns a copy of the request with the access token.
 func authorised(req *http.Request, token *oauth2.Token) *http.Request {
 	req = req.Clone(req.Context())
 	token.SetAuthHeader(req)
@@ -169,6 +175,7 @@ func replay(req *http.Request) (*http.Request, bool) {
 	return again, err == nil
 }
 
+// closeBody closes the body of a request that is not sent, as http.RoundTripper requires.
 func closeBody(req *http.Request) {
 	if req.Body != nil {
 		_ = req.Body.Close()
@@ -187,7 +194,8 @@ type Login interface {
 	Renew(ctx context.Context, resp *http.Response) error
 }
 
-// checkLogin refuses a login for a server without HTTP, which would never use it, and one beside client credentials.
+// checkLogin refuses a login for a server that is not reached over streamable HTTP, which would never use the login,
+// and a login together with client credentials.
 func (s Server) checkLogin() error {
 	switch {
 	case s.Login == nil:
@@ -200,7 +208,8 @@ func (s Server) checkLogin() error {
 	return nil
 }
 
-// loginHandler passes a Login to the SDK, which handles the refusal, the renewal and the single repetition.
+// loginHandler passes a Login to the SDK. If the server refuses a request, the SDK calls Authorize and then sends the
+// request once more.
 type loginHandler struct {
 	login  Login
 	issued *issued
@@ -208,7 +217,7 @@ type loginHandler struct {
 
 var _ auth.OAuthHandler = loginHandler{}
 
-// TokenSource implements auth.OAuthHandler.
+// TokenSource implements auth.OAuthHandler. It returns nil if there is no token.
 func (h loginHandler) TokenSource(ctx context.Context) (oauth2.TokenSource, error) {
 	token, err := h.login.Token(ctx)
 	if err != nil || token == "" {
@@ -218,7 +227,7 @@ func (h loginHandler) TokenSource(ctx context.Context) (oauth2.TokenSource, erro
 	return oauth2.StaticTokenSource(&oauth2.Token{AccessToken: token}), nil
 }
 
-// Authorize implements auth.OAuthHandler.
+// Authorize implements auth.OAuthHandler: it renews the login after the server has refused req with resp.
 func (h loginHandler) Authorize(ctx context.Context, req *http.Request, resp *http.Response) error {
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // so that the connection can be reused
 	_ = resp.Body.Close()

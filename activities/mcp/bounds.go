@@ -66,49 +66,53 @@ func (e *Excess) Error() string {
 
 // bucket is a token bucket. Its owner locks it and supplies the time.
 type bucket struct {
-	rate, burst, tokens float64
-	at                  time.Time
+	rate    float64 // tokens per second
+	burst   float64 // the most tokens that time alone adds up to
+	tokens  float64
+	updated time.Time
 }
 
 func newBucket(rate, burst float64) bucket { return bucket{rate: rate, burst: burst, tokens: burst} }
 
-// take removes n tokens and reports whether the bucket had them.
+// take removes n tokens and reports whether the bucket had them. If it had not, it now owes them: the count is
+// negative.
 func (b *bucket) take(now time.Time, n int) bool {
 	if b.tokens < b.burst {
-		b.tokens = min(b.burst, b.tokens+now.Sub(b.at).Seconds()*b.rate)
+		b.tokens = min(b.burst, b.tokens+now.Sub(b.updated).Seconds()*b.rate)
 	}
-	b.at = now
+	b.updated = now
 	b.tokens -= float64(n)
 	return b.tokens >= 0
 }
 
-// give adds n tokens for a response that this program has requested.
-func (b *bucket) give(n int) { b.tokens += float64(n) }
+// add adds n tokens for a response that this program has requested. They may exceed the burst.
+func (b *bucket) add(n int) { b.tokens += float64(n) }
 
-// keep drops the tokens above the burst and n, the tokens for responses still expected.
-func (b *bucket) keep(n int) { b.tokens = min(b.tokens, b.burst+float64(n)) }
+// capAt removes the tokens above the burst plus n, where n are the tokens for the responses still expected.
+func (b *bucket) capAt(n int) { b.tokens = min(b.tokens, b.burst+float64(n)) }
 
-// meter holds one connection to the bounds. It sits below the SDK, which handles each request of a server in a
-// goroutine of its own and queues without limit: over stdio at the connection (watchedConn), over HTTP and SSE at the
-// requests and their bodies (metered). A nil meter has no bounds.
+// meter counts the traffic of one connection and drops the connection if it exceeds a bound. It counts below the SDK,
+// because the SDK handles each request of a server in a new goroutine and queues without limit: over stdio in
+// watchedConn, over HTTP and SSE in headerRoundTripper and meteredBody. A nil meter has no bounds.
 type meter struct {
 	server     string
 	total      *totals
-	frameBytes int             // the largest message, which may come for each of our requests
+	frameBytes int             // the maximum size of a message; each of our requests allows one such response
 	dropped    context.Context // cancelled, with an *Excess as its cause, when a bound is exceeded
 	drop       context.CancelCauseFunc
-	large      chan struct{} // holds one element while a large message is read
+	largeGate  chan struct{} // holds one element while a large message is read
 
 	mu                                sync.Mutex
-	open                              map[jsonrpc.ID]context.Context // our requests that are not over
+	pending                           map[jsonrpc.ID]context.Context // the contexts of our requests under way
 	messages, requests, bytes, stderr bucket
-	replies                           int
+	replies                           int // responses to the server's requests that are being written
 }
 
+// newMeter returns the meter of a new connection to the server with this ID.
 func newMeter(server string, total *totals, frameBytes int) *meter {
 	m := &meter{
-		server: server, total: total, frameBytes: frameBytes, large: make(chan struct{}, 1),
-		open:     map[jsonrpc.ID]context.Context{},
+		server: server, total: total, frameBytes: frameBytes, largeGate: make(chan struct{}, 1),
+		pending:  map[jsonrpc.ID]context.Context{},
 		messages: newBucket(messageRate, messageBurst), requests: newBucket(requestRate, requestBurst),
 		bytes: newBucket(byteRate, byteBurst), stderr: newBucket(stderrRate, stderrBurst),
 	}
@@ -128,32 +132,35 @@ func (m *meter) excess() *Excess {
 	return e
 }
 
+// exceed drops the connection because of a bound, and returns the *Excess that ended it: an earlier one, if there was
+// one.
 func (m *meter) exceed(b Bound, limit, burst int64) error {
 	m.drop(&Excess{Bound: b, Limit: limit, Burst: burst, At: time.Now()}) // only the first cause counts
 	return m.excess()
 }
 
-// asked records one of our requests. It allows one more message until ctx ends.
-func (m *meter) asked(ctx context.Context, id jsonrpc.ID) {
+// requestSent records one of our requests. Until ctx ends, the server may send one message more than its rates allow:
+// the response.
+func (m *meter) requestSent(ctx context.Context, id jsonrpc.ID) {
 	if m == nil {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.open[id] = ctx
-	m.messages.give(1)
-	m.bytes.give(m.frameBytes)
+	m.pending[id] = ctx
+	m.messages.add(1)
+	m.bytes.add(m.frameBytes)
 	context.AfterFunc(ctx, func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		delete(m.open, id)
-		m.messages.keep(len(m.open))
-		m.bytes.keep(len(m.open) * m.frameBytes)
+		delete(m.pending, id)
+		m.messages.capAt(len(m.pending))
+		m.bytes.capAt(len(m.pending) * m.frameBytes)
 	})
 }
 
-// message records a message of the server.
-func (m *meter) message() error {
+// countMessage counts a message from the server. It returns an *Excess if the server sends too many.
+func (m *meter) countMessage() error {
 	if m == nil {
 		return nil
 	}
@@ -165,8 +172,9 @@ func (m *meter) message() error {
 	return nil
 }
 
-// request records something that the server makes this program send.
-func (m *meter) request() error {
+// countRequest counts a request from the server, or another reason for which this program must send something to it. It
+// returns an *Excess if there are too many.
+func (m *meter) countRequest() error {
 	if m == nil {
 		return nil
 	}
@@ -178,9 +186,10 @@ func (m *meter) request() error {
 	return nil
 }
 
-// reply records a response to a request of the server, until sent is called.
-func (m *meter) reply() (sent func(), err error) {
-	if err := m.request(); err != nil || m == nil {
+// countReply counts a response that this program is writing to a request of the server. The caller calls sent when the
+// response is written. A server that does not read its responses exceeds maxReplies. sent is never nil.
+func (m *meter) countReply() (sent func(), err error) {
+	if err := m.countRequest(); err != nil || m == nil {
 		return func() {}, err
 	}
 	m.mu.Lock()
@@ -196,8 +205,8 @@ func (m *meter) reply() (sent func(), err error) {
 	}), err
 }
 
-// printed records n bytes on stderr.
-func (m *meter) printed(n int) {
+// countStderr counts n bytes that the server's process wrote to stderr.
+func (m *meter) countStderr(n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.stderr.take(time.Now(), n) {
@@ -205,60 +214,63 @@ func (m *meter) printed(n int) {
 	}
 }
 
-// elicited records elicitation number n of a call that the server holds.
-func (m *meter) elicited(n int) error {
+// countElicitation returns an *Excess if n, the number of elicitations that a server has sent while it keeps one call
+// open, is too high.
+func (m *meter) countElicitation(n int) error {
 	if m == nil || n <= maxElicitationsPerCall {
 		return nil
 	}
 	return m.exceed(BoundQuestions, maxElicitationsPerCall, 0)
 }
 
-// room waits until the worker has room for a response of n bytes, its request is over, or the connection is dropped.
-// The SDK does not read a response to a request that is over.
-func (m *meter) room(id jsonrpc.ID, n int64) {
+// awaitRoom waits until the worker has memory for a response of n bytes to the request id. It also returns when the
+// request's context ends, because the SDK then drops the response, and when the connection is dropped.
+func (m *meter) awaitRoom(id jsonrpc.ID, n int64) {
 	m.mu.Lock()
-	ctx, ok := m.open[id]
-	delete(m.open, id)
+	ctx, ok := m.pending[id]
+	delete(m.pending, id)
 	m.mu.Unlock()
-	if !ok {
+	if !ok { // not a response to one of our requests, or a second one
 		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer context.AfterFunc(m.dropped, cancel)()
 	defer cancel()
-	m.total.memory.take(ctx, n)
+	m.total.memory.acquire(ctx, n)
 }
 
-// admit lets a request of this connection pass, unless it exceeds a bound. The returned request is cancelled when the
-// connection is dropped. The caller must call release when the response ends.
+// admit counts an HTTP request of this connection, and waits until the worker may make one more. It fails if the
+// connection is dropped. The returned request is cancelled when the connection is dropped later. The caller must call
+// release when the response is closed, or if there is none.
 func (m *meter) admit(req *http.Request) (admitted *http.Request, release func(), err error) {
 	if e := m.excess(); e != nil {
 		return nil, nil, e
 	}
 	sent := func() {}
 	switch {
-	case req.Method == http.MethodGet:
-		err = m.request()
+	case req.Method == http.MethodGet: // it opens a stream, again if the server has closed the last one
+		err = m.countRequest()
 	case req.Method == http.MethodPost:
-		sent, err = m.posted(req)
+		sent, err = m.countPost(req)
 	}
 	ctx, cancel := context.WithCancelCause(req.Context())
 	unhook := context.AfterFunc(m.dropped, func() { cancel(context.Cause(m.dropped)) })
 	if err == nil {
-		err = m.total.enter(ctx)
+		err = m.total.startRequest(ctx)
 	}
 	end := func() { unhook(); cancel(context.Canceled); sent() }
 	if err != nil {
 		end()
 		return nil, nil, fmt.Errorf("a request was not sent: %w", err)
 	}
-	return req.WithContext(ctx), sync.OnceFunc(func() { end(); m.total.leave() }), nil
+	return req.WithContext(ctx), sync.OnceFunc(func() { end(); m.total.endRequest() }), nil
 }
 
-// posted records the message that a request carries. The caller must call sent when the response ends.
-func (m *meter) posted(req *http.Request) (sent func(), err error) {
+// countPost counts the message in the body of a POST: one of our requests, or our response to a request of the server.
+// The caller must call sent when the HTTP response ends. sent is never nil.
+func (m *meter) countPost(req *http.Request) (sent func(), err error) {
 	sent = func() {}
-	if req.GetBody == nil {
+	if req.GetBody == nil { // no body that can be read twice
 		return sent, nil
 	}
 	body, err := req.GetBody()
@@ -270,29 +282,30 @@ func (m *meter) posted(req *http.Request) (sent func(), err error) {
 	if err != nil {
 		return sent, err
 	}
-	switch msg, _ := jsonrpc.DecodeMessage(raw); msg := msg.(type) { // nil: not a message
+	switch msg, _ := jsonrpc.DecodeMessage(raw); msg := msg.(type) { // the body is not a message: msg is nil
 	case *jsonrpc.Response:
-		return m.reply()
+		return m.countReply()
 	case *jsonrpc.Request:
 		if msg.IsCall() {
-			m.asked(req.Context(), msg.ID)
+			m.requestSent(req.Context(), msg.ID)
 		}
 	}
 	return sent, nil
 }
 
-// meteredBody counts what is read of a response. In an event stream it counts the events, too.
+// meteredBody is the body of an HTTP response that counts the bytes read from it, and in an event stream the events.
 type meteredBody struct {
 	io.ReadCloser
 	stream  *stream
 	release func()
 }
 
+// Read implements io.Reader. It fails if the connection has exceeded a bound.
 func (b *meteredBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	over := b.count(p[:n])
 	if over == nil && errors.Is(err, io.EOF) {
-		over = b.stream.eof()
+		over = b.stream.countEOF()
 	}
 	if over != nil {
 		return 0, over
@@ -302,14 +315,15 @@ func (b *meteredBody) Read(p []byte) (int, error) {
 
 func (b *meteredBody) count(read []byte) error {
 	if b.stream.events {
-		return b.stream.lines(read)
+		return b.stream.countLines(read)
 	}
-	return b.stream.body(read)
+	return b.stream.countBody(read)
 }
 
+// Close implements io.Closer. It frees what the response occupied, whether or not the body was read to its end.
 func (b *meteredBody) Close() error {
 	defer b.release()
-	defer b.stream.whole()
-	defer b.stream.next()
+	defer b.stream.clearUnfinished()
+	defer b.stream.releaseLarge()
 	return b.ReadCloser.Close()
 }

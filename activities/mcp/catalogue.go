@@ -33,12 +33,12 @@ const (
 	maxPagedBytes       = 64 << 20  // the pages after the first, summed over all lists of a session
 )
 
-// offer is what a server offers in one session.
+// offer holds the tools that a server offers in one session.
 type offer struct {
 	catalogue turn.Catalogue
-	names     map[string]string // tool ID → the server's own name
-	tools     map[string]turn.Descriptor
-	listed    map[string]bool // the server's own names of its tools, without those that stand for resources and prompts
+	names     map[string]string          // tool ID → the server's own name
+	tools     map[string]turn.Descriptor // by tool ID
+	listed    map[string]bool            // the names of the tools that the server itself lists: see setListed
 }
 
 // trimResults is sending middleware that removes unused parts of the results that the SDK keeps until the connection
@@ -61,8 +61,9 @@ func trimResults(next sdk.MethodHandler) sdk.MethodHandler {
 	}
 }
 
-// listTools requests every page of the server's tools, within the bounds. paged is the size of the pages after the
-// first, in bytes: the SDK keeps each of them under its cursor until the session ends.
+// listTools requests every page of the server's list of tools. It fails if the list exceeds maxPages, maxTools or
+// maxListBytes. paged, which is also valid with an error, is the size in bytes of the pages after the first: the SDK
+// keeps each of them under its cursor until the session ends.
 func listTools(ctx context.Context, cs *sdk.ClientSession, maxPages,
 	maxTools int) (tools []*sdk.Tool, paged int, err error) {
 	seen, size := map[string]bool{}, 0
@@ -102,7 +103,8 @@ func sizeOf(t *sdk.Tool) int {
 	return len(b)
 }
 
-// listError returns nil if the server has no tools and therefore does not know the method.
+// listError returns the error to report for a list of tools that failed with err. It returns nil if the server declared
+// no tools and does not support the method: its list is then empty.
 func listError(cs *sdk.ClientSession, err error) error {
 	var wire *jsonrpc.Error
 	init := cs.InitializeResult()
@@ -120,13 +122,13 @@ type describer struct {
 	settings map[string]tool.Settings
 	// callTimeout is the operator's timeout for all of the server's tools; 0: the turn decides.
 	callTimeout time.Duration
-	// redact removes the server's configured secrets from what it says of its tools.
+	// redact removes the server's configured secrets from its descriptions of its tools.
 	redact redactor
 }
 
-// misnamed records the settings of tools that the server does not have. Settings under a wrong name have no effect, and
-// the operator must learn of that, above all if they set a risk.
-func (d describer) misnamed(o *offer, tools []*sdk.Tool) {
+// recordMisnamed records in the catalogue which of the operator's tool settings name a tool that the server does not
+// have. Such settings have no effect. The operator must see that, because a setting may be meant to raise a risk.
+func (d describer) recordMisnamed(o *offer, tools []*sdk.Tool) {
 	for _, name := range slices.Sorted(maps.Keys(d.settings)) {
 		if len(o.catalogue.Misnamed) < maxDropped &&
 			!slices.ContainsFunc(tools, func(t *sdk.Tool) bool { return t.Name == name }) {
@@ -135,8 +137,9 @@ func (d describer) misnamed(o *offer, tools []*sdk.Tool) {
 	}
 }
 
-// offer describes the tools, ordered by ID, so that the order of the server's list does not change prompts. It returns
-// the context's error if the context ends first.
+// offer describes the tools that the operator allows, ordered by ID, so that the order of the server's list does not
+// change prompts. A tool that cannot be offered is left out, and the catalogue names it with the reason (Dropped).
+// offer fails only if ctx ends.
 func (d describer) offer(ctx context.Context, tools []*sdk.Tool) (offer, error) {
 	o := offer{names: map[string]string{}, tools: map[string]turn.Descriptor{}}
 	o.catalogue = d.emptyCatalogue()
@@ -146,6 +149,7 @@ func (d describer) offer(ctx context.Context, tools []*sdk.Tool) (offer, error) 
 		if ctx.Err() != nil {
 			return offer{}, ctx.Err()
 		}
+		// A name that is not UTF-8 is not filtered, so that describe reports it.
 		if utf8.ValidString(t.Name) && !d.server.allows(t.Name) {
 			continue
 		}
@@ -172,7 +176,7 @@ func (d describer) offer(ctx context.Context, tools []*sdk.Tool) (offer, error) 
 		o.tools[desc.ID] = desc
 		o.catalogue.Tools = append(o.catalogue.Tools, desc)
 	}
-	d.misnamed(&o, tools)
+	d.recordMisnamed(&o, tools)
 	slices.SortFunc(o.catalogue.Tools, func(a, b turn.Descriptor) int { return cmp.Compare(a.ID, b.ID) })
 	o.catalogue.Hash = tool.Hash(o.catalogue.Tools)
 	return o, nil
@@ -186,21 +190,24 @@ func (d describer) emptyCatalogue() turn.Catalogue {
 	}
 }
 
-// configHash returns a hash of the configuration that decides which tools the server has. It includes no secret: not
-// the environment, not the headers, and neither user nor query of the URL.
+// configHash returns a hash of the settings that decide which tools the server has. Workers with different hashes
+// publish different versions of the catalogue. The hash covers no secret: not the environment, not the headers, and
+// neither user nor query of the URL.
 func (d describer) configHash() string {
 	s := d.server
-	where := s.URL
+	address := s.URL
 	if u, err := url.Parse(s.URL); err == nil {
 		u.User, u.RawQuery, u.Fragment = nil, "", ""
-		where = u.String()
+		address = u.String()
 	}
 	return tool.Hash(map[string]any{
-		"transport": s.Transport, "command": s.Command, "args": s.Args, "url": where, "allow": s.Allow, "deny": s.Deny,
+		"transport": s.Transport, "command": s.Command, "args": s.Args, "url": address, "allow": s.Allow, "deny": s.Deny,
 		"resources": s.Resources, "prompts": s.Prompts,
 	})
 }
 
+// drop records in the catalogue that a tool is not offered, and why. After maxDropped tools it records only that there
+// are more.
 func (o *offer) drop(name string, reason error) {
 	switch n := len(o.catalogue.Dropped); {
 	case n < maxDropped:
@@ -211,6 +218,8 @@ func (o *offer) drop(name string, reason error) {
 	}
 }
 
+// describe returns a tool's descriptor, bounded and redacted, and its compiled schema. It fails if the tool's name or
+// schema cannot be used.
 func (d describer) describe(t *sdk.Tool) (turn.Descriptor, schema.Schema, error) {
 	if err := checkName(t.Name); err != nil {
 		return turn.Descriptor{}, schema.Schema{}, err
@@ -236,34 +245,36 @@ func (d describer) describe(t *sdk.Tool) (turn.Descriptor, schema.Schema, error)
 	return desc, parsed, nil
 }
 
-// identity returns a hash of everything that a server says of a tool and that a model or an operator relies on.
+// identity returns a hash of a tool's declaration: everything on which a model or an operator relies. A tool with
+// another hash counts as changed.
 func identity(t *sdk.Tool, schema json.RawMessage) string {
-	output := map[string]any{
+	declared := map[string]any{
 		"name": t.Name, "description": t.Description, "input": schema, "output": t.OutputSchema, "annotations": t.Annotations,
 	}
 	if t.Title != "" {
-		output["title"] = t.Title
+		declared["title"] = t.Title
 	}
-	return tool.Hash(output)
+	return tool.Hash(declared)
 }
 
-// maxDetailsBytes bounds what is kept of a tool for operators only, in bytes.
+// maxDetailsBytes bounds turn.Descriptor.Details, in bytes.
 const maxDetailsBytes = 8 << 10
 
-// details returns what the server says of a tool that models do not see. It omits an output schema that is too long.
+// details returns the parts of a tool's declaration that only operators see: title, annotations and output schema, as a
+// JSON object. It omits an output schema that is too long, and returns nil if there is nothing to show.
 func (d describer) details(t *sdk.Tool) json.RawMessage {
-	output := map[string]any{}
+	shown := map[string]any{}
 	if t.Title != "" {
-		output["title"] = t.Title
+		shown["title"] = t.Title
 	}
 	if t.Annotations != nil {
-		output["annotations"] = t.Annotations
+		shown["annotations"] = t.Annotations
 	}
 	if out, err := json.Marshal(t.OutputSchema); err == nil && t.OutputSchema != nil && len(out) < maxDetailsBytes/2 {
-		output["output"] = json.RawMessage(out)
+		shown["output"] = json.RawMessage(out)
 	}
-	b, err := json.Marshal(output)
-	if err != nil || len(output) == 0 {
+	b, err := json.Marshal(shown)
+	if err != nil || len(shown) == 0 {
 		return nil
 	}
 	kept := d.redact.result(string(b))
@@ -273,37 +284,40 @@ func (d describer) details(t *sdk.Tool) json.RawMessage {
 	return json.RawMessage(kept)
 }
 
-// applySettings adds the operator's settings, and those of the server's annotations that count.
+// applySettings completes the descriptor with the operator's settings for the tool. Annotations of the server count
+// only as far as the operator trusts the server; the operator's own settings take precedence.
 func (d describer) applySettings(desc *turn.Descriptor, t *sdk.Tool) {
-	output := d.settings[t.Name]
+	settings := d.settings[t.Name]
 	hints := t.Annotations
 	if hints == nil {
 		hints = &sdk.ToolAnnotations{}
 	}
-	desc.Repeatable = output.Repeatable || d.server.Trust && (hints.ReadOnlyHint || hints.IdempotentHint)
-	desc.Timeout = cmp.Or(output.Timeout, d.callTimeout)
-	desc.TotalTimeout = cmp.Or(output.TotalTimeout, d.server.TotalTimeout)
+	desc.Repeatable = settings.Repeatable || d.server.Trust && (hints.ReadOnlyHint || hints.IdempotentHint)
+	desc.Timeout = cmp.Or(settings.Timeout, d.callTimeout)
+	desc.TotalTimeout = cmp.Or(settings.TotalTimeout, d.server.TotalTimeout)
 	desc.ElicitationTimeout, desc.Queue = max(d.server.ElicitationTimeout, 0), d.server.Queue
-	if output.LocalActivity {
+	if settings.LocalActivity {
 		desc.Activity = turn.ActivityLocal
 	}
-	desc.Effects = d.effects(output, hints)
-	desc.Risk = cmp.Or(output.Risk, d.risk(t, desc.Schema))
+	desc.Effects = d.effects(settings, hints)
+	desc.Risk = cmp.Or(settings.Risk, d.risk(t, desc.Schema))
 }
 
-// effects returns the effects that a call can have beyond its result. A server's word that it reaches nothing outside
-// counts only if the server is trusted and says so explicitly: unset hints mean the worst.
-func (d describer) effects(output tool.Settings, hints *sdk.ToolAnnotations) turn.Effects {
+// effects returns the effects that a call can have beyond its result. A call counts as read-only if the operator says
+// so, or if a trusted server declares that the tool only reads and does not reach the outside world. In MCP, a tool
+// without that hint may reach the outside world.
+func (d describer) effects(settings tool.Settings, hints *sdk.ToolAnnotations) turn.Effects {
 	closed := hints.ReadOnlyHint && hints.OpenWorldHint != nil && !*hints.OpenWorldHint
 	return turn.Effects{
-		ReadOnly:        output.ReadOnly || d.server.Trust && closed,
+		ReadOnly:        settings.ReadOnly || d.server.Trust && closed,
 		Taints:          !d.server.Trust || d.server.TaintsAll,
 		SessionAffinity: d.server.SessionAffinity,
 	}
 }
 
-// risk returns how much harm the tool can do, from its annotations or else from its words. A server that calls a tool
-// destructive is believed; one that calls it harmless is believed only if it is trusted.
+// risk returns how much harm the tool can do, from the server's annotations, or else from the words in its name and
+// schema. An annotation that raises the risk (destructive) always counts; one that lowers it counts only if the
+// operator trusts the server.
 func (d describer) risk(t *sdk.Tool, schema json.RawMessage) turn.Risk {
 	hints := t.Annotations
 	if hints == nil {
@@ -321,6 +335,7 @@ func (d describer) risk(t *sdk.Tool, schema json.RawMessage) turn.Risk {
 	return tool.SuggestedRisk(t.Name, schema)
 }
 
+// checkName refuses a tool's name that is empty, too long or not printable.
 func checkName(name string) error {
 	switch {
 	case name == "":

@@ -21,56 +21,61 @@ import (
 	"github.com/everturn/everturn/internal/childenv"
 )
 
-// stdioDialer runs the server as a child process.
+// stdioDialer starts a server as a child process and connects to it over stdio.
 type stdioDialer struct {
-	spawner *childproc.Spawner
-	server  Server
-	path    string // PATH to search
-	env     []string
-	as      *account // nil: this program's
-	opts    Options
-	total   *totals
-	seen    *processes
+	spawner    *childproc.Spawner
+	server     Server
+	searchPath string // PATH to search
+	env        []string
+	runAs      *account // nil: this program's
+	opts       Options
+	total      *totals
+	processes  *processes
 }
 
+// dial starts a process of the server that works for the tenant.
 func (d *stdioDialer) dial(_ context.Context, tenant string) (*link, error) {
-	file, err := findCommand(d.server, d.path)
+	file, err := findCommand(d.server, d.searchPath)
 	if err != nil {
 		return nil, err
 	}
 	m := newMeter(d.server.ID, d.total, d.opts.MaxFrameBytes)
-	out := newStream(m.dropped, m)
+	incoming := newStream(m.dropped, m)
 	p, err := d.spawner.Start(childproc.Command{
 		Path: file, Args: d.server.Args, Env: tenantEnv(d.env, tenant), Dir: d.server.Dir,
 		MaxFrameBytes: d.opts.MaxFrameBytes, StderrBytes: d.opts.StderrTailBytes,
-		User: d.as.credential(), OnStdout: out.lines, OnStderr: m.printed,
-		OnChange: func(p *childproc.Process) { d.seen.saw(tenant, p) },
+		User: d.runAs.credential(), OnStdout: incoming.countLines, OnStderr: m.countStderr,
+		OnChange: func(p *childproc.Process) { d.processes.record(tenant, p) },
 	})
 	if err != nil {
 		return nil, err
 	}
 	m.onDrop(func() { p.Signal(syscall.SIGKILL) })
 	t := &watchedTransport{
-		inner: &sdk.IOTransport{Reader: p.Stdout, Writer: p.Stdin, MaxLineLength: -1}, // Frames enforces the limit
-		sent:  p.Stdin.Written, meter: m, out: out,
+		inner:   &sdk.IOTransport{Reader: p.Stdout, Writer: p.Stdin, MaxLineLength: -1}, // Frames enforces the limit
+		written: p.Stdin.Written, meter: m, incoming: incoming,
 	}
 	return &link{
 		transport: t, watched: t, meter: m, versions: []string{versionLegacy, versionLatest}, disposable: true,
-		stop: func() error { defer out.whole(); return p.Stop(d.opts.StopGrace) }, tail: p.Stderr.String, fate: p.Fate,
+		stop: func() error { defer incoming.clearUnfinished(); return p.Stop(d.opts.StopGrace) },
+		tail: p.Stderr.String, fate: p.Fate,
 	}, nil
 }
 
-// childEnv returns the complete environment of a server's process, except for the mark that package stdio adds, and
-// those of its values that the operator passed on by name (EnvAllow).
-func childEnv(s Server, as *account, lookup func(string) (string, bool)) (env, passed []string, err error) {
+// childEnv returns the complete environment of a server's process (NAME=value, sorted), except for the mark that
+// package childproc adds. Later sources replace earlier ones: the base variables, those of the account runAs (nil: this
+// program's account), the variables that the server may inherit (EnvAllow), and Env. lookup reads this program's
+// environment. inherited holds the values of the EnvAllow variables, in their order.
+func childEnv(s Server, runAs *account,
+	lookup func(name string) (string, bool)) (env, inherited []string, err error) {
 	vars := map[string]string{}
 	for _, name := range childenv.Base {
 		if v, ok := lookup(name); ok {
 			vars[name] = v
 		}
 	}
-	if as != nil {
-		vars["HOME"], vars["USER"], vars["LOGNAME"] = as.HomeDir, as.Username, as.Username
+	if runAs != nil {
+		vars["HOME"], vars["USER"], vars["LOGNAME"] = runAs.HomeDir, runAs.Username, runAs.Username
 	}
 	for _, name := range s.EnvAllow {
 		v, ok := lookup(name)
@@ -79,7 +84,7 @@ func childEnv(s Server, as *account, lookup func(string) (string, bool)) (env, p
 				name)
 		}
 		vars[name] = v
-		passed = append(passed, v)
+		inherited = append(inherited, v)
 	}
 	for name, v := range s.Env {
 		vars[name] = v
@@ -92,15 +97,15 @@ func childEnv(s Server, as *account, lookup func(string) (string, bool)) (env, p
 		env = append(env, name+"="+v)
 	}
 	slices.Sort(env)
-	return env, passed, nil
+	return env, inherited, nil
 }
 
 // EnvTenant is the variable that tells a server's process which tenant it works for. The host sets it for named tenants
 // only.
 const EnvTenant = "EVERTURN_TENANT"
 
-// tenantEnv returns the environment of a process that works for this tenant. A value that this program or its operator
-// set for EnvTenant applies to the default tenant only.
+// tenantEnv returns env with EnvTenant set to the tenant. For the default tenant, whose name is empty, it returns env
+// unchanged, with the value that the operator may have given to EnvTenant.
 func tenantEnv(env []string, tenant string) []string {
 	if tenant == "" {
 		return env
@@ -109,10 +114,10 @@ func tenantEnv(env []string, tenant string) []string {
 	return append(out, EnvTenant+"="+tenant)
 }
 
-// findCommand returns the file that the server's command names. A relative name with a slash is relative to the
-// server's directory, if one is set.
+// findCommand returns the path of the program that the server's command names. A relative name with a slash is relative
+// to the server's directory, if one is set. A name without a slash is looked up in searchPath, a list like PATH.
 func findCommand(s Server, searchPath string) (string, error) {
-	if err := folder(s.Dir); err != nil {
+	if err := checkDir(s.Dir); err != nil {
 		return "", fmt.Errorf("dir = %q cannot be its working directory: %w", s.Dir, err)
 	}
 	if strings.ContainsRune(s.Command, '/') {
@@ -120,23 +125,23 @@ func findCommand(s Server, searchPath string) (string, error) {
 		if !filepath.IsAbs(file) && s.Dir != "" {
 			file = filepath.Join(s.Dir, file)
 		}
-		if err := executable(file); err != nil {
+		if err := checkExecutable(file); err != nil {
 			return "", fmt.Errorf("command %q cannot be run: %w", s.Command, err)
 		}
 		return filepath.Abs(file)
 	}
 	for _, dir := range filepath.SplitList(searchPath) {
 		file := filepath.Join(dir, s.Command)
-		if filepath.IsAbs(file) && executable(file) == nil {
+		if filepath.IsAbs(file) && checkExecutable(file) == nil { // relative entries of PATH are ignored
 			return file, nil
 		}
 	}
 	return "", fmt.Errorf("command %q is not in PATH: install it or give its whole path", s.Command)
 }
 
-// folder returns an error if a server cannot be started in the directory. The system's own error would blame the
-// program.
-func folder(dir string) error {
+// checkDir returns an error if dir is set and is not a directory. Without this check, starting the process would fail
+// with an error that names the program instead of the directory.
+func checkDir(dir string) error {
 	if dir == "" {
 		return nil
 	}
@@ -147,7 +152,8 @@ func folder(dir string) error {
 	return err
 }
 
-func executable(file string) error {
+// checkExecutable returns an error if file is not an executable file.
+func checkExecutable(file string) error {
 	info, err := os.Stat(file)
 	switch {
 	case err != nil:
@@ -166,7 +172,8 @@ type account struct {
 	uid, gid uint32
 }
 
-// accountOf looks up the account that the operator named; nil if there is none.
+// accountOf looks up the account that the operator named in Server.User; nil if the field is empty. It fails unless
+// this program runs as root.
 func accountOf(s Server) (*account, error) {
 	if s.User == "" {
 		return nil, nil
@@ -211,8 +218,8 @@ type ProcessEvent struct {
 // maxProcessEvents bounds Health.Processes.
 const maxProcessEvents = 8
 
-// processes logs a server's processes and keeps their last events. It has its own lock, because a process may end while
-// the connector's lock is held.
+// processes logs the starts and ends of a server's processes and keeps the last of them. It has its own lock, because a
+// process may end while the connector's lock is held.
 type processes struct {
 	server string
 	log    *slog.Logger
@@ -221,8 +228,8 @@ type processes struct {
 	events []ProcessEvent
 }
 
-// saw records that a process has started or ended.
-func (p *processes) saw(tenant string, process *childproc.Process) {
+// record logs and keeps an event of a tenant's process: its end if it has ended, otherwise its start.
+func (p *processes) record(tenant string, process *childproc.Process) {
 	e := ProcessEvent{At: time.Now(), PID: process.PID(), Tenant: tenant, Ended: process.State()}
 	log := p.log.With("server", p.server, "tenant", tenant, "pid", e.PID)
 	switch {
@@ -236,10 +243,11 @@ func (p *processes) saw(tenant string, process *childproc.Process) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.events = append(p.events, e)
+	// The clone leaves the slices that last has returned unchanged.
 	p.events = slices.Clone(p.events[max(0, len(p.events)-maxProcessEvents):])
 }
 
-// last returns the last events, the oldest first.
+// last returns the last events, the oldest first. It returns nil for a nil p.
 func (p *processes) last() []ProcessEvent {
 	if p == nil { // a server without a local process
 		return nil

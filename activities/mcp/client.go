@@ -13,16 +13,17 @@ import (
 // methodInitialize opens a session of an older protocol.
 const methodInitialize = "initialize"
 
-// client returns the MCP client of this session.
+// client returns a new MCP client for this session. It declares no sampling and no roots, survives panics of the SDK,
+// and handles elicitations in the middle of a call only if ElicitationTimeout is set.
 func (s *session) client() *sdk.Client {
 	opts := &sdk.ClientOptions{
 		Capabilities:                s.owner.capabilities(),
-		MultiRoundTrip:              &sdk.MultiRoundTripOptions{Disabled: true},
+		MultiRoundTrip:              &sdk.MultiRoundTripOptions{Disabled: true}, // the host repeats the call itself
 		ToolListChangedHandler:      func(context.Context, *sdk.ToolListChangedRequest) { s.markStale() },
-		ProgressNotificationHandler: s.progressed,
+		ProgressNotificationHandler: s.handleProgress,
 	}
 	if server := s.owner.describer.server; server.ElicitationTimeout > 0 {
-		opts.ElicitationHandler = s.elicited
+		opts.ElicitationHandler = s.handleElicitation
 	}
 	client := sdk.NewClient(&sdk.Implementation{Name: "everturn", Version: "1"}, opts)
 	client.AddSendingMiddleware(s.owner.hideElicitation, s.owner.recoverPanics, trimResults)
@@ -30,16 +31,16 @@ func (s *session) client() *sdk.Client {
 	return client
 }
 
-// capabilities returns the client capabilities that servers are told. They include elicitation, for servers of the
-// newest protocol; modest removes it again for servers of an older one.
+// capabilities returns the client capabilities that the handshake declares. They include elicitation, for servers of
+// the newest protocol; hideElicitation removes it for servers of older ones.
 func (c *connector) capabilities() *sdk.ClientCapabilities {
 	return &sdk.ClientCapabilities{Elicitation: &sdk.ElicitationCapabilities{ // not nil, which would advertise roots
 		Form: &sdk.FormElicitationCapabilities{}, URL: &sdk.URLElicitationCapabilities{},
 	}}
 }
 
-// hideElicitation is sending middleware that does not offer elicitation to servers of older protocols unless
-// ElicitationTimeout is set.
+// hideElicitation is sending middleware that removes the elicitation capability from initialize, which only servers of
+// older protocols receive, unless ElicitationTimeout is set. Such a server would keep its call open for the response.
 func (c *connector) hideElicitation(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
 		if p, ok := req.GetParams().(*sdk.InitializeParams); ok && method == methodInitialize &&
@@ -50,25 +51,29 @@ func (c *connector) hideElicitation(next sdk.MethodHandler) sdk.MethodHandler {
 	}
 }
 
-// upgraded returns the session to use with a server whose handshake succeeded in this version. It is a new session if
-// the server also knows a newer protocol, which a handshake in the older one does not show. The connector remembers the
-// answer, so that only the first connect takes two handshakes. A server that took long to start keeps its session: it
-// might not be ready again within the same time. A server that exits when it is asked is started once more, and not
-// asked again.
-func (c *connector) upgraded(ctx context.Context, s *session, version string) (*session, error) {
+// upgrade returns the session to use with a server whose handshake succeeded in this version. After a handshake in the
+// older protocol it asks the server whether it supports the newest one, and if so replaces the session s with one in
+// that protocol. The connector remembers the version, so that only the first connect takes two handshakes.
+//
+// upgrade keeps s if connecting has taken more than a third of ConnectTimeout, because the server might not start again
+// in time. If the server exits because of the question, upgrade starts it once more in the older protocol and does not
+// ask again.
+func (c *connector) upgrade(ctx context.Context, s *session, version string) (*session, error) {
 	deadline, _ := ctx.Deadline()
 	hurried := time.Until(deadline) < c.describer.server.ConnectTimeout*2/3
 	before := c.version.Swap(&version)
-	if version != versionLegacy || before != nil && *before == version || hurried || !s.link.disposable {
+	sameAsBefore := before != nil && *before == version
+	if version != versionLegacy || sameAsBefore || hurried || !s.link.disposable {
 		return s, nil
 	}
 	newest := s.supportsNewestProtocol(ctx)
-	if !newest && s.link.watched.broken() == nil {
+	exited := s.link.watched.readError() != nil
+	if !newest && !exited {
 		return s, nil
 	}
 	s.retire()
 	select {
-	case <-s.lost: // its process ends before the next one starts
+	case <-s.lost: // the old process has exited, so that two never run side by side
 	case <-ctx.Done():
 	}
 	if !newest {
@@ -84,8 +89,9 @@ func (c *connector) upgraded(ctx context.Context, s *session, version string) (*
 	return c.open(ctx, s.conn)
 }
 
-// supportsNewestProtocol asks a server, after a handshake in the older protocol, whether it knows the newest one too.
-// That handshake goes first because some servers exit or fall silent when they receive anything else first.
+// supportsNewestProtocol asks the server, after a handshake in the older protocol, whether it also supports the newest
+// one. The request cannot be the first one, because some servers exit or stop responding if they receive anything else
+// than initialize first. No answer within discoverWithin means no.
 func (s *session) supportsNewestProtocol(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, discoverWithin)
 	defer cancel()
@@ -106,14 +112,14 @@ func (s *session) supportsNewestProtocol(ctx context.Context) bool {
 }
 
 const (
-	newestVersion  = "2026-07-28" // the first protocol whose elicitations take several rounds
+	newestVersion  = "2026-07-28" // the first version in which a call with elicitations is sent again (SEP-2322)
 	discoverWithin = time.Second
 )
 
-// The SDK reads what a server sends in its own goroutines and in ours, and does not recover from panics there. One line
-// of one server must not end the worker with the calls of all other servers.
+// The SDK parses a server's messages in its own goroutines and in ours, and does not recover from panics there. A
+// message of one server must not end the worker, and with it the calls of all other servers.
 
-// recoverPanics is middleware that turns a panic into an error, both for a server's requests and for its responses.
+// recoverPanics is middleware that turns a panic into an error. It wraps both the server's requests and our own.
 func (c *connector) recoverPanics(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, req sdk.Request) (result sdk.Result, err error) {
 		defer c.recoverPanic(method, &err)
@@ -121,10 +127,10 @@ func (c *connector) recoverPanics(next sdk.MethodHandler) sdk.MethodHandler {
 	}
 }
 
-// recoverPanic recovers from a panic while this package processes what a server sent, and sets *err. It must be
-// deferred directly.
+// recoverPanic, in a defer statement of its own, recovers from a panic while a message of a server is processed, logs
+// it, and sets *err. doing names the request or the tool for messages.
 func (c *connector) recoverPanic(doing string, err *error) {
-	if p := recover(); p != nil {
+	if p := recover(); p != nil { // recover works only in the deferred function itself
 		c.log.Error("what an MCP server said cannot be read", "server", c.id(), "doing", doing, "panic", p, "stack",
 			string(debug.Stack()))
 		*err = fmt.Errorf("what it said to %s cannot be read", doing)
@@ -135,7 +141,7 @@ func (c *connector) recoverPanic(doing string, err *error) {
 const noSampling = "Everturn does not support sampling, which MCP deprecates (SEP-2577)"
 
 // refuseSampling is receiving middleware that answers sampling/createMessage with an error that gives the reason. The
-// code is not CodeMethodNotFound, because the SDK replaces the message of errors with that code.
+// error's code is not CodeMethodNotFound, because the SDK would replace the message of such an error.
 func refuseSampling(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
 		if method == "sampling/createMessage" {
@@ -145,8 +151,8 @@ func refuseSampling(next sdk.MethodHandler) sdk.MethodHandler {
 	}
 }
 
-// requireParams is receiving middleware that rejects requests without the params that the SDK dereferences unchecked.
-// For some of them the SDK does so under a lock, which a panic would leave locked.
+// requireParams is receiving middleware that refuses elicitation messages without params. The SDK would dereference the
+// nil params and panic, partly while it holds a lock, which would then stay locked.
 func requireParams(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
 		missing := false

@@ -17,8 +17,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// connector opens the connections to one server, which its pool holds, and keeps what the worker knows of the server. A
-// connector belongs to one server of one Host, so all of its sessions share one configuration and its credentials; each
+// connector opens the connections to one server of a Host, and keeps the server's catalogue and the state of its
+// processes. Its pool holds the connections. All sessions share the server's configuration and credentials; each
 // session belongs to one tenant.
 type connector struct {
 	describer    describer
@@ -27,13 +27,13 @@ type connector struct {
 	opts         Options
 	log          *slog.Logger
 	ctx          context.Context // ends when the host closes
-	running      *tasks          // the host's goroutines
+	running      *tasks          // the host's goroutines, which its Close waits for
 	pool         *pool.Pool
 	serverPlaces chan struct{}          // one element for each call of this server that occupies the worker
 	workerPlaces chan struct{}          // the host's, shared by all servers
 	processes    *processes             // nil: this worker does not run the server
-	events       chan struct{}          // signals a change; capacity 1
-	version      atomic.Pointer[string] // of the last handshake that succeeded
+	events       chan struct{}          // wakes the watcher; capacity 1
+	version      atomic.Pointer[string] // the protocol version of the last handshake that succeeded; nil: none
 
 	mu     sync.Mutex
 	known  *turn.Catalogue // the catalogue that the default tenant's connection listed last
@@ -55,7 +55,7 @@ func (c *connector) openPool() {
 	})
 }
 
-// dial opens a session for a connection of the pool.
+// dial opens a session for a connection of the pool. It implements pool.Options.Dial.
 func (c *connector) dial(ctx context.Context, conn *pool.Conn) (pool.Link, *pool.Failure) {
 	s, err := c.open(ctx, conn)
 	if err == nil {
@@ -68,10 +68,11 @@ func (c *connector) dial(ctx context.Context, conn *pool.Conn) (pool.Link, *pool
 	return nil, f
 }
 
-// connection returns the session for a call, with one more user. The session belongs to the call's tenant; with a
-// stateful server it belongs to the turn. A turn that resumes with a stateful server gets the very session that it used
-// before, or tool_state_lost: a new session would have lost the turn's state silently.
-func (c *connector) connection(ctx context.Context, req turn.ToolRequest) (*session, error) {
+// sessionFor returns the session for a call, connecting if necessary, and adds a user to it. The calls of a tenant
+// share one session; with a stateful server (SessionAffinity), each turn has its own. If the call depends on state that
+// the server keeps (req.Resume), sessionFor returns only the session that has this state. If that session has ended, it
+// returns tool_state_lost, because a new session would lose the state silently.
+func (c *connector) sessionFor(ctx context.Context, req turn.ToolRequest) (*session, error) {
 	if !c.describer.server.SessionAffinity || req.Turn == "" {
 		return c.acquire(ctx, req.Tenant, "")
 	}
@@ -91,7 +92,8 @@ func (c *connector) connection(ctx context.Context, req turn.ToolRequest) (*sess
 			c.name(), req.Tool))
 }
 
-// acquire returns the tenant's or the turn's session, with one more user. It connects if there is none.
+// acquire returns the tenant's shared session, or the turn's own if turnID is not empty, and adds a user to it. It
+// connects if there is none. The caller must call leave.
 func (c *connector) acquire(ctx context.Context, tenant, turnID string) (*session, error) {
 	conn, err := c.pool.Acquire(ctx, pool.Key{Tenant: tenant, Turn: turnID})
 	if err != nil {
@@ -100,8 +102,9 @@ func (c *connector) acquire(ctx context.Context, tenant, turnID string) (*sessio
 	return conn.Link().(*session), nil
 }
 
-// open dials and does the handshake, in each protocol version worth trying. If the server rejects one version, open
-// tries the other; over HTTP it also does so if the server does not respond.
+// open opens a session: it dials and performs the handshake, in each of the versions to try until one succeeds. It
+// tries the next version only if the server rejected the last one with a JSON-RPC error, or, over HTTP, did not
+// respond.
 func (c *connector) open(ctx context.Context, conn *pool.Conn) (*session, error) {
 	var last error
 	var versions []string // chosen once: another tenant's connect may change what is worth trying
@@ -111,61 +114,66 @@ func (c *connector) open(ctx context.Context, conn *pool.Conn) (*session, error)
 			return nil, &pool.Outage{Problem: c.redact.text(err.Error()), ModelText: safeErrorText(err)}
 		}
 		if i == 0 {
-			versions = c.worthTrying(l)
+			versions = c.versionsToTry(l)
 		}
-		probe, cancel := ctx, context.CancelFunc(func() {})
-		if i+1 < len(versions) && !l.disposable {
-			probe, cancel = context.WithTimeout(ctx, c.describer.server.ConnectTimeout/3)
+		limited, cancel := ctx, context.CancelFunc(func() {})
+		if i+1 < len(versions) && !l.disposable { // over HTTP, leave time for the next version
+			limited, cancel = context.WithTimeout(ctx, c.describer.server.ConnectTimeout/3)
 		}
-		s, err := c.handshake(probe, conn, l, versions[i])
-		silentProbe := probe.Err() != nil && ctx.Err() == nil
+		s, err := c.handshake(limited, conn, l, versions[i])
+		timedOut := limited.Err() != nil && ctx.Err() == nil
 		cancel()
 		if err == nil {
-			return c.upgraded(ctx, s, versions[i])
+			return c.upgrade(ctx, s, versions[i])
 		}
-		last = c.explain(ctx, l, err)
+		last = c.handshakeError(ctx, l, err)
 		var refusal *jsonrpc.Error
-		if i+1 >= len(versions) || !silentProbe && !errors.As(err, &refusal) {
-			c.version.Store(nil)
+		tryNext := i+1 < len(versions) && (timedOut || errors.As(err, &refusal))
+		if !tryNext {
+			c.version.Store(nil) // the server may have been replaced by one with another version
 			return nil, last
 		}
 	}
 }
 
-// worthTrying returns the version of the last handshake that succeeded, or else the link's.
-func (c *connector) worthTrying(l *link) []string {
+// versionsToTry returns the protocol versions for a handshake on the link, in order: only the version of the last
+// handshake that succeeded, or the link's versions if none has.
+func (c *connector) versionsToTry(l *link) []string {
 	if known := c.version.Load(); known != nil {
 		return []string{*known}
 	}
 	return l.versions
 }
 
-// explain returns the error of a failed handshake, with the end of the server's stderr.
-func (c *connector) explain(ctx context.Context, l *link, err error) error {
-	why, told := c.clean(err.Error(), 400), safeErrorText(err)
+// handshakeError returns the error to report for a handshake that failed with err: an *Outage, or an error that wraps
+// an *Excess. For operators it adds the address, the exit status and the end of the server's stderr; the text for
+// models contains only the host's own words.
+func (c *connector) handshakeError(ctx context.Context, l *link, err error) error {
+	problem, forModel := c.clean(err.Error(), 400), safeErrorText(err)
 	server := c.describer.server
 	if ctx.Err() != nil {
-		why = fmt.Sprintf("it did not finish its handshake within %s (timeouts.connect)", server.ConnectTimeout)
-		told = why
+		problem = fmt.Sprintf("it did not finish its handshake within %s (timeouts.connect)", server.ConnectTimeout)
+		forModel = problem
 		if server.URL == "" {
-			why += "; if it is still downloading, install it first or raise that"
+			problem += "; if it is still downloading, install it first or raise that"
 		}
 	}
-	if at := printable.Address(server.URL); at != "" && !strings.Contains(why, at) {
-		why = at + ": " + why
+	if address := printable.Address(server.URL); address != "" && !strings.Contains(problem, address) {
+		problem = address + ": " + problem
 	}
 	if fate := l.fate(); fate != "" {
-		why += "; its process ended with " + fate
-		told = "its process ended with " + fate
+		problem += "; its process ended with " + fate
+		forModel = "its process ended with " + fate
 	}
 	c.keepStderr(l)
 	if e := l.meter.excess(); e != nil {
 		return fmt.Errorf("%w%s", e, c.stderrNote(l))
 	}
-	return &pool.Outage{Problem: c.redact.text(why) + c.stderrNote(l), ModelText: told}
+	return &pool.Outage{Problem: c.redact.text(problem) + c.stderrNote(l), ModelText: forModel}
 }
 
-// stderrNote returns the end of the server's stderr, for operators.
+// stderrNote returns the end of the server's stderr as the last clause of a message for operators; empty if there is
+// none.
 func (c *connector) stderrNote(l *link) string {
 	tail := c.stderrTail(l)
 	if tail == "" {
@@ -174,11 +182,12 @@ func (c *connector) stderrNote(l *link) string {
 	return "; its stderr ends with:\n" + tail
 }
 
-// stderrTail returns at most the last 1 KiB of stderr, redacted before it is cut.
+// stderrTail returns the last 1 KiB of the stderr that the link has kept. It redacts the text before it cuts it, so
+// that no part of a secret remains.
 func (c *connector) stderrTail(l *link) string {
 	kept := l.tail()
 	tail := printable.Sanitize(kept)
-	if len(kept) >= c.opts.StderrTailBytes { // the text before it is lost
+	if len(kept) >= c.opts.StderrTailBytes { // the buffer is full, so it may begin in the middle of a secret
 		tail = c.redact.tail(tail)
 	}
 	tail = c.redact.text(tail)
@@ -188,9 +197,10 @@ func (c *connector) stderrTail(l *link) string {
 	return tail
 }
 
-// setCatalogue keeps the latest catalogue and wakes the watcher if it differs. There is one catalogue for all tenants:
-// the one that the default tenant's connection lists. If another tenant's connection lists a different one, the default
-// tenant's connection lists again.
+// setCatalogue records the catalogue that a tenant's connection has just listed, and wakes the watcher if it differs
+// from the known one. There is one catalogue for all tenants, listed by the default tenant's connection (tenant ""). If
+// another tenant's connection lists a different catalogue, the watcher only looks at the default tenant's connection
+// again, which it reopens if it had ended as idle.
 func (c *connector) setCatalogue(tenant string, offered turn.Catalogue) {
 	c.mu.Lock()
 	before := c.known
@@ -202,8 +212,10 @@ func (c *connector) setCatalogue(tenant string, offered turn.Catalogue) {
 	if !changed {
 		return
 	}
-	if n := offered.Misnamed; tenant == "" && len(n) > 0 && (before == nil || !slices.Equal(n, before.Misnamed)) {
-		c.log.Warn("agent.toml names tools that the server does not offer", "server", c.id(), "tools", n)
+	misnamed := offered.Misnamed
+	alreadyLogged := before != nil && slices.Equal(misnamed, before.Misnamed)
+	if tenant == "" && len(misnamed) > 0 && !alreadyLogged {
+		c.log.Warn("agent.toml names tools that the server does not offer", "server", c.id(), "tools", misnamed)
 	}
 	if tenant != "" {
 		c.pool.Wake()
@@ -211,7 +223,7 @@ func (c *connector) setCatalogue(tenant string, offered turn.Catalogue) {
 	c.notifyWatcher()
 }
 
-// notifyWatcher wakes the watcher.
+// notifyWatcher wakes the watcher (follow). It does not block: one signal that is already waiting is enough.
 func (c *connector) notifyWatcher() {
 	select {
 	case c.events <- struct{}{}:
@@ -219,7 +231,8 @@ func (c *connector) notifyWatcher() {
 	}
 }
 
-// catalogue returns what the server offers now, or a catalogue whose Problem says why it cannot be listed.
+// catalogue returns the catalogue of the tools that the server offers now, connecting if necessary. If the server
+// cannot be listed, the catalogue has no tools, and its Problem gives the reason.
 func (c *connector) catalogue(ctx context.Context) turn.Catalogue {
 	s, err := c.acquire(ctx, "", "")
 	if err == nil {

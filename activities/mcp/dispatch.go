@@ -12,74 +12,78 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// run runs the attempt to its end.
+// run runs the attempt: it waits until the call may go to the server, gets a session, checks that the server still
+// offers the tool as the turn config describes it, and sends the call. An error means that the call was not sent.
 func (a *attempt) run(ctx context.Context) (turn.ToolResult, error) {
 	leave, err := a.admit(ctx)
 	if err != nil {
 		return turn.ToolResult{}, notCalledError(a.req.Tool, err)
 	}
 	defer leave()
-	if a.s, err = a.connection(ctx); err != nil {
+	if a.session, err = a.acquireSession(ctx); err != nil {
 		return turn.ToolResult{}, notCalledError(a.req.Tool, err)
 	}
-	defer a.s.leave()
-	offered, err := a.s.offer(ctx, true)
+	defer a.session.leave()
+	offered, err := a.session.offer(ctx, true)
 	if err != nil {
-		a.settle(ctx, err)
+		a.settle(ctx, err) // the server did not answer the request for its list
 		return turn.ToolResult{}, notCalledError(a.req.Tool, err)
 	}
-	d, err := tool.Matching(offered.tools, a.req, a.c.name())
+	d, err := tool.Matching(offered.tools, a.req, a.connector.name())
 	if err != nil {
 		return turn.ToolResult{}, err
 	}
 	return a.call(ctx, d, offered.names[a.req.Tool])
 }
 
-// call makes the exchange, and tells the pool how it went.
+// call sends the call of the tool that the server knows as name, waits for its end, and reports the end to the pool.
 func (a *attempt) call(ctx context.Context, d turn.Descriptor, name string) (turn.ToolResult, error) {
-	conn := a.s.conn
+	conn := a.session.conn
 	conn.Used(false)
 	a.name = name
-	a.fresh = conn.OpenedAfter(a.admission.Began) || !a.req.Scheduled.IsZero() && conn.OpenedAfter(a.req.Scheduled)
+	a.freshSession = conn.OpenedAfter(a.admission.Began) || !a.req.Scheduled.IsZero() && conn.OpenedAfter(a.req.Scheduled)
 	result, err := a.exchange(ctx, d)
 	conn.Used(err == nil)
-	if result.Outcome == turn.OutcomeUnknown && a.c.describer.settings[name].BackgroundTimeout > 0 {
-		return result, err // the call may still finish in the background
+	mayContinue := a.connector.describer.settings[name].BackgroundTimeout > 0
+	if result.Outcome == turn.OutcomeUnknown && mayContinue {
+		return result, err // a call that may still finish in the background is no failure of the server
 	}
 	a.settle(ctx, err)
 	var e *turn.Error
 	if !a.req.Waits && errors.As(err, &e) && e.RetryAfter > 0 {
-		// The next attempt follows immediately. The call keeps its place meanwhile: the server would refuse other calls,
-		// too.
-		a.c.pause(ctx, e.RetryAfter)
+		// The caller makes the next attempt without a pause, so the pause is here. Meanwhile the call keeps its permit: the
+		// server would refuse other calls, too.
+		a.connector.pause(ctx, e.RetryAfter)
 	}
 	return result, err
 }
 
-// admit waits, within the call's own deadline, until the call may go to the server, and deducts the wait from the
-// deadline. Its error says why the call may not. leave gives the call's places back.
+// admit waits until the pool admits the call to the server, at most as long as the call's own timeout, and deducts the
+// wait from that timeout. If the caller retries a call that was not sent (req.Waits), it waits only briefly. The caller
+// must call leave when the attempt ends. The error gives the reason why the call may not be sent.
 func (a *attempt) admit(ctx context.Context) (leave func(), err error) {
-	vacate, err := a.c.occupy(a.req)
+	vacate, err := a.connector.occupy(a.req)
 	if err != nil {
 		return nil, err
 	}
-	settings := a.c.describer.settings[strings.TrimPrefix(a.req.Tool, a.c.describer.prefix+"/")]
-	began, wait := time.Now(), tool.FirstOf(a.req.Timeout, settings.Timeout, a.c.describer.server.CallTimeout)
+	settings := a.connector.describer.settings[strings.TrimPrefix(a.req.Tool, a.connector.describer.prefix+"/")]
+	began, wait := time.Now(), tool.FirstOf(a.req.Timeout, settings.Timeout, a.connector.describer.server.CallTimeout)
 	if a.req.Waits {
 		wait = min(wait, maxConnectWait)
 	}
-	if a.admission, err = a.c.pool.Admit(ctx, a.req.Tenant, wait); err != nil {
+	if a.admission, err = a.connector.pool.Admit(ctx, a.req.Tenant, wait); err != nil {
 		vacate()
 		return nil, err
 	}
-	if a.req.Timeout > 0 {
+	if a.req.Timeout > 0 { // 0 means the tool's or the server's own timeout, from which the wait is not deducted
 		a.req.Timeout = max(a.req.Timeout-time.Since(began), time.Millisecond)
 	}
 	return func() { a.admission.End(); vacate() }, nil
 }
 
-// occupy takes a place in the worker for a call whose caller retries if there is none. The calls of one server, or of
-// all servers, never occupy the whole worker, because inferences need it too. leave frees the place.
+// occupy takes one of the places for calls that occupy the worker, or returns an error if there is none. The number of
+// places is limited, per server and for all servers, so that calls leave room for inferences. The caller must call
+// leave to free the place. A call whose caller does not retry (req.Waits is false) needs no place.
 func (c *connector) occupy(req turn.ToolRequest) (leave func(), err error) {
 	if !req.Waits {
 		return func() {}, nil
@@ -88,41 +92,46 @@ func (c *connector) occupy(req turn.ToolRequest) (leave func(), err error) {
 		select {
 		case places <- struct{}{}:
 		default:
-			if i > 0 {
+			if i > 0 { // give back the server's place, which was taken first
 				<-c.serverPlaces
 			}
-			return nil, crowded(cap(places))
+			return nil, noPlaceError(cap(places))
 		}
 	}
 	return func() { <-c.serverPlaces; <-c.workerPlaces }, nil
 }
 
-// crowded returns the error of a call for which this worker has no place.
-func crowded(most int) error {
-	told := fmt.Sprintf("%d calls to tool servers are in flight on this worker, which is the maximum", most)
-	return &pool.Outage{Problem: told, ModelText: told, Wait: crowdedPause}
+// noPlaceError returns the error of a call for which all places are taken; most is their number.
+func noPlaceError(most int) error {
+	text := fmt.Sprintf("%d calls to tool servers are in flight on this worker, which is the maximum", most)
+	return &pool.Outage{Problem: text, ModelText: text, Wait: noPlacePause}
 }
 
-// crowdedPause is how long a call waits before its next attempt if there was no place.
-const crowdedPause = 500 * time.Millisecond
+// noPlacePause is the pause before the next attempt of a call for which there was no place.
+const noPlacePause = 500 * time.Millisecond
 
-// maxConnectWait bounds how long a call that can wait elsewhere occupies its worker while the server is connecting.
+// maxConnectWait bounds how long a call whose caller retries waits for the server. The caller can wait without
+// occupying the worker.
 const maxConnectWait = 2 * time.Second
 
-func (a *attempt) connection(ctx context.Context) (*session, error) {
+// acquireSession returns the session for the call, with one more user. If the caller retries, it waits at most
+// maxConnectWait for a connection.
+func (a *attempt) acquireSession(ctx context.Context) (*session, error) {
 	if a.req.Waits {
 		limited, cancel := context.WithTimeout(ctx, maxConnectWait)
 		defer cancel()
 		ctx = limited
 	}
-	return a.c.connection(ctx, a.req)
+	return a.connector.sessionFor(ctx, a.req)
 }
 
-// settle reports the call's ending to the breaker.
+// settle reports the attempt's end to the pool's breaker, which counts it as a failure unless the server has answered
+// or the caller has cancelled the call. err is only for operators.
 func (a *attempt) settle(ctx context.Context, err error) {
 	problem := "it did not answer"
 	if err != nil {
-		problem = a.c.clean(err.Error(), 400)
+		problem = a.connector.clean(err.Error(), 400)
 	}
-	a.admission.Settle(a.s.conn, ctx.Err() != nil && !timeIsUp(ctx), problem)
+	cancelled := ctx.Err() != nil && !timeIsUp(ctx)
+	a.admission.Settle(a.session.conn, cancelled, problem)
 }

@@ -16,30 +16,31 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// A server of the newest protocol does not hold a call while a person responds: it returns its elicitations and a
-// state, and the call is sent again with the responses and that state (SEP-2322). In between, only the continuation is
-// left of the call, so any process of the server can continue it, even days later.
+// A server of the newest protocol does not keep a call open while a user responds: it returns its elicitations and a
+// state, and the host sends the call again with the responses and that state (SEP-2322). In between, the call exists
+// only as a continuation, so any process of the server can continue it, even days later.
 
-// Bounds of what a server may ask for, and of what is kept to continue a call.
+// Bounds of a server's elicitations and of continuations. Those without a unit are bytes.
 const (
-	maxElicitations      = 8       // in one round
-	maxRounds            = 16      // of one call
-	maxElicitationKey    = 120     // bytes
-	maxElicitationText   = 4 << 10 // bytes of the message
+	maxElicitations      = 8  // in one round
+	maxRounds            = 16 // of one call
+	maxElicitationKey    = 120
+	maxElicitationText   = 4 << 10
 	maxElicitationSchema = 16 << 10
 	maxElicitationURL    = 2 << 10
 	maxContinuation      = 1 << 20
 )
 
-// continuation is what continues a call: the server's state and its elicitations.
+// continuation holds what the host needs to continue a call after its elicitations. It travels as JSON in
+// turn.ToolResult.Continuation and comes back in turn.ToolRequest.Continuation.
 type continuation struct {
-	Version int    `json:"v"`
-	Round   int    `json:"round"`
-	State   string `json:"state,omitempty"`
+	Version int    `json:"v"`               // of this format: 1
+	Round   int    `json:"round"`           // of elicitations, from 1
+	State   string `json:"state,omitempty"` // the server's own, which it gets back unchanged
 	// Suspended names the suspendedCall, if the server keeps the call open. Round is then the elicitation's number.
 	Suspended    string             `json:"suspended,omitempty"`
 	Elicitations []turn.Elicitation `json:"elicitations"`
-	// Responses are the responses already accepted, kept while the others are requested again.
+	// Responses are the accepted responses. They are kept while the missing ones are elicited again.
 	Responses []turn.ElicitationResponse `json:"responses,omitempty"`
 }
 
@@ -55,10 +56,10 @@ func (c continuation) responses() sdk.InputResponseMap {
 	return out
 }
 
-// answerOf classifies the server's result.
+// answerOf returns the kind of answer that a reply without an error contains.
 func answerOf(r reply) tool.AnswerKind {
 	switch {
-	case r.input != nil && r.input.Elicitations == nil:
+	case r.input != nil && r.input.Elicitations == nil: // elicitations that no user can be asked
 		return tool.AnswerCannotElicit
 	case r.input != nil:
 		return tool.AnswerElicits
@@ -68,26 +69,27 @@ func answerOf(r reply) tool.AnswerKind {
 	return tool.AnswerResult
 }
 
-// inputOf turns the server's input requests into a result with elicitations, or into an error that tells the model why
-// that is impossible. It returns nil if the server requests no input. A result that does has no other content
-// (SEP-2322).
+// inputOf returns nil if the server's result requests no input. Otherwise it returns the result to report: one with
+// elicitations, or an error result that tells the model why the user cannot be asked. A result that requests input has
+// no other content (SEP-2322). round counts the call's earlier rounds of elicitations.
 func (s *session) inputOf(r *sdk.CallToolResult, round int) *turn.ToolResult {
 	if len(r.InputRequests) == 0 && !r.NeedsInput() {
 		return nil
 	}
-	out := s.elicit(r, round)
+	out := s.elicitationResult(r, round)
 	return &out
 }
 
-func (s *session) elicit(r *sdk.CallToolResult, round int) turn.ToolResult {
-	if len(r.InputRequests) == 0 {
+// elicitationResult returns the result for a server's result that requests input: see inputOf.
+func (s *session) elicitationResult(r *sdk.CallToolResult, round int) turn.ToolResult {
+	if len(r.InputRequests) == 0 { // SEP-2322: the server cannot process the call now
 		return tool.Error("The server is busy and did not act. The tool may be called again in a moment.")
 	}
 	c := continuation{Version: 1, Round: round + 1, State: r.RequestState}
-	err := s.fill(&c, r.InputRequests)
+	err := s.addElicitations(&c, r.InputRequests)
 	if err == nil {
 		var out turn.ToolResult
-		if out, err = c.ask(c.Elicitations); err == nil {
+		if out, err = c.toResult(c.Elicitations); err == nil {
 			return out
 		}
 	}
@@ -95,7 +97,9 @@ func (s *session) elicit(r *sdk.CallToolResult, round int) turn.ToolResult {
 		s.owner.clean(err.Error(), 400) + ". It did not go on.")
 }
 
-func (s *session) fill(c *continuation, requests sdk.InputRequestMap) error {
+// addElicitations adds the server's input requests to the continuation, ordered by key. It fails if one of them cannot
+// be shown to a user, if there are too many, or if the server's state contains a secret.
+func (s *session) addElicitations(c *continuation, requests sdk.InputRequestMap) error {
 	switch {
 	case len(requests) > maxElicitations:
 		return fmt.Errorf("it sends %d elicitations at once; the maximum is %d", len(requests), maxElicitations)
@@ -114,8 +118,8 @@ func (s *session) fill(c *continuation, requests sdk.InputRequestMap) error {
 	return nil
 }
 
-// elicitationOf turns an input request into an elicitation. It refuses the other kinds, which are not offered to
-// servers.
+// elicitationOf turns an input request into an elicitation. It refuses requests for sampling and roots, which this
+// client does not offer to servers.
 func (s *session) elicitationOf(key string, r sdk.InputRequest) (turn.Elicitation, error) {
 	if p, ok := r.(*sdk.ElicitParams); ok {
 		return s.elicitation(key, p)
@@ -123,6 +127,7 @@ func (s *session) elicitationOf(key string, r sdk.InputRequest) (turn.Elicitatio
 	return turn.Elicitation{}, fmt.Errorf("it asks for %s", inputKind(r))
 }
 
+// sortedKeys returns the keys of the requests in order, so that elicitations always come in the same order.
 func sortedKeys(m sdk.InputRequestMap) []string {
 	keys := make([]string, 0, len(m))
 	for k := range m {
@@ -132,6 +137,7 @@ func sortedKeys(m sdk.InputRequestMap) []string {
 	return keys
 }
 
+// inputKind names the kind of a refused input request, as the end of an error message.
 func inputKind(r sdk.InputRequest) string {
 	switch r.(type) {
 	//nolint:staticcheck // servers still ask for what the protocol deprecates
@@ -144,7 +150,8 @@ func inputKind(r sdk.InputRequest) string {
 	return "an unknown kind of input"
 }
 
-// elicitation turns a server's elicitation into a turn.Elicitation: bounded, sanitized and without secrets.
+// elicitation turns a server's elicitation into a turn.Elicitation that is bounded, sanitized and without secrets. It
+// fails if the elicitation cannot be shown to a user. key identifies the elicitation among those of its round.
 func (s *session) elicitation(key string, p *sdk.ElicitParams) (turn.Elicitation, error) {
 	redact := s.owner.redact.result
 	message, _ := printable.Cut(redact(strings.TrimSpace(printable.Sanitize(p.Message))), maxElicitationText)
@@ -166,7 +173,7 @@ func (s *session) elicitation(key string, p *sdk.ElicitParams) (turn.Elicitation
 	return q, err
 }
 
-// checkKey refuses an elicitation's key that cannot be kept unchanged.
+// checkKey refuses an elicitation's key that sanitizing or redacting would change: the server needs it back unchanged.
 func checkKey(key string, redact func(string) string) error {
 	switch {
 	case key == "" || len(key) > maxElicitationKey || printable.Line(key, maxElicitationKey) != key:
@@ -177,12 +184,13 @@ func checkKey(key string, redact func(string) string) error {
 	return nil
 }
 
-// checkURL refuses URLs that a server must not send a person to.
+// checkURL refuses a URL to which the user must not be sent: one that is not http or https, has a user name, contains a
+// secret of the server's configuration, or cannot be displayed unchanged.
 func checkURL(raw string, redact func(string) string) error {
 	u, err := url.Parse(raw)
 	switch {
 	case err != nil, u.Host == "", u.Scheme != "https" && u.Scheme != "http", u.User != nil,
-		printable.Line(raw, maxElicitationURL) != raw:
+		printable.Line(raw, maxElicitationURL) != raw: // too long, or not displayable
 		return errors.New("the URL for the user is not a plain web address")
 	case redact(raw) != raw:
 		return errors.New("the URL for the user contains a secret")
@@ -190,8 +198,9 @@ func checkURL(raw string, redact func(string) string) error {
 	return nil
 }
 
-// ask returns the result that carries the elicitations: all of them, or only those that are sent again.
-func (c continuation) ask(questions []turn.Elicitation) (turn.ToolResult, error) {
+// toResult returns a result with the continuation and the elicitations to show to the user: all of the continuation's,
+// or only those without an accepted response. It fails if the continuation is too large.
+func (c continuation) toResult(elicitations []turn.Elicitation) (turn.ToolResult, error) {
 	b, err := json.Marshal(c)
 	if err != nil {
 		return turn.ToolResult{}, fmt.Errorf("keeping its state: %w", err)
@@ -200,12 +209,14 @@ func (c continuation) ask(questions []turn.Elicitation) (turn.ToolResult, error)
 		return turn.ToolResult{}, fmt.Errorf("its state is %d bytes; the maximum is %d", len(b), maxContinuation)
 	}
 	return turn.ToolResult{
-		Elicitations: questions, Continuation: b, Held: c.Suspended != "", SizeBytes: int64(len(b)),
+		Elicitations: elicitations, Continuation: b, Held: c.Suspended != "", SizeBytes: int64(len(b)),
 	}, nil
 }
 
-// resume reads the continuation of a call and takes its responses. If a result is returned, nothing is sent to the
-// server: a response is missing or does not fit, or the suspended call is gone and cannot be repeated.
+// resume reads the request's continuation and moves the request's responses into it. A request without a continuation
+// yields the zero continuation, with which a call begins. If the returned result is not nil, it is the result of the
+// call, and nothing is sent to the server: a response is missing or invalid, or the suspended call is lost and must not
+// be repeated.
 func (h *Host) resume(req turn.ToolRequest) (k continuation, result *turn.ToolResult) {
 	if len(req.Continuation) == 0 {
 		return k, nil
@@ -215,31 +226,32 @@ func (h *Host) resume(req turn.ToolRequest) (k continuation, result *turn.ToolRe
 		return k, &r
 	}
 	if k.Suspended == "" {
-		return k, k.accept(req)
+		return k, k.acceptResponses(req)
 	}
 	call := h.suspended.find(req, k)
 	if call != nil && !isClosed(call.done) {
-		leave, ok := call.enter(nil) // so that it is not abandoned now
+		leave, ok := call.enter(nil) // restarts the time after which an unused call is abandoned
 		if leave(); !ok {
 			call = nil
 		}
 	}
 	switch {
-	case call == nil && req.Repeatable: // it begins again
+	case call == nil && req.Repeatable: // the call may begin again, with the zero continuation
 		return continuation{}, nil
 	case call == nil:
-		r := lostCall(req, gone)
+		r := lostCall(req, connectionGone)
 		return k, &r
-	case isClosed(call.done):
+	case isClosed(call.done): // no response is needed any more: the caller gets the call's result
 		return k, nil
 	}
-	return k, k.accept(req)
+	return k, k.acceptResponses(req)
 }
 
-// accept moves the request's responses into the continuation. If one is missing or does not fit, the result elicits it
-// again. If the request has no responses at all, the elicitations may not have been shown yet: the result repeats them
-// and the continuation unchanged.
-func (c *continuation) accept(req turn.ToolRequest) (again *turn.ToolResult) {
+// acceptResponses moves the request's responses into the continuation. It returns nil if every elicitation then has a
+// response. If one is missing or does not fit, it returns a result that elicits it again. If the request has no
+// responses at all, the elicitations may not have been shown to a user yet: the result then repeats them with the
+// unchanged continuation.
+func (c *continuation) acceptResponses(req turn.ToolRequest) (again *turn.ToolResult) {
 	var open []turn.Elicitation
 	for _, q := range c.Elicitations {
 		if _, ok := responseTo(c.Responses, q.Key); ok {
@@ -249,7 +261,7 @@ func (c *continuation) accept(req turn.ToolRequest) (again *turn.ToolResult) {
 			open = append(open, q)
 			continue
 		}
-		response, err := c.take(q, req.Responses)
+		response, err := c.matchResponse(q, req.Responses)
 		if err != nil {
 			q.Message = fmt.Sprintf("(The last response does not fit: %v.) %s", err, q.Message)
 			open = append(open, q)
@@ -262,18 +274,21 @@ func (c *continuation) accept(req turn.ToolRequest) (again *turn.ToolResult) {
 	}
 	if len(req.Responses) == 0 {
 		return &turn.ToolResult{
-			Elicitations: open, Continuation: req.Continuation, Held: c.Suspended != "", SizeBytes: int64(len(req.Continuation)),
+			Elicitations: open, Continuation: req.Continuation, Held: c.Suspended != "",
+			SizeBytes: int64(len(req.Continuation)),
 		}
 	}
-	r, err := c.ask(open)
+	r, err := c.toResult(open)
 	if err != nil {
 		r = tool.Denied("The responses to the server cannot be kept: " + err.Error())
 	}
 	return &r
 }
 
-// take finds the response to an elicitation and checks it. A response may omit the key if only one elicitation is open.
-func (c continuation) take(q turn.Elicitation, responses []turn.ElicitationResponse) (turn.ElicitationResponse, error) {
+// matchResponse finds the response to an elicitation by its key, checks it against the elicitation and returns it in
+// the form to send. A response may omit the key if only one elicitation is open.
+func (c continuation) matchResponse(q turn.Elicitation,
+	responses []turn.ElicitationResponse) (turn.ElicitationResponse, error) {
 	r, ok := responseTo(responses, q.Key)
 	if !ok && len(c.Elicitations)-len(c.Responses) == 1 {
 		r, ok = responseTo(responses, "")
@@ -281,7 +296,7 @@ func (c continuation) take(q turn.Elicitation, responses []turn.ElicitationRespo
 	if !ok {
 		return r, errors.New("there is no response")
 	}
-	r, refused := r.To(&q)
+	r, refused := r.To(&q) // checks and normalizes the action
 	if refused != nil {
 		return r, refused
 	}
@@ -292,6 +307,7 @@ func (c continuation) take(q turn.Elicitation, responses []turn.ElicitationRespo
 	return r, err
 }
 
+// responseTo returns the response with this key; false if there is none.
 func responseTo(responses []turn.ElicitationResponse, key string) (turn.ElicitationResponse, bool) {
 	i := slices.IndexFunc(responses, func(r turn.ElicitationResponse) bool { return r.Key == key })
 	if i < 0 {
@@ -300,12 +316,13 @@ func responseTo(responses []turn.ElicitationResponse, key string) (turn.Elicitat
 	return responses[i], true
 }
 
-// fitToSchema checks a response's content against the elicitation's schema and adds the schema's defaults (SEP-1034).
+// fitToSchema checks a response's content against the elicitation's schema and returns it with the schema's defaults
+// for missing fields (SEP-1034). It returns nil for an elicitation without a schema, which sends the user to a URL.
 func fitToSchema(q turn.Elicitation, content json.RawMessage) (out json.RawMessage, err error) {
 	if len(q.Schema) == 0 {
 		return nil, nil // a response to a URL says only that the visit is done
 	}
-	defer func() {
+	defer func() { // the schema is the server's, and the library may panic on it
 		if p := recover(); p != nil {
 			err = errors.New("it cannot be checked")
 		}

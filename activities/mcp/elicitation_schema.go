@@ -14,7 +14,7 @@ import (
 const maxFields = 32
 
 // The keywords of an elicitation's schema (MCP, elicitation: flat objects of primitive values and choices). Other
-// keywords are dropped, except those in nesting, which are refused because the schema would not be flat.
+// keywords are dropped, except those in nestedKeywords: a field that has one is refused, because it is not flat.
 var (
 	formKeywords  = []string{"type", "title", "description", "required"}
 	fieldKeywords = []string{
@@ -23,12 +23,13 @@ var (
 		"minimum", "maximum", "minItems", "maxItems",
 	}
 	choiceKeywords = []string{"type", "enum", "anyOf"}
-	nesting        = []string{"properties", "$ref", "allOf", "not", "if", "patternProperties", "$defs", "definitions",
+	nestedKeywords = []string{"properties", "$ref", "allOf", "not", "if", "patternProperties", "$defs", "definitions",
 		"prefixItems"}
 	fieldTypes = []string{"string", "number", "integer", "boolean", "array"}
 )
 
-// flatSchema checks that raw is the schema of a form and returns it in a canonical form, sanitized for display.
+// flatSchema checks that raw is the schema of a form: an object whose fields are primitive values or choices. It
+// returns the schema in canonical JSON, with only the supported keywords, sanitized for display.
 func flatSchema(raw json.RawMessage) (json.RawMessage, error) {
 	if len(raw) > maxElicitationSchema {
 		return nil, fmt.Errorf("its form has over %d bytes", maxElicitationSchema)
@@ -47,11 +48,11 @@ func flatSchema(raw json.RawMessage) (json.RawMessage, error) {
 	if len(fields) > maxFields {
 		return nil, fmt.Errorf("its form has %d fields; %d are the most", len(fields), maxFields)
 	}
-	out := only(form, formKeywords)
+	out := keepKeywords(form, formKeywords)
 	out["type"] = "object"
 	properties := map[string]any{}
 	for name, f := range fields {
-		field, err := flatField(name, f)
+		field, err := checkField(name, f)
 		if err != nil {
 			return nil, err
 		}
@@ -68,9 +69,9 @@ func flatSchema(raw json.RawMessage) (json.RawMessage, error) {
 	return canonical, nil
 }
 
-// only returns the keywords of a schema that are in the list. It sanitizes titles and descriptions, which are
-// displayed.
-func only(schema map[string]any, keywords []string) map[string]any {
+// keepKeywords returns a copy of a schema with only the listed keywords. It sanitizes the title and the description,
+// which are displayed.
+func keepKeywords(schema map[string]any, keywords []string) map[string]any {
 	out := map[string]any{}
 	for _, k := range keywords {
 		v, ok := schema[k]
@@ -85,8 +86,9 @@ func only(schema map[string]any, keywords []string) map[string]any {
 	return out
 }
 
-// flatField checks one field: a string, a number, a boolean, a choice or several choices.
-func flatField(name string, v any) (map[string]any, error) {
+// checkField checks the schema v of one field, which must be a string, a number, a boolean, a choice or a list of
+// choices. It returns the schema with only the supported keywords.
+func checkField(name string, v any) (map[string]any, error) {
 	bad := func(what string) (map[string]any, error) {
 		return nil, fmt.Errorf("the field %q of its form %s", printable.Line(name, 40), what)
 	}
@@ -97,7 +99,7 @@ func flatField(name string, v any) (map[string]any, error) {
 	if !ok {
 		return bad("is not a schema")
 	}
-	for _, k := range nesting {
+	for _, k := range nestedKeywords {
 		if _, ok := field[k]; ok {
 			return bad("is not flat")
 		}
@@ -106,23 +108,26 @@ func flatField(name string, v any) (map[string]any, error) {
 	if !slices.Contains(fieldTypes, kind) {
 		return bad("is not a string, number, integer, boolean or array of choices")
 	}
-	out := only(field, fieldKeywords)
-	if !shownAsIs(out["enum"]) || !flatChoices(out["oneOf"]) {
+	out := keepKeywords(field, fieldKeywords)
+	if !areDisplayable(out["enum"]) || !sanitizeChoices(out["oneOf"]) {
 		return bad("has choices that cannot be shown")
 	}
 	if kind != "array" {
 		return out, nil
 	}
 	items, ok := field["items"].(map[string]any)
-	if !ok || items["enum"] == nil && items["anyOf"] == nil || !shownAsIs(items["enum"]) || !flatChoices(items["anyOf"]) {
+	hasChoices := items["enum"] != nil || items["anyOf"] != nil
+	if !ok || !hasChoices || !areDisplayable(items["enum"]) || !sanitizeChoices(items["anyOf"]) {
 		return bad("is a list of something else than choices")
 	}
-	out["items"] = only(items, choiceKeywords)
+	out["items"] = keepKeywords(items, choiceKeywords)
 	return out, nil
 }
 
-// shownAsIs reports whether the choices are strings that sanitizing does not change.
-func shownAsIs(choices any) bool {
+// areDisplayable reports whether choices, the value of enum in a schema, is a list of strings that sanitizing does not
+// change. A user's choice is sent back to the server, so the strings must not be changed. nil, for no enum, is
+// accepted.
+func areDisplayable(choices any) bool {
 	if choices == nil {
 		return true
 	}
@@ -134,18 +139,19 @@ func shownAsIs(choices any) bool {
 	return ok && len(list) > 0
 }
 
-// flatChoices reports whether the choices are constants with titles, and sanitizes the titles.
-func flatChoices(choices any) bool {
+// sanitizeChoices reports whether choices, the value of oneOf or anyOf in a schema, is a list of displayable constants
+// with optional titles. It sanitizes the titles and drops other keywords in place. nil, for no choices, is accepted.
+func sanitizeChoices(choices any) bool {
 	if choices == nil {
 		return true
 	}
 	list, ok := choices.([]any)
 	for i, c := range list {
 		choice, is := c.(map[string]any)
-		if !is || !shownAsIs([]any{choice["const"]}) {
+		if !is || !areDisplayable([]any{choice["const"]}) {
 			return false
 		}
-		list[i] = only(choice, []string{"const", "title", "description"})
+		list[i] = keepKeywords(choice, []string{"const", "title", "description"})
 	}
 	return ok && len(list) > 0
 }

@@ -11,17 +11,19 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// pendingElicitation is an elicitation whose server keeps its call open.
+// pendingElicitation is an elicitation of a server that keeps the call open until it has the response.
 type pendingElicitation struct {
 	turn.Elicitation
 	number   int                           // counts the call's elicitations from 1
 	response chan turn.ElicitationResponse // capacity 1; written once
-	over     chan struct{}                 // closed when the server has the response or no longer waits for one
+	done     chan struct{}                 // closed when the server gets the response or no longer waits for it
 }
 
-// elicited is the handler of elicitation/create. The protocol does not say which call a request belongs to: if several
-// calls are possible, the server gets an error and no user is asked. "Cancel" would claim that a user had cancelled.
-func (s *session) elicited(ctx context.Context, req *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
+// handleElicitation handles elicitation/create, which a server of an older protocol sends in the middle of a call. It
+// blocks until the user has responded. The request does not say to which call it belongs: if several calls are
+// possible, the server gets an error and no user is asked. It does not get the action "cancel", which would claim that
+// a user had cancelled.
+func (s *session) handleElicitation(ctx context.Context, req *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
 	a, number, err := s.elicitingCall()
 	if err != nil {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "The user was not asked: " + err.Error()}
@@ -33,38 +35,41 @@ func (s *session) elicited(ctx context.Context, req *sdk.ElicitRequest) (*sdk.El
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: text}
 	}
 	response, err := a.elicit(ctx, q, number)
-	if err != nil {
+	if err != nil { // the call ended, was cancelled, or its time was up
 		return &sdk.ElicitResult{Action: string(turn.ElicitationCancel)}, nil
 	}
 	return responseOf(response), nil
 }
 
-// elicitingCall returns the call that the server's elicitation belongs to, and the elicitation's number. If that is
-// ambiguous, it logs one warning for each of the calls in doubt.
+// elicitingCall returns the call to which an elicitation of the server belongs, and the elicitation's number within the
+// call. It fails if no call or several calls are possible, or if the call has sent too many elicitations. If several
+// are possible, it logs a warning for each of them, once per call.
 func (s *session) elicitingCall() (a *attempt, number int, err error) {
-	a, doubted, err := s.attempts.onlySuspendable()
+	a, ambiguous, err := s.attempts.onlyCandidate()
 	if err == nil {
 		number = int(a.elicitations.Add(1))
-		err = s.link.meter.elicited(number)
+		err = s.link.meter.countElicitation(number)
 	}
-	for _, d := range doubted {
+	for _, candidate := range ambiguous {
+		req := candidate.req
 		s.owner.log.Warn("refused an elicitation of an MCP server; the user was not asked", "server", s.owner.id(),
-			"tool", d.req.Tool, "session", d.req.Session, "turn", d.req.Turn, "call", d.req.CallID, "reason", err)
+			"tool", req.Tool, "session", req.Session, "turn", req.Turn, "call", req.CallID, "reason", err)
 	}
 	return a, number, err
 }
 
-// elicit waits until an attempt returns the elicitation, and then for the response. The call's clock stands still
-// meanwhile. A call takes its elicitations one after the other.
+// elicit passes an elicitation to the suspended call and returns the user's response. It waits until an attempt of the
+// call receives the elicitation, after those before it, and then for the response. This time does not count against the
+// call's timeout. elicit fails if ctx or the attempt ends first.
 func (a *attempt) elicit(ctx context.Context, q turn.Elicitation, number int) (turn.ElicitationResponse, error) {
 	defer a.deadline.hold()()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(a.waiting, cancel)()
+	defer context.AfterFunc(a.waitCtx, cancel)()
 	e := &pendingElicitation{
-		Elicitation: q, number: number, response: make(chan turn.ElicitationResponse, 1), over: make(chan struct{}),
+		Elicitation: q, number: number, response: make(chan turn.ElicitationResponse, 1), done: make(chan struct{}),
 	}
-	defer close(e.over)
+	defer close(e.done)
 	select {
 	case a.suspended.elicitations <- e:
 	case <-ctx.Done():
@@ -78,36 +83,37 @@ func (a *attempt) elicit(ctx context.Context, q turn.Elicitation, number int) (t
 	}
 }
 
-// responseOf returns a response in the protocol's form.
+// responseOf converts a response to the SDK's type.
 func responseOf(r turn.ElicitationResponse) *sdk.ElicitResult {
 	out := &sdk.ElicitResult{Action: string(r.Action)}
 	if r.Action == turn.ElicitationAccept && len(r.Content) > 0 {
-		_ = json.Unmarshal(r.Content, &out.Content) // accept has parsed it before
+		_ = json.Unmarshal(r.Content, &out.Content) // acceptResponses has parsed it before
 	}
 	return out
 }
 
-// callSuspendable runs a call that its server may suspend with an elicitation, or continues one.
+// callSuspendable starts a call that its server may suspend with an elicitation, or continues the suspended call that
+// the continuation k names. It returns when the call has ended or sends its next elicitation.
 func (h *Host) callSuspendable(
 	ctx context.Context, c *connector, req turn.ToolRequest, k continuation,
 ) (turn.ToolResult, error) {
 	call := h.suspended.find(req, k)
-	over, ok := func() {}, false
+	leave, ok := func() {}, false
 	if call != nil {
-		over, ok = call.enter(&req)
+		leave, ok = call.enter(&req)
 	}
 	switch {
-	case ok:
+	case ok: // the suspended call continues
 	case k.Suspended != "" && !req.Repeatable: // the call was abandoned since resume found it
-		return lostCall(req, gone), nil
+		return lostCall(req, connectionGone), nil
 	default:
-		if k.Suspended != "" {
+		if k.Suspended != "" { // a repeatable call that was abandoned begins again
 			k = continuation{}
 		}
 		if call = h.startSuspendable(ctx, c, req, k); call == nil {
 			return turn.ToolResult{}, notCalledError(req.Tool, errHostClosed)
 		}
-		over, _ = call.enter(&req)
+		leave, _ = call.enter(&req)
 	}
 	call.respond(k)
 	result, err := call.wait(ctx)
@@ -115,30 +121,32 @@ func (h *Host) callSuspendable(
 		h.suspended.put(call)
 	} else {
 		h.suspended.remove(call)
-		over = call.release
+		leave = call.release
 	}
-	if req.Kept == nil || !h.running.start(func() { awaitEither(req.Kept, c.ctx.Done()); over() }) {
-		over()
+	// Until the caller has stored the result (req.Kept), the attempt stays a user of a suspended call, and the memory of
+	// a final result stays reserved.
+	if req.Kept == nil || !h.running.start(func() { awaitEither(req.Kept, c.ctx.Done()); leave() }) {
+		leave()
 	}
 	return result, err
 }
 
-// startSuspendable starts a call in a goroutine of its own, which outlives ctx while the call is suspended. It returns
-// nil if the host is closed.
+// startSuspendable starts a call in a goroutine of its own, which does not end with ctx, so that the call outlives the
+// attempt that started it. Progress and late results go to the latest attempt. It returns nil if the host is closed.
 func (h *Host) startSuspendable(ctx context.Context, c *connector, req turn.ToolRequest,
 	k continuation) *suspendedCall {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	call := h.suspended.create(req, cancel)
-	own := req
-	own.Kept = call.kept
+	inner := req
+	inner.Kept = call.kept
 	if req.Progress != nil {
-		own.Progress = call.progress
+		inner.Progress = call.progress
 	}
 	if req.Late != nil {
-		own.Late = call.late
+		inner.Late = call.late
 	}
 	run := func() (turn.ToolResult, error) {
-		return (&attempt{c: c, req: own, continuation: k, suspended: call}).run(ctx)
+		return (&attempt{connector: c, req: inner, continuation: k, suspended: call}).run(ctx)
 	}
 	if !h.running.start(func() { call.run(c, req, run) }) {
 		cancel(nil)
@@ -147,7 +155,7 @@ func (h *Host) startSuspendable(ctx context.Context, c *connector, req turn.Tool
 	return call
 }
 
-// run runs the call. A panic ends it as unknown.
+// run runs body, which makes the call, and records the call's result. If body panics, the outcome is unknown.
 func (call *suspendedCall) run(c *connector, req turn.ToolRequest, body func() (turn.ToolResult, error)) {
 	defer close(call.done)
 	var panicked error
@@ -160,10 +168,10 @@ func (call *suspendedCall) run(c *connector, req turn.ToolRequest, body func() (
 	call.result, call.err = body()
 }
 
-// Await waits for a call that Call has suspended in this process. It returns when the call has ended, when its server
-// has the response or no longer waits for one, or when Await is called again for the same call. If ctx is cancelled,
-// the call is cancelled too; if the deadline of ctx passes, the call is not. A suspended call that no caller awaits or
-// continues is cancelled after a minute.
+// Await waits for a call that Call has suspended in this process: until the call has ended, its server has the response
+// or no longer waits for it, or Await is called again for the same call. It returns at once if the host has no such
+// call, or if the call waits for no response. If ctx is cancelled, Await cancels the call; if the deadline of ctx
+// passes, it does not. A suspended call that no caller awaits or continues is cancelled after a minute.
 func (h *Host) Await(ctx context.Context, turnID, callID string) {
 	call := h.suspended.get(turnID + ":" + callID)
 	if call == nil {
@@ -180,7 +188,7 @@ func (h *Host) Await(ctx context.Context, turnID, callID string) {
 	defer leave()
 	select {
 	case <-call.done:
-	case <-e.over:
+	case <-e.done:
 	case <-replaced:
 	case <-ctx.Done():
 		if !timeIsUp(ctx) {
@@ -190,11 +198,12 @@ func (h *Host) Await(ctx context.Context, turnID, callID string) {
 	}
 }
 
-// lostCall returns the result of a call that was sent and can get no response.
+// lostCall returns the result of a call that was sent and whose response can no longer arrive: outcome unknown. why is
+// the end of a sentence about the call.
 func lostCall(req turn.ToolRequest, why string) turn.ToolResult {
 	e := tool.Ending{Stage: tool.StageSent, By: tool.EndedByLoss, Repeatable: req.Repeatable}
 	return tool.Unknown(req.Tool, e, why)
 }
 
-// gone is why a call is lost whose suspendedCall is not in this process.
-const gone = "the connection on which its server waited for a response is gone"
+// connectionGone is the reason for lostCall if this process does not have the suspended call.
+const connectionGone = "the connection on which its server waited for a response is gone"

@@ -58,6 +58,7 @@ func (h *Host) Health() []Health {
 	return out
 }
 
+// health returns the server's health, from the pool's record and the state of the server's processes.
 func (c *connector) health() Health {
 	r := c.pool.Record()
 	h := Health{
@@ -70,7 +71,8 @@ func (c *connector) health() Health {
 	return h
 }
 
-// currentStderr returns the stderr of the shared connection's process, or of the last process that ended.
+// currentStderr returns the end of the stderr of the default tenant's shared process. If there is none, or it has
+// written nothing, currentStderr returns the stderr of the last process that ended.
 func (c *connector) currentStderr() string {
 	if s, ok := c.pool.Listing().(*session); ok {
 		if tail := c.stderrTail(s.link); tail != "" {
@@ -82,7 +84,7 @@ func (c *connector) currentStderr() string {
 	return c.stderr
 }
 
-// keepStderr keeps the end of an ended process's stderr.
+// keepStderr keeps the end of the stderr of a link's process that has ended, for currentStderr.
 func (c *connector) keepStderr(l *link) {
 	tail := c.stderrTail(l)
 	if tail == "" {

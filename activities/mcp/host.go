@@ -12,18 +12,18 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Host runs tools. It is safe for concurrent use. Create one with New and Close it after use.
+// Host runs tools of MCP servers. It is safe for concurrent use. Create one with New and Close it after use.
 type Host struct {
 	opts       Options
-	connectors map[string]*connector
-	order      []string
+	connectors map[string]*connector // by server ID
+	order      []string              // the server IDs, as configured
 	spawner    *childproc.Spawner
 	total      *totals
-	places     chan struct{} // one element for each call that occupies the worker
-	end        context.CancelFunc
+	places     chan struct{}      // one element for each call that occupies the worker
+	cancel     context.CancelFunc // ends the context of all connectors
 	running    tasks
 	suspended  suspendedCalls
-	once       sync.Once
+	once       sync.Once // runs Close
 	closeErr   error
 }
 
@@ -32,7 +32,7 @@ func New(opts Options) (*Host, error) {
 	opts = opts.withDefaults()
 	ctx, cancel := context.WithCancel(context.Background())
 	h := &Host{
-		opts: opts, connectors: map[string]*connector{}, end: cancel, total: newTotals(),
+		opts: opts, connectors: map[string]*connector{}, cancel: cancel, total: newTotals(),
 		places: make(chan struct{}, opts.MaxCalls),
 	}
 	var errs []error
@@ -43,6 +43,7 @@ func New(opts Options) (*Host, error) {
 		cancel()
 		return nil, err
 	}
+	// The spawner holds an operating-system thread, so it starts only when all options have been accepted.
 	h.spawner = childproc.NewSpawner()
 	children := false
 	for _, c := range h.connectors {
@@ -51,20 +52,22 @@ func New(opts Options) (*Host, error) {
 		}
 	}
 	if children {
-		h.reap()
+		h.reapOrphans()
 	}
 	return h, nil
 }
 
-// reap kills what the servers of a killed worker have left running.
-func (h *Host) reap() {
+// reapOrphans kills the server processes that a killed worker left running, and logs their number.
+func (h *Host) reapOrphans() {
 	if n := childproc.ReapOrphans(); n > 0 {
 		h.opts.Logger.Warn("ended processes of MCP servers whose worker is gone", "processes", n)
 	}
 }
 
-func (h *Host) add(ctx context.Context, c *connector) {
+// addConnector adds a server's connector, whose dialer and describer are set, to the host. The connector ends with ctx.
+func (h *Host) addConnector(ctx context.Context, c *connector) {
 	c.opts, c.log, c.ctx, c.running, c.events = h.opts, h.opts.Logger, ctx, &h.running, make(chan struct{}, 1)
+	// One server may use two thirds of the worker's calls, so that it cannot block the other servers.
 	c.serverPlaces, c.workerPlaces = make(chan struct{}, max(h.opts.MaxCalls*2/3, 1)), h.places
 	c.openPool()
 	id := c.id()
@@ -72,8 +75,9 @@ func (h *Host) add(ctx context.Context, c *connector) {
 	h.order = append(h.order, id)
 }
 
+// addServer checks a server's configuration and adds a connector for it. It does not connect to the server.
 func (h *Host) addServer(ctx context.Context, s Server) error {
-	callTimeout := s.CallTimeout
+	callTimeout := s.CallTimeout // before defaults: descriptors contain only what the operator set
 	s, err := s.withDefaults()
 	if err != nil {
 		return err
@@ -90,31 +94,33 @@ func (h *Host) addServer(ctx context.Context, s Server) error {
 	if err != nil {
 		return err
 	}
-	h.add(ctx, c)
+	h.addConnector(ctx, c)
 	return nil
 }
 
-// addProcess prepares a server that is a child process.
+// addProcess sets the dialer and the redactor of a server that runs as a child process. It starts no process.
 func (h *Host) addProcess(c *connector, s Server) error {
-	as, err := accountOf(s)
+	runAs, err := accountOf(s)
 	if err != nil {
 		return err
 	}
-	env, passed, err := childEnv(s, as, h.opts.Environ)
+	env, inherited, err := childEnv(s, runAs, h.opts.Environ)
 	if err != nil {
 		return err
 	}
 	searchPath, _ := h.opts.Environ("PATH")
-	if own, ok := s.Env["PATH"]; ok {
+	if own, ok := s.Env["PATH"]; ok { // the server's own PATH also finds its command
 		searchPath = own
 	}
 	c.processes = &processes{server: s.ID, log: h.opts.Logger}
-	c.dialer = &stdioDialer{server: s, path: searchPath, env: env, as: as, opts: h.opts, total: h.total, seen: c.processes}
-	c.redact = newRedactor(s, passed, h.opts.Secrets)
+	c.dialer = &stdioDialer{
+		server: s, searchPath: searchPath, env: env, runAs: runAs, opts: h.opts, total: h.total, processes: c.processes,
+	}
+	c.redact = newRedactor(s, inherited, h.opts.Secrets)
 	return nil
 }
 
-// addRemote prepares a server that has a URL.
+// addRemote sets the dialer and the redactor of a server that has a URL.
 func (h *Host) addRemote(c *connector, s Server) error {
 	guard, err := newGuard(s)
 	if err != nil {
@@ -125,18 +131,18 @@ func (h *Host) addRemote(c *connector, s Server) error {
 	return err
 }
 
-// Catalogues connects to every server at once and returns their catalogues in configured order. If a server cannot be
-// listed, its catalogue has a Problem instead of tools. The wait is bounded by each server's ConnectTimeout, and by
+// Catalogues connects to all servers concurrently and returns their catalogues in configured order. If a server cannot
+// be listed, its catalogue has a Problem instead of tools. The wait is bounded by each server's ConnectTimeout, and by
 // ctx.
 func (h *Host) Catalogues(ctx context.Context) []turn.Catalogue {
 	return h.CataloguesSoon(ctx, func(string) bool { return false })
 }
 
-// soon is the longest wait of CataloguesSoon for the servers that brief selects.
-const soon = 2 * time.Second
+// briefWait is the longest wait of CataloguesSoon for a server for which brief returns true.
+const briefWait = 2 * time.Second
 
-// CataloguesSoon is like Catalogues, but waits at most 2 s for the servers that brief selects. A server that has not
-// answered by then has a Problem; Watch reports its catalogue later.
+// CataloguesSoon is like Catalogues, but waits at most 2 s for each server for which brief returns true. The catalogue
+// of a server that has not answered by then has a Problem; Watch reports its tools later.
 func (h *Host) CataloguesSoon(ctx context.Context, brief func(server string) bool) []turn.Catalogue {
 	out := make([]turn.Catalogue, len(h.order))
 	var wg sync.WaitGroup
@@ -144,7 +150,7 @@ func (h *Host) CataloguesSoon(ctx context.Context, brief func(server string) boo
 		wg.Go(func() {
 			own, cancel := ctx, func() {}
 			if brief(id) {
-				own, cancel = context.WithTimeout(ctx, soon)
+				own, cancel = context.WithTimeout(ctx, briefWait)
 			}
 			defer cancel()
 			out[i] = h.connectors[id].catalogue(own)
@@ -154,9 +160,9 @@ func (h *Host) CataloguesSoon(ctx context.Context, brief func(server string) boo
 	return out
 }
 
-// Watch keeps every server connected until ctx ends, pausing between attempts as the options say, and reports each
-// catalogue that differs from the one before: first all of them, then those of servers whose tools changed, that were
-// lost or that recovered. It calls changed from one goroutine at a time.
+// Watch follows the catalogues of all servers until ctx ends. It calls changed with the first catalogue of each server,
+// and again whenever the server's tools have changed, or the server has become unavailable or available. Meanwhile it
+// reconnects to servers that failed, with the pauses of Options. It calls changed from one goroutine at a time.
 func (h *Host) Watch(ctx context.Context, changed func(turn.Catalogue)) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -171,10 +177,10 @@ func (h *Host) Watch(ctx context.Context, changed func(turn.Catalogue)) {
 	wg.Wait()
 }
 
-// Call runs the tool once. A *turn.Error with code tool_not_sent means that nothing reached the tool and the call may
-// be attempted again; tool_drift means that the tool no longer matches the turn config. Every other ending is a
-// result, whose outcome is unknown if the tool may or may not have run. Cancelling ctx cancels the call. The caller has
-// validated the arguments.
+// Call runs the tool at most once. It returns a *turn.Error with code tool_not_sent if nothing reached the tool, so
+// that the call may be attempted again, or with tool_drift if the tool no longer matches the turn config. In all other
+// cases it returns a result; its outcome is unknown if the tool may or may not have run. Cancelling ctx cancels the
+// call. The caller has validated the arguments.
 func (h *Host) Call(ctx context.Context, req turn.ToolRequest) (turn.ToolResult, error) {
 	c := h.route(req.Tool)
 	if c == nil {
@@ -182,15 +188,15 @@ func (h *Host) Call(ctx context.Context, req turn.ToolRequest) (turn.ToolResult,
 	}
 	k, result := h.resume(req)
 	switch {
-	case result != nil:
+	case result != nil: // resume has decided the call without the server
 		return *result, nil
 	case k.Suspended != "", req.MaySuspend && c.describer.server.ElicitationTimeout > 0:
 		return h.callSuspendable(ctx, c, req, k)
 	}
-	return (&attempt{c: c, req: req, continuation: k}).run(ctx)
+	return (&attempt{connector: c, req: req, continuation: k}).run(ctx)
 }
 
-// route returns the connector of a tool ID, or nil.
+// route returns the connector of the server in a tool ID (mcp/<server>/<tool>), or nil if the host has no such server.
 func (h *Host) route(id string) *connector {
 	parts := strings.SplitN(id, "/", 3)
 	if len(parts) < 3 || parts[0] != "mcp" {
@@ -203,7 +209,7 @@ func (h *Host) route(id string) *connector {
 // be called twice.
 func (h *Host) Close() error {
 	h.once.Do(func() {
-		h.end()
+		h.cancel()
 		for _, c := range h.connectors {
 			c.pool.Close()
 		}

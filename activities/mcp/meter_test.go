@@ -28,12 +28,12 @@ func requestID(t *testing.T, n int) jsonrpc.ID {
 
 func TestWhatWasAskedForDoesNotCountAgainstAServer(t *testing.T) {
 	m := newTestMeter(newTotals())
-	out := stream{m: m}
+	out := stream{meter: m}
 	for i := range 2 * messageBurst { // one response of 64 KiB to each request
-		m.asked(t.Context(), requestID(t, i))
-		require.NoError(t, out.bytes(64<<10))
-		out.whole()
-		require.NoError(t, m.message())
+		m.requestSent(t.Context(), requestID(t, i))
+		require.NoError(t, out.countBytes(64<<10))
+		out.clearUnfinished()
+		require.NoError(t, m.countMessage())
 	}
 	assert.Nil(t, m.excess())
 	assert.Zero(t, m.total.buffered)
@@ -42,14 +42,14 @@ func TestWhatWasAskedForDoesNotCountAgainstAServer(t *testing.T) {
 func TestWhatAServerSendsUnaskedIsBoundedByItsRate(t *testing.T) {
 	for rate, dropped := range map[int]bool{7 << 20: true, 512 << 10: true, 200 << 10: false} { // bytes per second
 		synctest.Test(t, func(t *testing.T) {
-			out := stream{m: newTestMeter(newTotals())}
+			out := stream{meter: newTestMeter(newTotals())}
 			for range 600 {
 				time.Sleep(time.Second)
-				_ = out.bytes(rate)
-				out.whole()
+				_ = out.countBytes(rate)
+				out.clearUnfinished()
 			}
-			assert.Equal(t, dropped, out.m.excess() != nil, "%d bytes per second", rate)
-			out.m.drop(nil)
+			assert.Equal(t, dropped, out.meter.excess() != nil, "%d bytes per second", rate)
+			out.meter.drop(nil)
 		})
 	}
 }
@@ -62,35 +62,35 @@ func TestTheCreditOfARequestEndsWithIt(t *testing.T) {
 		out := newStream(m.dropped, m)
 		for i := range 80 {
 			ctx, end := context.WithCancel(t.Context())
-			m.asked(ctx, requestID(t, i))
-			require.NoError(t, out.bytes(1000))
-			require.NoError(t, m.message())
+			m.requestSent(ctx, requestID(t, i))
+			require.NoError(t, out.countBytes(1000))
+			require.NoError(t, m.countMessage())
 			end()
 			synctest.Wait()
 		}
-		out.whole()
-		require.NoError(t, out.bytes(byteBurst))
-		require.Error(t, out.bytes(1000))
+		out.clearUnfinished()
+		require.NoError(t, out.countBytes(byteBurst))
+		require.Error(t, out.countBytes(1000))
 		assert.Equal(t, BoundBytes, m.excess().Bound)
 	})
 }
 
 func TestUnfinishedMessagesOfAllServersAreBounded(t *testing.T) {
 	total := newTotals()
-	small := stream{m: newTestMeter(total)}
-	require.NoError(t, small.bytes(1000))
+	small := stream{meter: newTestMeter(total)}
+	require.NoError(t, small.countBytes(1000))
 	var large []*stream
 	var over error
 	for over == nil {
 		require.Less(t, len(large), 100)
-		large = append(large, &stream{m: newTestMeter(total)})
-		over = large[len(large)-1].bytes(16 << 20)
+		large = append(large, &stream{meter: newTestMeter(total)})
+		over = large[len(large)-1].countBytes(16 << 20)
 	}
-	assert.Equal(t, BoundBuffered, large[len(large)-1].m.excess().Bound)
+	assert.Equal(t, BoundBuffered, large[len(large)-1].meter.excess().Bound)
 	assert.Len(t, large, maxBuffered/(16<<20))
-	require.NoError(t, small.bytes(1000), "a connection that buffers little was dropped for the others")
+	require.NoError(t, small.countBytes(1000), "a connection that buffers little was dropped for the others")
 	for _, s := range append(large, &small) {
-		s.whole()
+		s.clearUnfinished()
 	}
 	assert.Zero(t, total.buffered)
 }
@@ -103,12 +103,12 @@ func TestAConnectionOfTheServerThatBuffersMostIsDropped(t *testing.T) {
 	for range 63 {
 		m := newMeter("hoarder", total, 16<<20)
 		hoarder = append(hoarder, m)
-		require.NoError(t, (&stream{m: m}).bytes(4<<20))
+		require.NoError(t, (&stream{meter: m}).countBytes(4<<20))
 	}
 	honest := newMeter("honest", total, 16<<20)
-	large := stream{m: honest}
+	large := stream{meter: honest}
 	for range 4 {
-		require.NoError(t, large.bytes(2<<20))
+		require.NoError(t, large.countBytes(2<<20))
 	}
 	assert.Nil(t, honest.excess())
 	assert.True(t, slices.ContainsFunc(hoarder, func(m *meter) bool { return m.excess() != nil }))
@@ -116,27 +116,27 @@ func TestAConnectionOfTheServerThatBuffersMostIsDropped(t *testing.T) {
 
 func TestHTTPRequestsOfAllServersAreBounded(t *testing.T) {
 	total := &totals{requests: make(chan struct{}, 2)}
-	require.NoError(t, total.enter(t.Context()))
-	require.NoError(t, total.enter(t.Context()))
+	require.NoError(t, total.startRequest(t.Context()))
+	require.NoError(t, total.startRequest(t.Context()))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	require.ErrorIs(t, total.enter(ctx), context.DeadlineExceeded)
-	total.leave()
-	require.NoError(t, total.enter(t.Context()))
+	require.ErrorIs(t, total.startRequest(ctx), context.DeadlineExceeded)
+	total.endRequest()
+	require.NoError(t, total.startRequest(t.Context()))
 }
 
 func TestAnswersThatAreNotTakenAreBounded(t *testing.T) {
 	m := newTestMeter(newTotals())
 	for range maxReplies + 1 {
-		sent, err := m.reply()
+		sent, err := m.countReply()
 		require.NoError(t, err)
 		sent()
 	}
 	for range maxReplies {
-		_, err := m.reply()
+		_, err := m.countReply()
 		require.NoError(t, err)
 	}
-	_, err := m.reply()
+	_, err := m.countReply()
 	require.Error(t, err)
 	assert.Equal(t, BoundReplies, m.excess().Bound)
 }

@@ -10,10 +10,11 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// A server's resources and prompts are offered to models as tools of the server, if the operator enables that. A tool
-// of the server with the same name takes precedence.
+// If the operator enables it, the host offers a server's resources and prompts to models, through tools that the server
+// itself does not have: the stand-ins. A tool of the server with the same name takes precedence.
 
-// standIn runs a tool that the server itself does not have.
+// standIn runs a call of a tool that the server itself does not have, with other requests of MCP. meta is the metadata
+// for these requests.
 type standIn func(ctx context.Context, s *session, arguments json.RawMessage, meta sdk.Meta) (*sdk.CallToolResult,
 	error)
 
@@ -25,7 +26,8 @@ type offeredTool struct {
 
 const cursorSchema = `"cursor":{"type":"string","description":"where to go on: what the page before said"}`
 
-func offered(name, description, schema string, run standIn) offeredTool {
+// newOfferedTool returns a read-only tool. schema is the JSON schema of its arguments.
+func newOfferedTool(name, description, schema string, run standIn) offeredTool {
 	return offeredTool{run: run, tool: &sdk.Tool{
 		Name: name, Description: description, InputSchema: json.RawMessage(schema),
 		Annotations: &sdk.ToolAnnotations{ReadOnlyHint: true},
@@ -34,24 +36,25 @@ func offered(name, description, schema string, run standIn) offeredTool {
 
 var (
 	resourceTools = []offeredTool{
-		offered("list_resources",
+		newOfferedTool("list_resources",
 			"List a page of what this server has to read, or of the patterns by which more of it can be named.",
 			`{"type":"object","properties":{`+cursorSchema+
 				`,"templates":{"type":"boolean","description":"list the patterns"}},"additionalProperties":false}`, listResources),
-		offered("read_resource", "Read something that list_resources has named.",
+		newOfferedTool("read_resource", "Read something that list_resources has named.",
 			`{"type":"object","properties":{"uri":{"type":"string"}},"required":["uri"],"additionalProperties":false}`,
 			readResource),
 	}
 	promptTools = []offeredTool{
-		offered("list_prompts", "List a page of this server's prompts, which are texts made for a purpose.",
+		newOfferedTool("list_prompts", "List a page of this server's prompts, which are texts made for a purpose.",
 			`{"type":"object","properties":{`+cursorSchema+`},"additionalProperties":false}`, listPrompts),
-		offered("get_prompt", "Get the text of a prompt that list_prompts has named.",
+		newOfferedTool("get_prompt", "Get the text of a prompt that list_prompts has named.",
 			`{"type":"object","properties":{"name":{"type":"string"},"arguments":{"type":"object","additionalProperties":{"type":"string"}}},`+
 				`"required":["name"],"additionalProperties":false}`, getPrompt),
 	}
 )
 
-// standIns returns the tools that are offered for this server's resources and prompts.
+// standIns returns the tools that the host offers for the server's resources and prompts: those that the operator has
+// enabled and whose capability the server has declared.
 func (s *session) standIns() []offeredTool {
 	var out []offeredTool
 	init := s.mcp.InitializeResult()
@@ -67,7 +70,7 @@ func (s *session) standIns() []offeredTool {
 	return out
 }
 
-// setListed records which tools the server lists, as opposed to those that the host adds for resources and prompts.
+// setListed records which tools the server itself lists, so that standIn can tell them from the host's stand-ins.
 func (o *offer) setListed(tools []*sdk.Tool) {
 	o.listed = map[string]bool{}
 	for _, t := range tools {
@@ -77,9 +80,9 @@ func (o *offer) setListed(tools []*sdk.Tool) {
 	}
 }
 
-// withStandIns appends the stand-ins to the tools that the server lists.
+// withStandIns returns the tools that the server lists, followed by the stand-ins whose names the server does not use.
 func (s *session) withStandIns(tools []*sdk.Tool) []*sdk.Tool {
-	out := slices.Clip(tools)
+	out := slices.Clip(tools) // so that append does not write into the caller's array
 	for _, o := range s.standIns() {
 		if !slices.ContainsFunc(tools, func(t *sdk.Tool) bool { return t != nil && t.Name == o.tool.Name }) {
 			out = append(out, o.tool)
@@ -88,7 +91,7 @@ func (s *session) withStandIns(tools []*sdk.Tool) []*sdk.Tool {
 	return out
 }
 
-// standIn returns the function that runs the tool of this name, or nil if the server runs it itself.
+// standIn returns the function that runs the tool with this name, or nil if the server runs the tool itself.
 func (s *session) standIn(name string) standIn {
 	s.mu.Lock()
 	own := s.offered.listed[name]
@@ -104,6 +107,8 @@ func (s *session) standIn(name string) standIn {
 	return nil
 }
 
+// listResources runs list_resources: it returns a page of the server's resources or, with templates set, of its
+// resource templates.
 func listResources(ctx context.Context, s *session, arguments json.RawMessage,
 	meta sdk.Meta) (*sdk.CallToolResult, error) {
 	var in struct {
@@ -117,23 +122,24 @@ func listResources(ctx context.Context, s *session, arguments json.RawMessage,
 		if err != nil {
 			return nil, err
 		}
-		defer forget(r)
+		defer emptyResult(r)
 		for _, t := range r.ResourceTemplates {
-			p.add(t.URITemplate, t.Name, t.MIMEType, t.Description)
+			p.addEntry(t.URITemplate, t.Name, t.MIMEType, t.Description)
 		}
-		return p.end(r.NextCursor), nil
+		return p.result(r.NextCursor), nil
 	}
 	r, err := s.mcp.ListResources(ctx, &sdk.ListResourcesParams{Meta: meta, Cursor: in.Cursor})
 	if err != nil {
 		return nil, err
 	}
-	defer forget(r)
+	defer emptyResult(r)
 	for _, t := range r.Resources {
-		p.add(t.URI, t.Name, t.MIMEType, t.Description)
+		p.addEntry(t.URI, t.Name, t.MIMEType, t.Description)
 	}
-	return p.end(r.NextCursor), nil
+	return p.result(r.NextCursor), nil
 }
 
+// listPrompts runs list_prompts: it returns a page of the server's prompts with their arguments.
 func listPrompts(ctx context.Context, s *session, arguments json.RawMessage,
 	meta sdk.Meta) (*sdk.CallToolResult, error) {
 	var in struct {
@@ -144,36 +150,38 @@ func listPrompts(ctx context.Context, s *session, arguments json.RawMessage,
 	if err != nil {
 		return nil, err
 	}
-	defer forget(r)
+	defer emptyResult(r)
 	p := page{line: s.owner.redact.resultLine}
 	for _, t := range r.Prompts {
-		var takes []string
+		var parameters []string
 		for _, a := range t.Arguments {
-			need := ""
+			required := ""
 			if a.Required {
-				need = " (required)"
+				required = " (required)"
 			}
-			takes = append(takes, p.line(a.Name, 80)+need)
+			parameters = append(parameters, p.line(a.Name, 80)+required)
 		}
-		p.add(t.Name, t.Title, strings.Join(takes, ", "), t.Description)
+		p.addEntry(t.Name, t.Title, strings.Join(parameters, ", "), t.Description)
 	}
-	return p.end(r.NextCursor), nil
+	return p.result(r.NextCursor), nil
 }
 
-// forget empties a result. The SDK keeps each cacheable result until the connection ends.
-func forget[T any](r *T) { *r = *new(T) }
+// emptyResult empties a result that was rendered. The SDK keeps each cacheable result until the connection ends, and
+// would otherwise keep its content in memory.
+func emptyResult[T any](r *T) { *r = *new(T) }
 
-// page is a list for models: one entry per line, its name first.
+// page is a list for models with one entry per line.
 type page struct {
-	line  func(s string, limit int) string // redacts and cuts
+	line  func(s string, limit int) string // redacts a text and cuts it to limit bytes
 	lines []string
-	bytes int
+	bytes int // of all entries, including those over maxPage, which are left out
 }
 
-// maxPage bounds how much of one page of a server is shown, in bytes.
+// maxPage bounds how much of a server's page the model sees, in bytes.
 const maxPage = 256 << 10
 
-func (p *page) add(name string, about ...string) {
+// addEntry adds an entry: a name, followed by those parts of about that are not empty.
+func (p *page) addEntry(name string, about ...string) {
 	line := p.line(name, 500)
 	for _, a := range about {
 		if a = p.line(a, 300); a != "" {
@@ -185,7 +193,9 @@ func (p *page) add(name string, about ...string) {
 	}
 }
 
-func (p *page) end(cursor string) *sdk.CallToolResult {
+// result returns the page as a tool's result. cursor is the server's cursor of the next page; empty if this is the
+// last.
+func (p *page) result(cursor string) *sdk.CallToolResult {
 	lines := p.lines
 	if len(lines) == 0 {
 		lines = append(lines, "(nothing)")
@@ -200,6 +210,7 @@ func (p *page) end(cursor string) *sdk.CallToolResult {
 	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: strings.Join(lines, "\n")}}}
 }
 
+// readResource runs read_resource: it returns the contents of the resource with a URI.
 func readResource(ctx context.Context, s *session, arguments json.RawMessage,
 	meta sdk.Meta) (*sdk.CallToolResult, error) {
 	var in struct {
@@ -210,7 +221,7 @@ func readResource(ctx context.Context, s *session, arguments json.RawMessage,
 	if err != nil {
 		return nil, err
 	}
-	defer forget(r)
+	defer emptyResult(r)
 	if len(r.InputRequests) > 0 || r.NeedsInput() {
 		return inputRefusedResult(), nil
 	}
@@ -221,6 +232,7 @@ func readResource(ctx context.Context, s *session, arguments json.RawMessage,
 	return out, nil
 }
 
+// getPrompt runs get_prompt: it returns the messages of a prompt, each after a line with its role.
 func getPrompt(ctx context.Context, s *session, arguments json.RawMessage, meta sdk.Meta) (*sdk.CallToolResult, error) {
 	var in struct {
 		Name      string            `json:"name"`
@@ -245,8 +257,8 @@ func getPrompt(ctx context.Context, s *session, arguments json.RawMessage, meta 
 	return out, nil
 }
 
-// inputRefusedResult returns the error result for a server that elicits something outside a tool call: a turn can wait
-// only with tool calls.
+// inputRefusedResult returns the error result for a server that requests input before it answers a stand-in's request.
+// Only calls of the server's own tools can wait for a user's response.
 func inputRefusedResult() *sdk.CallToolResult {
 	return &sdk.CallToolResult{IsError: true, Content: []sdk.Content{&sdk.TextContent{
 		Text: "The server requires input for this. Users are asked only for calls of its own tools.",

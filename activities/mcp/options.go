@@ -123,6 +123,7 @@ const (
 	DefaultGrace       = time.Minute
 )
 
+// withDefaults returns the options with every unset field replaced by its default.
 func (o Options) withDefaults() Options {
 	setDefault(&o.MaxFrameBytes, 16<<20)
 	setDefault(&o.MaxResultBytes, DefaultResultBytes)
@@ -148,6 +149,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// setDefault sets *v to def, unless *v is positive already.
 func setDefault[T int | time.Duration](v *T, def T) {
 	if *v <= 0 {
 		*v = def
@@ -156,7 +158,8 @@ func setDefault[T int | time.Duration](v *T, def T) {
 
 var serverID = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,47}$`)
 
-// withDefaults sets the defaults and checks what needs no access to files or the network.
+// withDefaults returns the server's configuration with its defaults. The error joins all mistakes that can be found
+// without access to files or the network.
 func (s Server) withDefaults() (Server, error) {
 	setDefault(&s.ConnectTimeout, 30*time.Second)
 	setDefault(&s.CallTimeout, time.Minute)
@@ -174,6 +177,7 @@ func (s Server) withDefaults() (Server, error) {
 	return s, errors.Join(s.checkID(), s.checkTransport(), s.checkLogin(), s.checkTools(), s.checkState())
 }
 
+// checkID refuses an ID that is malformed or reserved.
 func (s Server) checkID() error {
 	if !serverID.MatchString(s.ID) {
 		return fmt.Errorf("MCP server ID %q: use at most 48 letters, digits, dots, underscores and dashes, beginning with "+
@@ -185,6 +189,7 @@ func (s Server) checkID() error {
 	return nil
 }
 
+// checkTransport refuses settings that contradict each other or the transport, and a URL that may not be requested.
 func (s Server) checkTransport() error {
 	switch {
 	case s.Transport == TransportStdio && s.Command == "":
@@ -205,7 +210,8 @@ func (s Server) checkTransport() error {
 	return err
 }
 
-// checkState rejects settings that would silently lose a stateful server's state.
+// checkState refuses local activities on a server with session affinity. A local activity runs on the worker that has
+// the turn, which may not be the worker whose connection holds the server's state.
 func (s Server) checkState() error {
 	for name, t := range s.Tools {
 		if s.SessionAffinity && t.LocalActivity {
@@ -216,6 +222,7 @@ func (s Server) checkState() error {
 	return nil
 }
 
+// checkTools refuses malformed tool patterns and invalid settings of single tools.
 func (s Server) checkTools() error {
 	for _, glob := range append(append([]string{}, s.Allow...), s.Deny...) {
 		if _, err := path.Match(glob, ""); err != nil {
@@ -238,6 +245,7 @@ func (s Server) allows(tool string) bool {
 	return len(s.Allow) == 0 || matchAny(s.Allow, tool)
 }
 
+// matchAny reports whether the name matches one of the patterns.
 func matchAny(globs []string, name string) bool {
 	for _, g := range globs {
 		if ok, _ := path.Match(g, name); ok { // the patterns were checked by checkTools
@@ -247,7 +255,8 @@ func matchAny(globs []string, name string) bool {
 	return false
 }
 
-// newGuard checks the server's URL and networks.
+// newGuard returns the guard that keeps requests to the server at its URL and in its networks. It also checks
+// OAuth.TokenURL, whose requests get a guard of their own.
 func newGuard(s Server) (*netguard.Guard, error) {
 	if s.URL == "" {
 		return nil, fmt.Errorf("MCP server %q: set its URL (or a command)", s.ID)

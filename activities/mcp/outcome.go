@@ -19,55 +19,59 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// ending describes the stage at which the call ended and its cause. The checks are ordered: first whether anything was
-// sent, then whether a response arrived.
+// ending determines at which stage the call ended, and why. Without a result, the order of the checks matters: whether
+// the call was sent, whether the server refused it unread, and whether a response arrived nevertheless.
 func (a *attempt) ending(r reply) tool.Ending {
 	e := tool.Ending{Stage: tool.StageSent, By: a.endedBy(), Repeatable: a.req.Repeatable}
 	var wire *jsonrpc.Error
 	switch {
 	case r.err == nil:
 		e.Stage, e.Answer = tool.StageAnswered, answerOf(r)
-	case !a.state.abandon():
+	case !a.state.abandon(): // not sent, and from now on it cannot be sent
 		e.Stage = tool.StageUnsent
 	case a.state.refused.Load():
 		e.Stage = a.refusedStage(r.err)
 	case errors.As(r.err, &wire) && !transportCode(wire.Code):
 		e.Stage, e.Answer = tool.StageAnswered, tool.AnswerProtocol
-	case e.By == tool.EndedByLoss && isClosed(a.state.answered):
+	case e.By == tool.EndedByLoss && isClosed(a.state.answered): // a response came, but the SDK could not read it
 		e.Stage, e.Answer = tool.StageAnswered, tool.AnswerUnreadable
 	}
 	return e
 }
 
-// refusedStage returns the stage of a call that the server's HTTP front refused. If the session was opened after the
-// attempt began (f.fresh), a restart cannot have lost it. A server that forgets every session, or is always busy,
-// may have acted, so attempts are counted.
+// refusedStage returns the stage of a call that the server's HTTP front refused: StageRefused if another attempt may
+// succeed, otherwise StageForbidden, or StageSent if the refusal is not believed. A server that says that it does not
+// know a session which was opened for this very attempt cannot have lost it in a restart, so it may have acted. The
+// same holds for a server that says so again and again.
 func (a *attempt) refusedStage(err error) tool.Stage {
+	refusals := a.req.Refused + 1 // of this call, with this one
 	switch r, known := refusalOf(err); {
-	case !known && (a.fresh || a.req.Refused+1 >= maxForgotten):
+	case !known && (a.freshSession || refusals >= maxUnknownSession):
 		return tool.StageSent
-	case known && (r.permanent() || a.req.Refused+1 >= maxCrowded):
+	case known && (r.permanent() || refusals >= maxRateLimited):
 		return tool.StageForbidden
 	}
 	return tool.StageRefused
 }
 
-// endedBy returns what ended the wait when no response arrived.
+// endedBy returns why the wait for a response ended: the deadline or a cancellation ended one of the contexts;
+// otherwise the connection was lost.
 func (a *attempt) endedBy() tool.EndedBy {
 	switch {
-	case a.wire.Err() == nil && a.waiting.Err() == nil:
+	case a.requestCtx.Err() == nil && a.waitCtx.Err() == nil:
 		return tool.EndedByLoss
-	case timeIsUp(a.wire) || a.wire.Err() == nil && timeIsUp(a.waiting):
+	case timeIsUp(a.requestCtx) || a.requestCtx.Err() == nil && timeIsUp(a.waitCtx):
 		return tool.EndedByDeadline
 	}
 	return tool.EndedByCancel
 }
 
-// conclude turns the call's ending into a result and updates the server's state. Only a server's response carries the
-// server's own words. In every other case the model gets this package's words, because the session is not tainted by
-// them; the server's words go to the log.
+// conclude turns the call's ending into a result, or into an error if the call was not sent, and reports to the pool
+// how the server behaved. The result contains the server's own words only if it is the server's response. Otherwise it
+// contains only this package's words, because such a result does not taint the session; the server's words go to the
+// log.
 func (a *attempt) conclude(e tool.Ending, r reply) (turn.ToolResult, error) {
-	s := a.s
+	s := a.session
 	switch e.Stage {
 	case tool.StageAnswered:
 		s.conn.Answered()
@@ -82,10 +86,11 @@ func (a *attempt) conclude(e tool.Ending, r reply) (turn.ToolResult, error) {
 	return turn.ToolResult{}, tool.NotSent(s.owner.name(), safeErrorText(r.err), r.err)
 }
 
-// refused ends a call that the server's HTTP front refused. A refusal that does not end the session counts as a
-// response: the server is healthy.
+// refused returns the error or the result of a call that the server's HTTP front refused unread: an error if the call
+// may be attempted again, otherwise an error result. A refusal that does not end the session counts as an answer for
+// the server's health.
 func (a *attempt) refused(e tool.Ending, err error) (turn.ToolResult, error) {
-	s := a.s
+	s := a.session
 	refusal, ok := refusalOf(err)
 	if !ok {
 		s.conn.Lose()
@@ -95,22 +100,23 @@ func (a *attempt) refused(e tool.Ending, err error) (turn.ToolResult, error) {
 	}
 	s.conn.Answered()
 	text := fmt.Sprintf("%s was not called: %s %s.", a.req.Tool, s.owner.name(), refusal.text())
-	output := s.owner.clean(err.Error(), 400)
+	serverText := s.owner.clean(err.Error(), 400)
 	if e.Stage == tool.StageRefused {
-		return turn.ToolResult{}, &turn.Error{Code: turn.CodeToolNotSent, Message: text, Cause: errors.New(output),
+		return turn.ToolResult{}, &turn.Error{Code: turn.CodeToolNotSent, Message: text, Cause: errors.New(serverText),
 			RetryAfter: refusal.pause(), Refused: true}
 	}
 	s.owner.log.Warn("an MCP server refused a call", "server", s.owner.id(), "tool", a.req.Tool, "turn", a.req.Turn,
-		"step", a.req.Step, "call", a.req.CallID, "status", refusal.Status, "it text", output)
+		"step", a.req.Step, "call", a.req.CallID, "status", refusal.Status, "it text", serverText)
 	class, _ := e.Class()
 	r := tool.Error(text)
 	r.Outcome, r.Code = turn.Outcome(class), turn.CodeToolNotSent
 	return r, nil
 }
 
-// unansweredReason explains why a sent call got no response.
+// unansweredReason returns why a call that was sent got no response, as the end of a sentence for the model. It also
+// gets rid of the session or process that failed, so that the next call gets another one.
 func (a *attempt) unansweredReason(by tool.EndedBy, err error) string {
-	s := a.s
+	s := a.session
 	if a.state.refused.Load() {
 		s.conn.Lose()
 		a.recordFailure("a call's session was not known: " + s.owner.clean(err.Error(), 200))
@@ -125,71 +131,73 @@ func (a *attempt) unansweredReason(by tool.EndedBy, err error) string {
 		return "the call was cancelled before it answered"
 	default:
 		s.awaitLoss()
-		return "the connection to it was lost" + a.lossReason(err)
+		return "the connection to it was lost" + a.lossReason(err) // after awaitLoss, for the exit status
 	}
 }
 
-// answered returns the result of a call that got a response.
+// answered returns the result of a call that got a response: the tool's result, the server's elicitations, or the
+// reason why the response cannot be used.
 func (a *attempt) answered(e tool.Ending, r reply) turn.ToolResult {
 	var wire *jsonrpc.Error
 	switch {
 	case e.Answer == tool.AnswerProtocol && errors.As(r.err, &wire):
-		return tool.Error(a.c.clean(wire.Message, 4096))
+		return tool.Error(a.connector.clean(wire.Message, 4096))
 	case e.Answer == tool.AnswerUnreadable:
-		return tool.Error("The tool ran and answered, but its answer cannot be read: " + a.c.clean(r.err.Error(), 300))
+		return tool.Error("The tool ran and answered, but its answer cannot be read: " +
+			a.connector.clean(r.err.Error(), 300))
 	case e.Answer == tool.AnswerElicits, e.Answer == tool.AnswerCannotElicit:
 		return *r.input
 	}
-	return a.s.render(r.result)
+	return a.session.render(r.result)
 }
 
-// transportCode reports whether code is one that the SDK invents when the transport fails: client closing, server
-// closing, rejected (its internal/jsonrpc2/wire.go).
+// transportCode reports whether the SDK itself created a JSON-RPC error with this code because the transport failed.
+// The codes mean: client closing, server closing, rejected (internal/jsonrpc2/wire.go of the SDK).
 func transportCode(code int64) bool { return code == -32003 || code == -32004 || code == -32005 }
 
-// awaitLoss waits up to closeBound for a process whose connection is gone to exit: its exit status belongs in the
-// error, and its crash must be counted before the next call.
+// awaitLoss waits, at most closeBound, until the process of a lost connection has exited and the pool has recorded its
+// end. The exit status then is known for the result, and the next call gets a new process.
 func (s *session) awaitLoss() {
 	if s.link.disposable {
 		within(closeBound, func() { <-s.lost })
 	}
 }
 
-// lossReason returns the part of the reason that the model may read, in parentheses. The full reason, which may quote
-// the server, goes to the log and to the operator's status.
+// lossReason records why the connection was lost, and returns the part of the reason that the model may read, in
+// parentheses; empty if there is none. The full reason, which may quote the server, goes to the log and to Health.
 func (a *attempt) lossReason(err error) string {
-	s := a.s
-	if broken := s.link.watched.broken(); broken != nil {
+	s := a.session
+	if broken := s.link.watched.readError(); broken != nil { // more precise than the SDK's error
 		err = broken
 	}
-	if e := s.link.meter.excess(); e != nil {
+	if e := s.link.meter.excess(); e != nil { // the host itself dropped the connection
 		err = e
 	}
-	why, fate := []string{}, s.link.fate()
+	forModel, fate := []string{}, s.link.fate()
 	if ours := safeErrorText(err); ours != "" {
-		why = append(why, ours)
+		forModel = append(forModel, ours)
 	}
-	all := "a call's connection was lost: " + s.owner.clean(err.Error(), 200)
+	full := "a call's connection was lost: " + s.owner.clean(err.Error(), 200)
 	if fate != "" {
-		why = append(why, "its process ended with "+fate)
-		all += "; its process ended with " + fate
+		forModel = append(forModel, "its process ended with "+fate)
+		full += "; its process ended with " + fate
 	}
-	a.recordFailure(all)
-	if len(why) == 0 {
+	a.recordFailure(full)
+	if len(forModel) == 0 {
 		return ""
 	}
-	return " (" + strings.Join(why, "; ") + ")"
+	return " (" + strings.Join(forModel, "; ") + ")"
 }
 
-// recordFailure logs why a call got no response, and records it for the operator.
-func (a *attempt) recordFailure(what string) {
-	a.c.log.Warn("a call got no answer", "server", a.c.id(), "tool", a.req.Tool, "turn", a.req.Turn, "step", a.req.Step,
-		"call", a.req.CallID, "why", what)
-	a.c.pool.Failed(what)
+// recordFailure logs why a call got no response, and records it as the server's last error in Health.
+func (a *attempt) recordFailure(reason string) {
+	a.connector.log.Warn("a call got no answer", "server", a.connector.id(), "tool", a.req.Tool, "turn", a.req.Turn,
+		"step", a.req.Step, "call", a.req.CallID, "why", reason)
+	a.connector.pool.Failed(reason)
 }
 
-// safeErrorText describes a connection error without using any text that a server may have written. It returns an empty
-// string for an unknown error.
+// safeErrorText describes a connection error in this package's own words, because the error's text may quote the
+// server. It returns an empty string for an error that it does not recognize.
 func safeErrorText(err error) string {
 	if e := (*Excess)(nil); errors.As(err, &e) {
 		return e.Error()
@@ -224,7 +232,7 @@ func safeErrorText(err error) string {
 	return ""
 }
 
-// modelText returns what the model may read of an error.
+// modelText returns the text of an error for the model, without any of the server's own words; empty if there is none.
 func modelText(err error) string {
 	var o *pool.Outage
 	if errors.As(err, &o) {
@@ -236,8 +244,8 @@ func modelText(err error) string {
 	return safeErrorText(err)
 }
 
-// notCalledError returns the error of a call that was not sent: err itself if it is a *turn.Error, otherwise
-// tool_not_sent with the reason and the time until the next attempt.
+// notCalledError returns the error of a call that was not sent because of err: err itself if it is a *turn.Error,
+// otherwise tool_not_sent with the reason, and with the time until the next attempt if err is an Outage.
 func notCalledError(tool string, err error) error {
 	var e *turn.Error
 	if errors.As(err, &e) {

@@ -19,20 +19,23 @@ const (
 	progressBytes = 200                    // the longest message of a report, in bytes
 )
 
-// callDeadline bounds how long a call may run: idle after its last sign of life, and never beyond end. The nil
-// callDeadline belongs to a call whose progress renews nothing: its context has a deadline.
+// callDeadline is the deadline of a call that progress can extend. The call ends when it has reported no progress for
+// the duration idle, and in any case at the time end. Both stop while an elicitation waits for the user. A nil
+// callDeadline belongs to a call with a fixed deadline.
 type callDeadline struct {
-	mu      sync.Mutex
-	idle    time.Duration
-	end     time.Time
-	timer   *expiry.Timer
-	asking  int       // elicitations in the middle of the call that wait for a response
-	since   time.Time // when the first of them began to wait
-	stopped bool
+	mu        sync.Mutex
+	idle      time.Duration
+	end       time.Time
+	timer     *expiry.Timer
+	holds     int       // elicitations in the middle of the call that wait for a response
+	heldSince time.Time // when the first of them began to wait
+	stopped   bool
 }
 
-// wait returns the context that bounds a call. When the time is up, its cause is context.DeadlineExceeded.
-func wait(ctx context.Context, idle, total time.Duration,
+// withCallDeadline returns a context that ends when the call's time is up, with the cause context.DeadlineExceeded.
+// idle is the call's timeout, which progress renews up to total; if total is not longer, the timeout is fixed. held
+// means that the server may keep the call open for an elicitation, which stops the clock.
+func withCallDeadline(ctx context.Context, idle, total time.Duration,
 	held bool) (context.Context, *callDeadline, context.CancelFunc) {
 	if total <= idle && !held {
 		ctx, cancel := expiry.WithTimeout(ctx, idle)
@@ -47,6 +50,7 @@ func wait(ctx context.Context, idle, total time.Duration,
 	}
 }
 
+// stop stops the clock for good, when the call has ended.
 func (d *callDeadline) stop() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -54,7 +58,7 @@ func (d *callDeadline) stop() {
 	d.timer.Stop()
 }
 
-// renew restarts the idle time.
+// renew restarts the idle time, because the call has reported progress.
 func (d *callDeadline) renew() {
 	if d == nil {
 		return
@@ -64,48 +68,51 @@ func (d *callDeadline) renew() {
 	d.reset()
 }
 
+// reset restarts the timer, unless the clock is stopped. The lock is held.
 func (d *callDeadline) reset() {
-	if !d.stopped && d.asking == 0 {
+	if !d.stopped && d.holds == 0 {
 		d.timer.Reset(min(d.idle, time.Until(d.end)))
 	}
 }
 
-// hold stops the clock while an elicitation waits for the user; the function that it returns restarts the clock.
+// hold stops the clock while an elicitation waits for the user. The caller must call goOn to restart it, which also
+// extends the end by the time that the clock was stopped.
 func (d *callDeadline) hold() (goOn func()) {
 	if d == nil {
 		return func() {}
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.asking++; d.asking == 1 {
-		d.since = time.Now()
+	if d.holds++; d.holds == 1 {
+		d.heldSince = time.Now()
 		d.timer.Stop()
 	}
 	return func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		if d.asking--; d.asking == 0 {
-			d.end = d.end.Add(time.Since(d.since))
+		if d.holds--; d.holds == 0 {
+			d.end = d.end.Add(time.Since(d.heldSince))
 			d.reset()
 		}
 	}
 }
 
-// progressToken identifies one attempt of a call to its server. It is unique among all attempts under way, so that a
-// notification about another attempt is not taken for this one's.
+// progressToken returns the token by which the server's progress notifications name an attempt of a call. Each attempt
+// has its own token, so that a notification about an earlier attempt does not count for a later one.
 func progressToken(req turn.ToolRequest) string {
 	return fmt.Sprintf("%s#%d", callKey(req), req.Attempt)
 }
 
-// callKey identifies a call permanently, across all its attempts.
+// callKey returns the identity of a call, "<turn>:<call>", which is the same for all its attempts.
 func callKey(req turn.ToolRequest) string { return req.Turn + ":" + req.CallID }
 
-// attempts holds the calls of a session that are under way, by progress token.
+// attempts holds the attempts that are under way in a session, by progress token.
 type attempts struct {
 	mu sync.Mutex
 	m  map[string]*attempt
 }
 
+// add adds an attempt under its progress token.
 func (as *attempts) add(token string, a *attempt) {
 	as.mu.Lock()
 	defer as.mu.Unlock()
@@ -115,14 +122,16 @@ func (as *attempts) add(token string, a *attempt) {
 	as.m[token] = a
 }
 
+// remove removes an attempt, unless another one has taken its token.
 func (as *attempts) remove(token string, a *attempt) {
 	as.mu.Lock()
 	defer as.mu.Unlock()
-	if as.m[token] == a { // the same attempt may be under way twice if the caller sends it twice
+	if as.m[token] == a { // a caller may run the same attempt twice at the same time
 		delete(as.m, token)
 	}
 }
 
+// find returns the attempt with this progress token, which the server sent, or nil.
 func (as *attempts) find(token any) *attempt {
 	name, _ := token.(string)
 	as.mu.Lock()
@@ -130,15 +139,15 @@ func (as *attempts) find(token any) *attempt {
 	return as.m[name]
 }
 
-// onlySuspendable returns the call whose user can respond to the server's elicitation, if there is exactly one such
-// call. Otherwise err says why the user cannot be asked, and doubted holds the candidates that are ambiguous for the
-// first time.
-func (as *attempts) onlySuspendable() (found *attempt, doubted []*attempt, err error) {
+// onlyCandidate returns the call to which an elicitation of the server must belong: the only one under way, if it can
+// be suspended. Otherwise err says why the user cannot be asked. If several calls are under way, ambiguous holds those
+// that no earlier onlyCandidate has returned as ambiguous, so that each is logged once.
+func (as *attempts) onlyCandidate() (found *attempt, ambiguous []*attempt, err error) {
 	as.mu.Lock()
 	defer as.mu.Unlock()
 	var all []*attempt
 	for _, a := range as.m {
-		all = append(all, a) // those that cannot be suspended, too: the elicitation may be theirs
+		all = append(all, a) // including calls that cannot be suspended: the elicitation may belong to one of them
 	}
 	switch {
 	case len(all) == 0, len(all) == 1 && all[0].suspended == nil:
@@ -147,31 +156,32 @@ func (as *attempts) onlySuspendable() (found *attempt, doubted []*attempt, err e
 		return all[0], nil, nil
 	}
 	for _, a := range all {
-		if !a.doubted {
-			a.doubted, doubted = true, append(doubted, a)
+		if !a.ambiguityLogged {
+			a.ambiguityLogged, ambiguous = true, append(ambiguous, a)
 		}
 	}
-	return nil, doubted, fmt.Errorf("it is not known to which of the %d calls under way this belongs: "+
+	return nil, ambiguous, fmt.Errorf("it is not known to which of the %d calls under way this belongs: "+
 		"max_concurrent_calls = 1 for this server lets it be known", len(all))
 }
 
-// progressed handles a server's progress notification. It drops one about a call that has ended.
-func (s *session) progressed(_ context.Context, n *sdk.ProgressNotificationClientRequest) {
+// handleProgress handles a progress notification of the server. It ignores one whose call has ended.
+func (s *session) handleProgress(_ context.Context, n *sdk.ProgressNotificationClientRequest) {
 	if a := s.attempts.find(n.Params.ProgressToken); a != nil {
-		a.progressed(n.Params)
+		a.reportProgress(n.Params)
 	}
 }
 
-func (a *attempt) progressed(p *sdk.ProgressNotificationParams) {
+// reportProgress extends the call's deadline and passes the progress to the caller, at most every progressEvery.
+func (a *attempt) reportProgress(p *sdk.ProgressNotificationParams) {
 	a.deadline.renew()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Now()
-	if a.over || a.req.Progress == nil || now.Sub(a.reportedAt) < progressEvery {
+	if a.progressOver || a.req.Progress == nil || now.Sub(a.reportedAt) < progressEvery {
 		return
 	}
 	a.reportedAt = now
 	a.req.Progress(turn.ToolProgress{
-		Done: max(p.Progress, 0), Total: max(p.Total, 0), Message: a.c.clean(p.Message, progressBytes-len("…")),
+		Done: max(p.Progress, 0), Total: max(p.Total, 0), Message: a.connector.clean(p.Message, progressBytes-len("…")),
 	})
 }

@@ -25,6 +25,7 @@ type httpDialer struct {
 	issued *issued // tokens that the server's Login returned
 }
 
+// newHTTPDialer returns the dialer of a server with a URL. Requests go where g allows, and redact learns access tokens.
 func newHTTPDialer(s Server, g *netguard.Guard, opts Options, total *totals, redact redactor) (*httpDialer, error) {
 	d := &httpDialer{server: s, guard: g, opts: opts, total: total, issued: &issued{redact: redact}}
 	var err error
@@ -34,15 +35,17 @@ func newHTTPDialer(s Server, g *netguard.Guard, opts Options, total *totals, red
 	return d, err
 }
 
+// dial prepares a link with its own HTTP client. It sends nothing yet: the handshake sends the first request. It
+// ignores the tenant, which an HTTP server learns from each call's metadata.
 func (d *httpDialer) dial(context.Context, string) (*link, error) {
 	base := d.guard.Transport()
-	var way http.RoundTripper = base
+	var transport http.RoundTripper = base
 	if d.tokens != nil {
-		way = &bearer{base: base, tokens: d.tokens}
+		transport = &bearer{base: base, tokens: d.tokens}
 	}
 	m := newMeter(d.server.ID, d.total, d.opts.MaxFrameBytes)
-	way = &headerRoundTripper{base: way, dialer: d, meter: m}
-	client := &http.Client{Transport: way, CheckRedirect: d.checkRedirect}
+	transport = &headerRoundTripper{base: transport, dialer: d, meter: m}
+	client := &http.Client{Transport: transport, CheckRedirect: d.checkRedirect}
 	kept := &keptTransport{inner: d.transport(client)}
 	stop := func() error {
 		defer base.CloseIdleConnections()
@@ -53,9 +56,10 @@ func (d *httpDialer) dial(context.Context, string) (*link, error) {
 	if d.server.Transport == TransportSSE {
 		versions = versions[1:] // the newest protocol does not support SSE
 	}
-	return &link{transport: kept, meter: m, versions: versions, stop: stop, tail: silent, fate: silent}, nil
+	return &link{transport: kept, meter: m, versions: versions, stop: stop, tail: noText, fate: noText}, nil
 }
 
+// transport returns the SDK's transport for the server's kind, SSE or streamable HTTP, which sends with client.
 func (d *httpDialer) transport(client *http.Client) sdk.Transport {
 	if d.server.Transport == TransportSSE {
 		return &sseTransport{&sdk.SSEClientTransport{
@@ -71,7 +75,8 @@ func (d *httpDialer) transport(client *http.Client) sdk.Transport {
 	return t
 }
 
-// keptTransport keeps its connection, because the SDK does not close it if a handshake fails halfway.
+// keptTransport keeps the connection that Connect opened, so that the dialer can close it. The SDK does not close it if
+// a handshake fails halfway.
 type keptTransport struct {
 	inner sdk.Transport
 	mu    sync.Mutex
@@ -89,7 +94,8 @@ func (t *keptTransport) Connect(ctx context.Context) (sdk.Connection, error) {
 	return conn, err
 }
 
-// close ends the session with the server, and waits at most closeBound for the server to respond.
+// close closes the connection, which ends the session at the server. It waits at most closeBound for the server's
+// response. It does nothing if there is no connection.
 func (t *keptTransport) close() error {
 	t.mu.Lock()
 	conn := t.conn
@@ -110,7 +116,8 @@ type headerRoundTripper struct {
 	meter  *meter
 }
 
-// RoundTrip implements http.RoundTripper.
+// RoundTrip implements http.RoundTripper. It refuses requests to other hosts and requests over a bound, and counts the
+// response's body against the bounds as the SDK reads it.
 func (t *headerRoundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := t.dialer.guard.CheckHost(req.URL); err != nil { // an SSE server chooses the URL for calls
 		closeBody(req)
@@ -127,54 +134,59 @@ func (t *headerRoundTripper) RoundTrip(req *http.Request) (*http.Response, error
 		return nil, err
 	}
 	s := newStream(admitted.Context(), t.meter)
-	s.events = t.bound(resp, req.Method)
+	s.events = t.limitBody(resp, req.Method)
 	resp.Body = &meteredBody{ReadCloser: resp.Body, stream: s, release: release}
 	return resp, nil
 }
 
-// bound bounds the body of a response, unless it is an event stream, whose events are bounded one by one. It decides
-// which of the two it is, and leaves only the media type that it decided on in the header.
-func (t *headerRoundTripper) bound(resp *http.Response, method string) (events bool) {
+// limitBody limits the size of a response's body, and reports whether the body is an event stream. An event stream has
+// no limit, because each of its events is bounded separately. limitBody replaces the Content-Type header with the plain
+// media type, so that the SDK reads the body as the same kind.
+func (t *headerRoundTripper) limitBody(resp *http.Response, method string) (events bool) {
 	kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if err != nil {
 		kind = ""
 	}
 	resp.Header["Content-Type"] = []string{kind}
 	limit, ok := int64(maxRefusal), resp.StatusCode >= 200 && resp.StatusCode < 300
+	// The SDK takes the response to an SSE transport's GET for an event stream, whatever its media type.
+	sseGet := method == http.MethodGet && t.dialer.server.Transport == TransportSSE
 	switch {
-	case ok && (kind == "text/event-stream" || method == http.MethodGet && t.dialer.server.Transport == TransportSSE):
-		return true // the SDK ignores the media type of the stream that a GET opens over SSE
+	case ok && (kind == "text/event-stream" || sseGet):
+		return true
 	case ok && kind == "application/json":
 		limit = int64(t.dialer.opts.MaxFrameBytes)
 	}
-	resp.Body = http.MaxBytesReader(nil, resp.Body, limit) // so that a cut body is never taken for a complete one
+	resp.Body = http.MaxBytesReader(nil, resp.Body, limit) // it fails at the limit, so a cut body never seems complete
 	return false
 }
 
-// roundTrip sends the request and records whether the call that it carries, if any, was sent or refused.
+// roundTrip sends the request. If the request carries a tool call, it records in the call's state whether any byte was
+// sent, and whether the server refused the call unread. It does not send a call that was abandoned.
 func (t *headerRoundTripper) roundTrip(req *http.Request) (*http.Response, error) {
-	st := callStateOf(req.Context())
-	if st == nil || req.Method != http.MethodPost { // a GET resumes the stream of a call sent earlier
+	state := callStateOf(req.Context())
+	if state == nil || req.Method != http.MethodPost { // no call, or a GET that resumes the stream of a call sent earlier
 		return t.base.RoundTrip(t.withHeaders(req.Context(), req))
 	}
-	allowed, first := st.send()
+	allowed, first := state.beginSend()
 	if !allowed {
 		return nil, context.Canceled
 	}
-	again := !first && st.refused.Swap(false) // repeated after a login that the refusal asked for
+	again := !first && state.refused.Swap(false) // a refused call, sent again with a new access token
 	var wrote atomic.Bool
 	trace := &httptrace.ClientTrace{WroteHeaderField: func(string, []string) { wrote.Store(true) }}
 	resp, err := t.base.RoundTrip(t.withHeaders(httptrace.WithClientTrace(req.Context(), trace), req))
 	switch {
 	case err != nil && first && !wrote.Load():
-		st.unsend()
+		state.unsend()
 	case err == nil && (first || again) && refusedUnread(resp):
-		st.refused.Store(true)
+		state.refused.Store(true)
 	}
 	return resp, err
 }
 
-// withHeaders adds the operator's headers. They cannot leak, because requests go to the server's own host only.
+// withHeaders returns a copy of the request with the operator's headers. They cannot leak, because RoundTrip sends
+// requests to the server's own host only.
 func (t *headerRoundTripper) withHeaders(ctx context.Context, req *http.Request) *http.Request {
 	req = req.Clone(ctx)
 	for name, value := range t.dialer.server.Headers {
@@ -183,16 +195,16 @@ func (t *headerRoundTripper) withHeaders(ctx context.Context, req *http.Request)
 	return req
 }
 
-// sseTransport detaches the stream of an SSE server from the context of Connect: the SDK's transport would end the
-// stream with that context.
+// sseTransport keeps the event stream of an SSE server open after the context of Connect has ended. The SDK's transport
+// alone would end the stream with that context.
 type sseTransport struct{ inner *sdk.SSEClientTransport }
 
-// Connect implements sdk.Transport.
+// Connect implements sdk.Transport. ctx bounds connecting only.
 func (t *sseTransport) Connect(ctx context.Context) (sdk.Connection, error) {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	unhook := context.AfterFunc(ctx, end)
 	conn, err := t.inner.Connect(life)
-	if !unhook() && err == nil {
+	if !unhook() && err == nil { // ctx ended just now, and with it the stream
 		_ = conn.Close()
 		err = ctx.Err()
 	}
@@ -220,7 +232,8 @@ const (
 	maxCallRedirects = 1
 )
 
-// checkRedirect follows redirects to the configured scheme and host only, whatever address they resolve to.
+// checkRedirect implements http.Client.CheckRedirect: it refuses too many redirects, and redirects to another scheme or
+// host than the configured ones. via holds the requests made already.
 func (d *httpDialer) checkRedirect(req *http.Request, via []*http.Request) error {
 	if len(via) > maxRedirects || len(via) > maxCallRedirects && callStateOf(req.Context()) != nil {
 		return errors.New("too many redirects")

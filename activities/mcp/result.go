@@ -21,15 +21,16 @@ func (s *session) render(r *sdk.CallToolResult) turn.ToolResult {
 	return renderContent(r, limits, s.owner.redact)
 }
 
-// renderContent joins text blocks and structured content with newlines and replaces every other block by a note. The
-// model sees at most l.Shown bytes; if that is not everything, at most l.Full bytes are kept beside it.
+// renderContent returns the result of a tool's response. Its text joins the text blocks and the structured content with
+// newlines, with a note in place of every other block, and is cut to l.Shown bytes. If text and media are not the whole
+// output, the result also has the full output, unless that is over l.Full bytes.
 func renderContent(r *sdk.CallToolResult, l tool.Limits, redact redactor) turn.ToolResult {
 	var blocks []string
 	var m media
 	for _, c := range r.Content {
 		blocks = append(blocks, renderBlock(c, &m, redact))
 	}
-	if text := structured(r, blocks); text != "" {
+	if text := structuredText(r, blocks); text != "" {
 		blocks = append(blocks, text)
 	}
 	out := tool.Text(strings.Join(blocks, "\n"), l, redact.result)
@@ -70,9 +71,9 @@ func renderBlock(c sdk.Content, m *media, r redactor) string {
 	return fmt.Sprintf("[%T, not supported]", c)
 }
 
-// structured returns the structured content as JSON, or an empty string if a text block already says the same, as the
-// protocol recommends.
-func structured(r *sdk.CallToolResult, blocks []string) string {
+// structuredText returns the response's structured content as JSON. It returns an empty string if there is none, or if
+// a text block has the same content, as the protocol recommends.
+func structuredText(r *sdk.CallToolResult, blocks []string) string {
 	if r.StructuredContent == nil {
 		return ""
 	}
@@ -81,16 +82,16 @@ func structured(r *sdk.CallToolResult, blocks []string) string {
 		return ""
 	}
 	for _, b := range blocks {
-		if sameJSON(b, raw) || sameText(b, r.StructuredContent) {
+		if sameJSON(b, raw) || wrapsText(b, r.StructuredContent) {
 			return ""
 		}
 	}
 	return string(raw)
 }
 
-// sameText reports whether the structured content is an object around the text of a block. Servers generate such
-// objects for tools that return only text.
-func sameText(block string, content any) bool {
+// wrapsText reports whether the structured content is an object with one field, whose value is the text of the block.
+// Servers generate such objects for tools that return only text.
+func wrapsText(block string, content any) bool {
 	object, ok := content.(map[string]any)
 	if !ok || len(object) != 1 {
 		return false
@@ -111,7 +112,9 @@ func plainJSON(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
+// sameJSON reports whether text is JSON with the same content as raw, which plainJSON has written.
 func sameJSON(text string, raw []byte) bool {
+	// Most blocks are no JSON at all: comparing the first character avoids parsing them.
 	if t := strings.TrimSpace(text); t == "" || t[0] != raw[0] {
 		return false
 	}
@@ -123,8 +126,8 @@ func sameJSON(text string, raw []byte) bool {
 	return err == nil && bytes.Equal(again, raw)
 }
 
-// keepBinaries sets Full if Text and Media do not hold everything: a lone binary as it is, several blocks with binaries
-// among them as MCP content in JSON.
+// keepBinaries sets out.Full if the response has binary blocks that are not kept as media: to the data of the binary if
+// it is the only block, otherwise to all blocks except the media, as MCP content in JSON.
 func keepBinaries(out *turn.ToolResult, r *sdk.CallToolResult, binaries []binary, redact redactor) {
 	switch {
 	case len(binaries) == 1 && len(r.Content) == 1:
@@ -138,7 +141,7 @@ func keepBinaries(out *turn.ToolResult, r *sdk.CallToolResult, binaries []binary
 	}
 }
 
-// withoutMedia returns the content without the blocks that are kept as Media.
+// withoutMedia returns the blocks that renderBlock does not keep as media. It renders them once more to find out.
 func withoutMedia(content []sdk.Content) []sdk.Content {
 	out := []sdk.Content{}
 	var m media
@@ -152,7 +155,8 @@ func withoutMedia(content []sdk.Content) []sdk.Content {
 	return out
 }
 
-// Bounds of the images and audio of one result. A block over them is treated as any other binary.
+// Bounds of the images and audio of one result, by number and by size of each. A block over them is handled like any
+// other binary.
 const (
 	maxMedia      = 8
 	maxMediaBytes = 8 << 20
@@ -165,9 +169,10 @@ var mediaTypes = map[string]string{
 	"audio/wave": "audio/wav", "audio/mpeg": "audio/mpeg", "application/ogg": "audio/ogg", "audio/aiff": "audio/aiff",
 }
 
-// sniff returns the media type of data by its content, or an empty string if it is neither an image nor audio. The
-// declared type counts only for containers that hold audio and video alike.
-func sniff(data []byte, declared string) string {
+// detectMediaType returns the media type of data by its content, or an empty string if it is neither an image nor
+// audio. The declared type counts only if the content alone does not decide: for containers of audio or video, and for
+// MPEG audio without a tag.
+func detectMediaType(data []byte, declared string) string {
 	found, _, _ := strings.Cut(http.DetectContentType(data), ";")
 	if t, ok := mediaTypes[found]; ok {
 		return t
@@ -181,7 +186,7 @@ func sniff(data []byte, declared string) string {
 	case audio && found == "video/webm":
 		return "audio/webm"
 	case audio && len(data) > 1 && data[0] == 0xff &&
-		data[1]&0xe6 == 0xe2: // MPEG audio frame, layer III, without an ID3 tag
+		data[1]&0xe6 == 0xe2: // the header of an MPEG audio frame, layer III (MP3), without an ID3 tag before it
 		return "audio/mpeg"
 	}
 	return ""
@@ -189,9 +194,9 @@ func sniff(data []byte, declared string) string {
 
 // media collects the images, audio and other binary blocks of a result.
 type media struct {
-	kept     []turn.Media
-	binaries []binary
-	size     int64
+	kept     []turn.Media // images and audio
+	binaries []binary     // the other blocks
+	size     int64        // bytes of all of them
 }
 
 // binary is a block that is neither text nor media.
@@ -200,13 +205,14 @@ type binary struct {
 	mime string
 }
 
-// add keeps a block and returns the line that replaces it in the text.
+// add collects a block and returns the note that replaces it in the text. declared is the media type that the server
+// gives; kind stands for it in the note if it is missing or malformed.
 func (m *media) add(declared, kind string, data []byte) (note string) {
 	m.size += int64(len(data))
-	if declared = mediaType(declared); declared == "" {
+	if declared = parseMediaType(declared); declared == "" {
 		declared = kind
 	}
-	if t := sniff(data, declared); t != "" && len(m.kept) < maxMedia && len(data) <= maxMediaBytes {
+	if t := detectMediaType(data, declared); t != "" && len(m.kept) < maxMedia && len(data) <= maxMediaBytes {
 		m.kept = append(m.kept, turn.Media{Type: t, Bytes: int64(len(data)), Data: data})
 		return fmt.Sprintf("[%s, %s]", t, printable.Size(int64(len(data))))
 	}
@@ -214,8 +220,8 @@ func (m *media) add(declared, kind string, data []byte) (note string) {
 	return fmt.Sprintf("[%s, %s]", declared, printable.Size(int64(len(data))))
 }
 
-// mediaType returns the declared type without parameters, or an empty string if it is malformed.
-func mediaType(declared string) string {
+// parseMediaType returns a declared media type without its parameters, or an empty string if it is malformed.
+func parseMediaType(declared string) string {
 	t, _, err := mime.ParseMediaType(declared)
 	if err != nil || len(t) > 80 || printable.Line(t, 80) != t {
 		return ""

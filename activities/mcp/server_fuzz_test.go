@@ -154,11 +154,11 @@ func babbling(t *testing.T, d dialer) *Host {
 	h, err := New(Options{BackoffMin: time.Nanosecond, BackoffMax: time.Nanosecond})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
-	end := h.end
-	h.end = func() { cancel(); end() }
+	end := h.cancel
+	h.cancel = func() { cancel(); end() }
 	s := Server{ID: "srv", Command: "/none", ConnectTimeout: 20 * time.Second, CallTimeout: 20 * time.Second,
 		ElicitationTimeout: time.Second, Resources: true, Prompts: true}
-	h.add(ctx, &connector{describer: describer{prefix: "mcp/srv", server: s}, redact: newRedactor(s, nil, h.opts.Secrets),
+	h.addConnector(ctx, &connector{describer: describer{prefix: "mcp/srv", server: s}, redact: newRedactor(s, nil, h.opts.Secrets),
 		dialer: d})
 	return h
 }
@@ -188,7 +188,7 @@ func (b *babbler) dial(context.Context, string) (*link, error) {
 	t := &watchedTransport{inner: &sdk.IOTransport{Reader: frames, Writer: inW, MaxLineLength: -1}}
 	stop := func() error { _ = inW.Close(); _ = frames.Close(); <-served; return nil }
 	return &link{transport: t, watched: t, versions: []string{versionLegacy, versionLatest}, disposable: true, stop: stop,
-		tail: silent, fate: silent}, nil
+		tail: noText, fate: noText}, nil
 }
 
 // modernAnswers are the responses of a server that supports only the newest protocol.

@@ -13,10 +13,11 @@ import (
 	"github.com/everturn/everturn/activities/mcp/pool"
 )
 
-// closeBound is how long a session may take to close before it is abandoned.
+// closeBound is how long closing a session may take before the host stops waiting for it.
 const closeBound = 2 * time.Second
 
-// session is one MCP session: the link of a pool's connection. It is not used again after its connection has ended.
+// session is one MCP session. It implements pool.Link for a connection of the pool, and is not used again after the
+// connection has ended.
 type session struct {
 	owner *connector
 	conn  *pool.Conn
@@ -24,35 +25,37 @@ type session struct {
 	mcp   *sdk.ClientSession
 	lost  chan struct{} // closed when the connection has ended, its process was reaped and the pool knows
 
-	mu       sync.Mutex
-	stale    bool // the list has changed, or may have
-	asking   bool // the server is being listed
-	due      bool // a timer will tell the watcher that the list is stale
-	relists  spacing
-	offered  offer
-	paged    int           // see listTools
-	listing  chan struct{} // one list at a time; capacity 1
-	attempts attempts
+	mu            sync.Mutex
+	stale         bool // the server's tools have changed, or may have, since the last list
+	isListing     bool // the server is being listed
+	wakeScheduled bool // a timer will wake the watcher, which then lists the server
+	relists       spacing
+	offered       offer
+	paged         int           // bytes of lists that the SDK keeps: see listTools
+	listGate      chan struct{} // one list at a time; capacity 1
+	attempts      attempts
 }
 
-// handshake opens a session on a link and lists its tools. If it fails, it stops the link.
+// handshake opens a session on a link, in the given protocol version, and lists the server's tools. If it fails, it
+// stops the link.
 func (c *connector) handshake(ctx context.Context, conn *pool.Conn, l *link, version string) (*session, error) {
-	s := &session{owner: c, conn: conn, link: l, lost: make(chan struct{}), listing: make(chan struct{}, 1)}
+	s := &session{owner: c, conn: conn, link: l, lost: make(chan struct{}), listGate: make(chan struct{}, 1)}
 	client := s.client()
-	// The SDK stops waiting for anything once the link is gone.
+	// The SDK does not return from every wait when ctx ends. It does when the link is stopped.
 	unhook := context.AfterFunc(ctx, func() { _ = l.stop() })
 	cs, err := client.Connect(ctx, l.transport, &sdk.ClientSessionOptions{ProtocolVersion: version})
 	if err == nil {
 		s.mcp = cs
 		err = s.list(ctx, true)
 	}
-	if !unhook() && err == nil {
+	if !unhook() && err == nil { // ctx ended meanwhile, so the link is being stopped
 		err = ctx.Err()
 	}
 	if err != nil {
 		var wire *jsonrpc.Error
-		refused := errors.As(err, &wire) && !transportCode(wire.Code) // the SDK ends the connection after such an error
-		if broken := l.watched.broken(); broken != nil && ctx.Err() == nil && !refused {
+		// After a server's JSON-RPC error the SDK itself ends the connection: the error is then the better explanation.
+		refused := errors.As(err, &wire) && !transportCode(wire.Code)
+		if broken := l.watched.readError(); broken != nil && ctx.Err() == nil && !refused {
 			err = fmt.Errorf("the connection ended in the handshake: %w", broken)
 		}
 		s.shut()
@@ -65,7 +68,8 @@ func (c *connector) handshake(ctx context.Context, conn *pool.Conn, l *link, ver
 	return s, nil
 }
 
-// watch waits for the connection's end and cleans up after it.
+// watch waits until the session's connection ends, and cleans up. It tells the pool at once that the link is broken, so
+// that no new call uses it, and at last that the link has ended, when the process has exited.
 func (s *session) watch() {
 	_ = s.mcp.Wait() // the watched transport has the reason
 	s.conn.Broken(s)
@@ -76,7 +80,8 @@ func (s *session) watch() {
 	s.shut()
 }
 
-// shut closes both layers. The SDK waits for calls in flight: by now they are cancelled or their connection is gone.
+// shut stops the link and then closes the SDK's session, which waits for the calls in flight. They end quickly, because
+// their connection is gone. shut may be called several times.
 func (s *session) shut() {
 	err := s.link.stop()
 	if s.mcp != nil && !within(closeBound, func() { _ = s.mcp.Close() }) {
@@ -90,7 +95,7 @@ func (s *session) shut() {
 // Close implements pool.Link.
 func (s *session) Close() { s.shut() }
 
-// Failure implements pool.Link.
+// Failure implements pool.Link. The text for models contains only the host's own words.
 func (s *session) Failure() pool.Failure {
 	f := pool.Failure{ModelText: "its connection was lost"}
 	if e := s.link.meter.excess(); e != nil {
@@ -104,16 +109,17 @@ func (s *session) Failure() pool.Failure {
 	return f
 }
 
-// leave removes a user from the session's connection.
+// leave ends the caller's use of the session, which began with sessionFor or acquire.
 func (s *session) leave() { s.conn.Leave() }
 
-// retire takes no new calls, lets the calls in flight end and then closes the session.
+// retire closes the session as soon as the calls in flight have ended. New calls get another session.
 func (s *session) retire() {
-	if !s.conn.Drain(s, s.Failure().Excess) { // the pool does not have it
+	if !s.conn.Drain(s, s.Failure().Excess) { // the session is not the connection's link, so no call uses it
 		s.shut()
 	}
 }
 
+// markStale records that the server's tools have changed, and schedules another list.
 func (s *session) markStale() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,31 +127,33 @@ func (s *session) markStale() {
 	s.scheduleRelist()
 }
 
-// scheduleRelist wakes the watcher when the session may be listed again. The session's lock is held.
+// scheduleRelist wakes the watcher at the time from which the server may be listed again (see spacing). The session's
+// lock is held.
 func (s *session) scheduleRelist() {
-	if s.asking || s.due {
+	if s.isListing || s.wakeScheduled { // list calls scheduleRelist again if the session is stale at its end
 		return
 	}
-	s.due = true
+	s.wakeScheduled = true
 	time.AfterFunc(time.Until(s.relists.next), func() {
 		s.mu.Lock()
-		s.due = false
+		s.wakeScheduled = false
 		s.mu.Unlock()
 		s.owner.notifyWatcher()
 	})
 }
 
-// offer returns what the server offers. If that may have changed, offer lists the server again: immediately for a call,
-// otherwise once it may be listed again. A session that cannot be listed is retired, and the next session lists the
-// server again.
+// offer returns the tools that the server offers. If they may have changed, it lists the server again: at once if
+// forCall is set, because a call must not use outdated tools, and otherwise not before the time that spacing allows. It
+// retires a session that cannot be listed.
 func (s *session) offer(ctx context.Context, forCall bool) (offer, error) {
 	s.mu.Lock()
-	stale, o := s.stale && (forCall || !time.Now().Before(s.relists.next)), s.offered
+	mayRelist := forCall || !time.Now().Before(s.relists.next)
+	relist, known := s.stale && mayRelist, s.offered
 	s.mu.Unlock()
-	if !stale {
-		return o, nil
+	if !relist {
+		return known, nil
 	}
-	if err := s.listAgain(ctx, false); err != nil {
+	if err := s.relist(ctx, false); err != nil {
 		text := s.owner.name() + " was asked again what it offers"
 		problem := text + ": " + s.owner.clean(err.Error(), 400)
 		return offer{}, &pool.Outage{Problem: problem, ModelText: text + " and did not say"}
@@ -155,40 +163,42 @@ func (s *session) offer(ctx context.Context, forCall bool) (offer, error) {
 	return s.offered, nil
 }
 
-// listAgain lists the server in a session that is in use: see list. It retires a session that cannot be listed.
-func (s *session) listAgain(ctx context.Context, anyway bool) error {
+// relist calls list for a session that is in use, with ConnectTimeout as the limit. If the server cannot be listed, it
+// retires the session, unless only ctx has ended.
+func (s *session) relist(ctx context.Context, force bool) error {
 	limited, cancel := context.WithTimeout(ctx, s.owner.describer.server.ConnectTimeout)
 	defer cancel()
-	err := s.list(limited, anyway)
+	err := s.list(limited, force)
 	if err != nil && ctx.Err() == nil {
 		s.retire()
 	}
 	return err
 }
 
-// list asks the server what it offers, one listing at a time, if that may have changed or anyway is set. It waits no
-// longer than ctx lasts, which may belong to a call that must report in time that it was not sent.
-func (s *session) list(ctx context.Context, anyway bool) error {
+// list requests the server's list of tools if it may have changed, or if force is set. Only one list runs at a time; a
+// second caller waits for it, but no longer than ctx lasts: ctx may belong to a call that must report in time that it
+// was not sent.
+func (s *session) list(ctx context.Context, force bool) error {
 	select {
-	case s.listing <- struct{}{}:
-		defer func() { <-s.listing }()
+	case s.listGate <- struct{}{}:
+		defer func() { <-s.listGate }()
 	case <-ctx.Done():
 		return fmt.Errorf("waiting for its list of tools: %w", context.Cause(ctx))
 	}
 	s.mu.Lock()
 	stale, began := s.stale, time.Now()
-	needed := stale || anyway
-	s.stale, s.asking = false, needed // a change during the listing sets stale again
+	needed := stale || force
+	s.stale, s.isListing = false, needed // a change during the list sets stale again
 	s.mu.Unlock()
-	if !needed { // another caller has listed meanwhile
+	if !needed { // another caller has just listed the server
 		return nil
 	}
-	err := s.ask(ctx)
+	err := s.requestList(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.asking = false
+	s.isListing = false
 	s.stale = s.stale || err != nil
-	if stale {
+	if stale { // list_changed or a failed list has caused this list, so it counts for the spacing
 		s.relists.listed(time.Now(), time.Since(began))
 	}
 	if s.stale {
@@ -197,19 +207,19 @@ func (s *session) list(ctx context.Context, anyway bool) error {
 	return err
 }
 
-// ask requests the server's list of tools and describes them. It calls neither the server nor its owner while it holds
-// the session's lock.
-func (s *session) ask(ctx context.Context) (err error) {
+// requestList requests the server's list of tools, describes the tools, and records them in the session and in the
+// connector. It holds the session's lock only briefly, never while it waits for the server or calls the connector.
+func (s *session) requestList(ctx context.Context) (err error) {
 	defer s.owner.recoverPanic("tools/list", &err)
-	var taken share
-	defer taken.end()
+	var reserved reservation
+	defer reserved.release()
 	opts := s.owner.opts
-	tools, paged, err := listTools(withShare(ctx, &taken), s.mcp, opts.MaxPages, opts.MaxTools)
+	tools, paged, err := listTools(withReservation(ctx, &reserved), s.mcp, opts.MaxPages, opts.MaxTools)
 	s.mu.Lock()
 	s.paged += paged
 	full := s.paged > maxPagedBytes
 	s.mu.Unlock()
-	if full {
+	if full { // the SDK frees the lists that it keeps only with the session, so a new session takes over
 		s.owner.running.start(s.retire)
 	}
 	if err != nil {
@@ -241,7 +251,7 @@ type link struct {
 	transport sdk.Transport
 	watched   *watchedTransport // the same transport, if it tracks what was sent and answered; else nil
 	meter     *meter            // nil: the connection has no bounds
-	versions  []string          // to try, in this order
+	versions  []string          // protocol versions to try, in this order
 	// stop ends the connection and everything that belongs to it, within a bounded time. It may be called twice.
 	stop func() error
 	// tail returns the end of the server's stderr.
@@ -252,7 +262,8 @@ type link struct {
 	disposable bool
 }
 
-func silent() string { return "" }
+// noText stands for the stderr and the fate of a link without a process.
+func noText() string { return "" }
 
 // dialer opens links to one server, each for one tenant.
 type dialer interface {
@@ -287,7 +298,7 @@ func (t *tasks) close() {
 	t.wg.Wait()
 }
 
-// within runs f and reports whether it finished within d. If not, f continues in the background.
+// within runs f and reports whether it returned within d. Otherwise f continues in the background.
 func within(d time.Duration, f func()) bool {
 	done := make(chan struct{})
 	go func() { defer close(done); f() }()

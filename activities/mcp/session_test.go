@@ -18,10 +18,10 @@ func TestAResultThatArrivesWithTheEndOfItsTimeIsReported(t *testing.T) {
 	for range 32 { // select chooses at random
 		late := make(chan turn.ToolResult, 1)
 		req.Late = func(r turn.ToolResult) { late <- r }
-		a := &attempt{c: s.owner, s: s, req: req, name: "work"}
+		a := &attempt{connector: s.owner, session: s, req: req, name: "work"}
 		a.begin(t.Context(), turn.Descriptor{})
-		_, a.state = newCallState(a.wire)
-		a.detach = -1
+		_, a.state = newCallState(a.requestCtx)
+		a.detachFor = -1
 		a.replies <- reply{result: &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "done"}}}}
 		s.conn.Stay()
 		a.awaitDetached()

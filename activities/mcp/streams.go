@@ -15,31 +15,35 @@ import (
 	"github.com/everturn/everturn/internal/jsonbound"
 )
 
-// stream counts what is read of one stream of a connection.
+// stream counts the bytes and messages that are read from one stream of a connection, before the SDK decodes them: from
+// a process's stdout or from the body of an HTTP response. It enforces the bounds of the connection's meter.
 type stream struct {
-	m          *meter
-	events     bool // an SSE event stream; otherwise a stream of messages
-	inLine     bool // the line so far is not empty
-	field      int  // how many bytes of dataField the event's line begins with so far
-	other      int  // bytes of that line if it is another field
-	message    jsonbound.Scanner
-	size       int             // of the message so far
-	ctx        context.Context // of the request that the stream answers, or of the connection
-	large      atomic.Bool     // it holds the meter's place for a large message
-	unfinished int64           // bytes since the last whole message; the meter's lock guards it
+	meter       *meter
+	events      bool // an SSE event stream; otherwise a stream of JSON messages
+	lineHasText bool // the current line is not empty
+	prefix      int  // number of bytes of dataField with which the current line begins; more: another field
+	fieldBytes  int  // length of the current line so far, if it is another field
+	message     jsonbound.Scanner
+	size        int             // bytes of the current message
+	ctx         context.Context // of the request whose response this is, or of the connection
+	holdsLarge  atomic.Bool     // it holds the meter's largeGate
+	unfinished  int64           // bytes since the last whole message; the meter's lock guards it
 }
 
+// newStream returns a stream of the meter's connection. Waits for a large message end with ctx.
 func newStream(ctx context.Context, m *meter) *stream {
-	return &stream{m: m, ctx: ctx, message: jsonbound.Scanner{MaxOutline: maxEnvelope}}
+	return &stream{meter: m, ctx: ctx, message: jsonbound.Scanner{MaxOutline: maxEnvelope}}
 }
 
-// bytes records n bytes.
-func (s *stream) bytes(n int) error {
-	m := s.m
+// countBytes counts n bytes against the connection's rate and the worker's memory for unfinished messages. It returns
+// an *Excess if the connection is dropped. If all connections together buffer too much, another connection may be the
+// one to drop.
+func (s *stream) countBytes(n int) error {
+	m := s.meter
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s.unfinished += int64(n)
-	if most := m.total.add(m, int64(n)); most != nil {
+	if most := m.total.addBuffered(m, int64(n)); most != nil {
 		_ = most.exceed(BoundBuffered, maxBuffered, 0)
 	}
 	if !m.bytes.take(time.Now(), n) {
@@ -51,58 +55,62 @@ func (s *stream) bytes(n int) error {
 	return nil
 }
 
-// dataField begins each line of an event that contains a part of a message.
+// dataField begins those lines of an SSE event that contain the message.
 const dataField = "data:"
 
-// part records a part of a line, or of a message without lines, before it is decoded.
-func (s *stream) part(read []byte) error {
-	for ; s.events && s.field < len(dataField) && len(read) > 0; read = read[1:] {
-		if read[0] != dataField[s.field] {
-			s.field = len(dataField) + 1
+// scan checks a part of a line, or of a body that is one message, against the bounds on messages and fields. It returns
+// an *Excess if a bound is exceeded. If the message is large, scan first waits until no other stream of the connection
+// reads a large one.
+func (s *stream) scan(read []byte) error {
+	// In an event stream, skip the line's prefix, which may arrive in several parts.
+	for ; s.events && s.prefix < len(dataField) && len(read) > 0; read = read[1:] {
+		if read[0] != dataField[s.prefix] {
+			s.prefix = len(dataField) + 1 // another field
 		} else {
-			s.field++
+			s.prefix++
 		}
 	}
-	if s.events && s.field > len(dataField) { // another field
-		if s.other += len(read); s.other > maxField {
-			return s.m.exceed(BoundField, maxField, 0)
+	if s.events && s.prefix > len(dataField) { // a field such as id or event: only its length counts
+		if s.fieldBytes += len(read); s.fieldBytes > maxField {
+			return s.meter.exceed(BoundField, maxField, 0)
 		}
 		return nil
 	}
-	if s.size += len(read); s.size > largeMessage && !s.large.Load() {
+	if s.size += len(read); s.size > largeMessage && !s.holdsLarge.Load() {
 		select {
-		case s.m.large <- struct{}{}:
-			s.large.Store(true)
+		case s.meter.largeGate <- struct{}{}:
+			s.holdsLarge.Store(true)
 		case <-s.ctx.Done():
 			return context.Cause(s.ctx)
 		}
 	}
 	switch s.message.Add(read, maxNesting, maxValues) {
 	case jsonbound.Outline:
-		return s.m.exceed(BoundEnvelope, maxEnvelope, 0)
+		return s.meter.exceed(BoundEnvelope, maxEnvelope, 0)
 	case jsonbound.Depth:
-		return s.m.exceed(BoundNesting, maxNesting, 0)
+		return s.meter.exceed(BoundNesting, maxNesting, 0)
 	case jsonbound.Values:
-		return s.m.exceed(BoundValues, maxValues, 0)
+		return s.meter.exceed(BoundValues, maxValues, 0)
 	}
 	return nil
 }
 
-// ended records that the message is complete. It returns when the worker has room for a large response.
-func (s *stream) ended() (err error) {
-	if n := int64(s.size + s.message.Values()*valueBytes); n > largeMessage {
-		err = s.room(n)
+// messageEnded records that the current message is complete. If it is a large response, messageEnded waits until the
+// worker has memory for it. It fails if a large message cannot be decoded.
+func (s *stream) messageEnded() (err error) {
+	if n := int64(s.size + s.message.Values()*valueBytes); n > largeMessage { // an estimate of the decoded size
+		err = s.awaitRoom(n)
 	}
 	s.message.Reset()
 	s.size = 0
-	s.next()
+	s.releaseLarge()
 	return err
 }
 
-// room waits until the worker has room for n bytes, if the complete message is a response. Messages that a server sends
-// unasked are bounded by their rates.
-func (s *stream) room(n int64) error {
-	text := bytes.TrimSpace(s.message.Outline)
+// awaitRoom waits until the worker has memory for n bytes, if the complete message is a response. Other messages do not
+// wait, because rates bound them.
+func (s *stream) awaitRoom(n int64) error {
+	text := bytes.TrimSpace(s.message.Outline)              // the message without nested content, but with its ID
 	if len(text) == 0 || text[0] != '{' && text[0] != '[' { // not JSON: over stdio it is skipped
 		return nil
 	}
@@ -111,82 +119,84 @@ func (s *stream) room(n int64) error {
 		return fmt.Errorf("%d bytes that it sent are not one message", s.size)
 	}
 	if answer, ok := msg.(*jsonrpc.Response); ok {
-		s.m.room(answer.ID, n)
+		s.meter.awaitRoom(answer.ID, n)
 	}
 	return nil
 }
 
-// next lets another stream of the connection read a large message.
-func (s *stream) next() {
-	if s.large.CompareAndSwap(true, false) {
-		<-s.m.large
+// releaseLarge lets another stream of the connection read a large message, if this stream was reading one.
+func (s *stream) releaseLarge() {
+	if s.holdsLarge.CompareAndSwap(true, false) {
+		<-s.meter.largeGate
 	}
 }
 
-// body records what was read of a body that is one message.
-func (s *stream) body(read []byte) error {
-	if err := s.bytes(len(read)); err != nil {
+// countBody counts a part of a body that is a single message.
+func (s *stream) countBody(read []byte) error {
+	if err := s.countBytes(len(read)); err != nil {
 		return err
 	}
-	return s.part(read)
+	return s.scan(read)
 }
 
-// lines records what was read of a stream of lines. Each empty line counts as a message: in SSE it ends an event; over
-// stdio it is not a message, but must be read.
-func (s *stream) lines(read []byte) error {
-	if err := s.bytes(len(read)); err != nil {
+// countLines counts a part of a stream of lines: of an SSE stream, in which an empty line ends each event, or of stdio,
+// in which each line is a message. An empty line counts as a message against the rate: in SSE it ends one, and over
+// stdio the SDK does not see it, so that nothing else would count it.
+func (s *stream) countLines(read []byte) error {
+	if err := s.countBytes(len(read)); err != nil {
 		return err
 	}
 	for {
 		line, rest, ended := bytes.Cut(read, []byte{'\n'})
-		s.inLine = s.inLine || len(bytes.Trim(line, "\r")) > 0
-		if err := s.part(line); err != nil {
+		s.lineHasText = s.lineHasText || len(bytes.Trim(line, "\r")) > 0
+		if err := s.scan(line); err != nil {
 			return err
 		}
 		if !ended {
 			return nil
 		}
-		if !s.events || !s.inLine {
-			if err := s.ended(); err != nil {
+		if !s.events || !s.lineHasText { // the line ends a message
+			if err := s.messageEnded(); err != nil {
 				return err
 			}
 		}
-		if !s.inLine {
-			s.whole()
-			if err := s.m.message(); err != nil {
+		if !s.lineHasText {
+			s.clearUnfinished()
+			if err := s.meter.countMessage(); err != nil {
 				return err
 			}
 		}
-		s.inLine, s.field, s.other, read = false, 0, 0, rest
+		s.lineHasText, s.prefix, s.fieldBytes, read = false, 0, 0, rest
 	}
 }
 
-// eof records the end of the stream, which ends a message that is not empty.
-func (s *stream) eof() error {
+// countEOF records the end of the stream. It ends the current message, unless that is empty.
+func (s *stream) countEOF() error {
 	if s.size == 0 {
 		return nil
 	}
-	if err := s.ended(); err != nil {
+	if err := s.messageEnded(); err != nil {
 		return err
 	}
-	s.whole()
-	return s.m.message()
+	s.clearUnfinished()
+	return s.meter.countMessage()
 }
 
-// whole records that the bytes so far were a message, or that nothing more is read.
-func (s *stream) whole() {
-	s.m.mu.Lock()
-	defer s.m.mu.Unlock()
-	s.m.total.add(s.m, -s.unfinished)
+// clearUnfinished releases the memory that is counted for unfinished messages: the message is complete, or nothing more
+// is read from the stream.
+func (s *stream) clearUnfinished() {
+	s.meter.mu.Lock()
+	defer s.meter.mu.Unlock()
+	s.meter.total.addBuffered(s.meter, -s.unfinished)
 	s.unfinished = 0
 }
 
 // Bounds on large messages, in bytes. A result is copied several times between its message and the journal: it is
 // decoded, sanitized, redacted, cut and encoded again. A decoded value takes more memory than its text.
 const (
-	valueBytes   = 256
+	valueBytes   = 256       // an estimate of the memory that one decoded value takes beyond its text
 	largeMessage = 256 << 10 // a connection reads one message above this size at a time
-	maxLarge     = 32 << 20  // of large responses being processed, for all servers of the worker together
+	maxLarge     = 32 << 20  // large responses being processed, of all servers of the worker together
 )
 
 // memory bounds the memory that large responses take in the worker.
@@ -194,66 +204,68 @@ type memory struct{ free *semaphore.Weighted }
 
 func newMemory() memory { return memory{semaphore.NewWeighted(maxLarge)} }
 
-// take waits until there is room for n bytes and charges them to the share in ctx. It gives up when ctx ends, because
-// the SDK then drops the response.
-func (m memory) take(ctx context.Context, n int64) {
-	s, _ := ctx.Value(shareKey{}).(*share)
-	if s == nil { // a handshake has no share
+// acquire waits until n bytes are free and assigns them to the reservation in ctx. If ctx ends first, it acquires
+// nothing, because the SDK then drops the response.
+func (m memory) acquire(ctx context.Context, n int64) {
+	s, _ := ctx.Value(reservationKey{}).(*reservation)
+	if s == nil { // a handshake has no reservation
 		return
 	}
-	s.put(nil) // a request that waits for room holds none
+	s.set(nil) // a request must hold nothing while it waits, or two requests might block each other
 	n = min(n, maxLarge)
 	if m.free.Acquire(ctx, n) == nil {
-		s.put(func() { m.free.Release(n) })
+		s.set(func() { m.free.Release(n) })
 	}
 }
 
-// share is the room that the response to one of our requests takes. The zero value takes none.
-type share struct {
-	mu   sync.Mutex
-	free func() // nil: it takes none
-	over bool   // the response is no longer being processed
+// reservation is the memory that the response to one of our requests takes in the worker. The zero value takes none.
+type reservation struct {
+	mu       sync.Mutex
+	free     func() // frees the memory; nil: it takes none
+	released bool   // the response is no longer being processed, so the reservation must stay empty
 }
 
-type shareKey struct{}
+type reservationKey struct{}
 
-func withShare(ctx context.Context, s *share) context.Context {
-	return context.WithValue(ctx, shareKey{}, s)
+// withReservation returns a context for one of our requests, whose response then takes its memory through s.
+func withReservation(ctx context.Context, s *reservation) context.Context {
+	return context.WithValue(ctx, reservationKey{}, s)
 }
 
-// put replaces the room that the share takes.
-func (s *share) put(free func()) {
+// set frees the reservation's memory and replaces it with memory that free frees; nil for none. It frees that at once
+// if the reservation was released meanwhile.
+func (s *reservation) set(free func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.free != nil {
 		s.free()
 	}
-	if s.free = free; s.over && free != nil {
+	if s.free = free; s.released && free != nil {
 		free()
 		s.free = nil
 	}
 }
 
-// end frees the share's room for good.
-func (s *share) end() {
+// release frees the reservation's memory, and any that a late response would still acquire.
+func (s *reservation) release() {
 	s.mu.Lock()
-	s.over = true
+	s.released = true
 	s.mu.Unlock()
-	s.put(nil)
+	s.set(nil)
 }
 
-// endAfter calls end when kept is closed, or immediately if kept is nil or there is nothing to free.
-func (s *share) endAfter(kept <-chan struct{}) {
+// releaseAfter calls release when kept is closed, or immediately if kept is nil or there is nothing to free.
+func (s *reservation) releaseAfter(kept <-chan struct{}) {
 	s.mu.Lock()
 	wait := s.free != nil && kept != nil
 	s.mu.Unlock()
 	if !wait {
-		s.end()
+		s.release()
 		return
 	}
 	go func() {
 		<-kept
-		s.end()
+		s.release()
 	}()
 }
 
@@ -268,53 +280,55 @@ const (
 
 // totals are shared by all connections of a Host.
 type totals struct {
-	mu       sync.Mutex
-	memory   memory
-	buffered int64
-	held     map[*meter]int64 // buffered, by connection; entries of 0 are deleted
-	requests chan struct{}    // holds one element for each HTTP request under way
+	mu         sync.Mutex
+	memory     memory
+	buffered   int64
+	bufferedBy map[*meter]int64 // buffered, by connection; entries of 0 are deleted
+	requests   chan struct{}    // holds one element for each HTTP request under way
 }
 
-// newTotals leaves half of the file descriptors that this process may open to everything else.
+// newTotals returns the totals of a new Host. It limits HTTP requests to half of the file descriptors that this process
+// may open, so that the other half is left for everything else.
 func newTotals() *totals {
 	most := maxRequests
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) == nil && uint64(limit.Cur)/2 < maxRequests {
-		most = max(int(limit.Cur/2), minRequests) //nolint:gosec // it is less than maxRequests
+		most = max(int(limit.Cur/2), minRequests) //nolint:gosec // no overflow: it is less than maxRequests
 	}
-	return &totals{memory: newMemory(), held: map[*meter]int64{}, requests: make(chan struct{}, most)}
+	return &totals{memory: newMemory(), bufferedBy: map[*meter]int64{}, requests: make(chan struct{}, most)}
 }
 
-// add records that m buffers n more bytes. It returns the connection to drop if all connections together exceed the
-// bound, or nil.
-func (t *totals) add(m *meter, n int64) *meter {
+// addBuffered records that the connection m buffers n more bytes of unfinished messages; n may be negative. If all
+// connections together then exceed maxBuffered, it returns the connection to drop, otherwise nil. It chooses the
+// largest connection of the server whose connections buffer most.
+func (t *totals) addBuffered(m *meter, n int64) *meter {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.buffered += n
-	if t.held[m] += n; t.held[m] == 0 {
-		delete(t.held, m)
+	if t.bufferedBy[m] += n; t.bufferedBy[m] == 0 {
+		delete(t.bufferedBy, m)
 	}
 	if n <= 0 || t.buffered <= maxBuffered {
 		return nil
 	}
 	servers := map[string]int64{}
-	for other, held := range t.held {
+	for other, held := range t.bufferedBy {
 		servers[other.server] += held
 	}
 	most := m
-	for other, held := range t.held {
-		if a, b := servers[other.server], servers[most.server]; a > b || a == b && held > t.held[most] {
+	for other, held := range t.bufferedBy {
+		if a, b := servers[other.server], servers[most.server]; a > b || a == b && held > t.bufferedBy[most] {
 			most = other
 		}
 	}
-	if t.held[most] <= fairBuffered {
+	if t.bufferedBy[most] <= fairBuffered {
 		return nil
 	}
 	return most
 }
 
-// enter waits until one more HTTP request may be made.
-func (t *totals) enter(ctx context.Context) error {
+// startRequest waits until one more HTTP request may be made. The caller must call endRequest when the request is over.
+func (t *totals) startRequest(ctx context.Context) error {
 	select {
 	case t.requests <- struct{}{}:
 		return nil
@@ -324,4 +338,4 @@ func (t *totals) enter(ctx context.Context) error {
 	}
 }
 
-func (t *totals) leave() { <-t.requests }
+func (t *totals) endRequest() { <-t.requests }

@@ -12,12 +12,13 @@ import (
 // abandonAfter is how long the host keeps a suspended call that no attempt continues and no Await waits for.
 const abandonAfter = time.Minute
 
-// suspendedCall is a call that outlives its attempt if its server sends an elicitation in the middle of it. Each
-// attempt waits for the call's next elicitation or its end.
+// suspendedCall is a call that its server may suspend with an elicitation in the middle of it. The call then outlives
+// the attempt that started it: it runs in a goroutine of its own, and each attempt waits for its next elicitation or
+// its end.
 type suspendedCall struct {
 	id           string                   // in the continuation
 	key          string                   // see callKey
-	elicitations chan *pendingElicitation // unbuffered: an attempt receives them one after the other
+	elicitations chan *pendingElicitation // unbuffered: each waits until an attempt receives it
 	done         chan struct{}            // closed when the call has ended
 	result       turn.ToolResult          // set before done is closed
 	err          error
@@ -26,15 +27,16 @@ type suspendedCall struct {
 	release      func()        // closes kept
 	calls        *suspendedCalls
 
-	mu       sync.Mutex
-	caller   turn.ToolRequest    // the latest attempt
-	pending  *pendingElicitation // an attempt has returned it, and no response has come
-	replaced chan struct{}       // closed when another Await waits for the call
-	users    int                 // attempts and Awaits
-	abandon  *time.Timer         // runs while there are no users
-	over     bool                // abandoned: there can be no more users
+	mu           sync.Mutex
+	caller       turn.ToolRequest    // the latest attempt
+	pending      *pendingElicitation // an attempt has returned it, and no response has come
+	replaced     chan struct{}       // closed when another Await waits for the call
+	users        int                 // attempts and calls of Await that wait for the call
+	abandonTimer *time.Timer         // runs while there are no users
+	abandoned    bool                // the call was cancelled because it had no users; it takes none any more
 }
 
+// create returns a new call for the request, which no attempt can find before put. cancel cancels the call.
 func (s *suspendedCalls) create(req turn.ToolRequest, cancel context.CancelCauseFunc) *suspendedCall {
 	kept := make(chan struct{})
 	return &suspendedCall{
@@ -44,7 +46,8 @@ func (s *suspendedCalls) create(req turn.ToolRequest, cancel context.CancelCause
 	}
 }
 
-// wait waits for the call's next elicitation or its end. If ctx ends first, so does the call.
+// wait waits for the call's next elicitation, or for its end. It returns a result with the elicitation and a
+// continuation, or the call's own result. If ctx ends first, wait cancels the call.
 func (call *suspendedCall) wait(ctx context.Context) (turn.ToolResult, error) {
 	e := call.unanswered()
 	if e == nil {
@@ -62,69 +65,74 @@ func (call *suspendedCall) wait(ctx context.Context) (turn.ToolResult, error) {
 	call.pending = e
 	call.mu.Unlock()
 	k := continuation{Version: 1, Round: e.number, Suspended: call.id, Elicitations: []turn.Elicitation{e.Elicitation}}
-	return k.ask(k.Elicitations)
+	return k.toResult(k.Elicitations)
 }
 
-// unanswered returns the elicitation that an attempt has returned, if its server still waits for the response.
+// unanswered returns the elicitation that an earlier attempt has returned, if the server still waits for the response.
+// Otherwise it returns nil.
 func (call *suspendedCall) unanswered() *pendingElicitation {
 	call.mu.Lock()
 	defer call.mu.Unlock()
-	if call.pending == nil || isClosed(call.pending.over) || isClosed(call.done) {
+	if call.pending == nil || isClosed(call.pending.done) || isClosed(call.done) {
 		return nil
 	}
 	return call.pending
 }
 
-// respond passes the response to the server, if the continuation is that of the pending elicitation.
+// respond passes the continuation's response to the server, if the continuation belongs to the pending elicitation. It
+// does nothing otherwise, because the elicitation may have been answered, or its call may have been started again.
 func (call *suspendedCall) respond(k continuation) {
 	call.mu.Lock()
 	defer call.mu.Unlock()
 	if e := call.pending; e != nil && e.number == k.Round && k.Suspended == call.id && len(k.Responses) > 0 {
-		e.response <- k.Responses[0]
+		e.response <- k.Responses[0] // it does not block: the channel has capacity 1, and pending is now cleared
 		call.pending = nil
 	}
 }
 
-// enter adds a user to the call: an attempt, or an Await if req is nil. It fails if the call was abandoned.
+// enter adds a user to the call, so that the call is not abandoned: an attempt with the request req, or a call of Await
+// if req is nil. ok is false if the call was already abandoned. The user must call leave, which may be called twice.
 func (call *suspendedCall) enter(req *turn.ToolRequest) (leave func(), ok bool) {
 	call.mu.Lock()
 	defer call.mu.Unlock()
-	if call.over {
+	if call.abandoned {
 		return func() {}, false
 	}
 	if req != nil {
 		call.caller = *req
 	}
 	call.users++
-	if call.abandon != nil {
-		call.abandon.Stop()
+	if call.abandonTimer != nil {
+		call.abandonTimer.Stop()
 	}
 	return sync.OnceFunc(call.leave), true
 }
 
+// leave removes a user. If it was the last one, the call is abandoned after abandonAfter unless another user enters.
 func (call *suspendedCall) leave() {
 	call.mu.Lock()
 	defer call.mu.Unlock()
 	if call.users--; call.users > 0 {
 		return
 	}
-	call.abandon = time.AfterFunc(abandonAfter, call.end)
+	call.abandonTimer = time.AfterFunc(abandonAfter, call.abandonIfUnused)
 }
 
-// end ends an abandoned call, unless it has a user again.
-func (call *suspendedCall) end() {
+// abandonIfUnused cancels and removes the call, unless it has a user again. The abandonTimer calls it.
+func (call *suspendedCall) abandonIfUnused() {
 	call.mu.Lock()
-	call.over = call.users == 0
-	over := call.over
+	call.abandoned = call.users == 0
+	unused := call.abandoned
 	call.mu.Unlock()
-	if over {
+	if unused {
 		call.cancel(context.Canceled)
 		call.calls.remove(call)
 		call.release()
 	}
 }
 
-// watch returns the pending elicitation, and a channel that is closed when watch is called again.
+// watch returns the pending elicitation, or nil, and a channel that is closed when watch is called again. It closes the
+// channel that the previous call has returned, so that only the latest caller continues to wait.
 func (call *suspendedCall) watch() (*pendingElicitation, <-chan struct{}) {
 	call.mu.Lock()
 	defer call.mu.Unlock()
@@ -156,13 +164,14 @@ func (call *suspendedCall) late(r turn.ToolResult) {
 // suspendedCalls holds the host's suspended calls by callKey.
 type suspendedCalls struct{ m sync.Map }
 
+// get returns the suspended call with this key, or nil.
 func (s *suspendedCalls) get(key string) *suspendedCall {
 	call, _ := s.m.Load(key)
 	found, _ := call.(*suspendedCall)
 	return found
 }
 
-// find returns the call that a continuation names, or nil.
+// find returns the suspended call that the continuation of a request names, or nil if this host does not have it.
 func (s *suspendedCalls) find(req turn.ToolRequest, k continuation) *suspendedCall {
 	if call := s.get(callKey(req)); call != nil && call.id == k.Suspended {
 		return call
@@ -173,6 +182,7 @@ func (s *suspendedCalls) find(req turn.ToolRequest, k continuation) *suspendedCa
 func (s *suspendedCalls) put(call *suspendedCall)    { s.m.Store(call.key, call) }
 func (s *suspendedCalls) remove(call *suspendedCall) { s.m.CompareAndDelete(call.key, call) }
 
+// isClosed reports whether a channel on which nothing is sent is closed.
 func isClosed(ch <-chan struct{}) bool {
 	select {
 	case <-ch:

@@ -18,15 +18,15 @@ func TestAnAbandonedCallHasNoNewUser(t *testing.T) {
 	calls.put(call)
 	leave, ok := call.enter(nil)
 	assert.True(t, ok)
-	call.end()
+	call.abandonIfUnused()
 	assert.NoError(t, ctx.Err(), "it is in use")
 	leave()
-	call.abandon.Stop()
-	call.end()
+	call.abandonTimer.Stop()
+	call.abandonIfUnused()
 	assert.Error(t, ctx.Err())
 	_, ok = call.enter(nil)
 	assert.False(t, ok)
-	call.end()
+	call.abandonIfUnused()
 	call.release()
 	assert.True(t, isClosed(call.kept))
 }
@@ -36,13 +36,13 @@ func TestAnAbandonedCallHasNoNewUser(t *testing.T) {
 func TestAnElicitationBesideALocalActivityIsRefused(t *testing.T) {
 	local, regular := &attempt{}, &attempt{suspended: &suspendedCall{}}
 	as := attempts{m: map[string]*attempt{"local": local}}
-	_, _, err := as.onlySuspendable()
+	_, _, err := as.onlyCandidate()
 	assert.Error(t, err)
 	as.m["regular"] = regular
-	_, _, err = as.onlySuspendable()
+	_, _, err = as.onlyCandidate()
 	assert.Error(t, err)
 	delete(as.m, "local")
-	found, _, err := as.onlySuspendable()
+	found, _, err := as.onlyCandidate()
 	assert.NoError(t, err)
 	assert.Same(t, regular, found)
 }

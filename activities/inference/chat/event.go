@@ -9,8 +9,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// event is one object of a stream, or the whole response if it is not streamed: one has deltas, the other messages.
-// Providers vary the types of fields, so event uses text, jsonString and argument instead of string.
+// event is one object of a stream, whose choices have deltas, or a whole response that is not streamed, whose choices
+// have messages. Providers vary the types of fields, so event uses text, jsonString and argument instead of string.
 type event struct {
 	Model   text            `json:"model"`
 	Choices []choice        `json:"choices"`
@@ -18,6 +18,7 @@ type event struct {
 	Error   json.RawMessage `json:"error"`
 }
 
+// choice is a part of one of the completions that a response offers. The requests ask for one, with index 0.
 type choice struct {
 	Index        int    `json:"index"`
 	Delta        *piece `json:"delta"`
@@ -25,6 +26,7 @@ type choice struct {
 	FinishReason text   `json:"finish_reason"`
 }
 
+// piece is the next part of a message, or a whole message.
 type piece struct {
 	Content   text       `json:"content"`
 	Refusal   text       `json:"refusal"`
@@ -34,6 +36,7 @@ type piece struct {
 	ToolCalls []callPart `json:"tool_calls"`
 }
 
+// callPart is a part of a tool call, or a whole one.
 type callPart struct {
 	Index    *int `json:"index"`
 	ID       text `json:"id"`
@@ -44,9 +47,10 @@ type callPart struct {
 	Extra json.RawMessage `json:"extra_content"` // Gemini
 }
 
-// list decodes a list. Any other value decodes to an empty one.
+// list decodes a JSON array. Any other value decodes to an empty list.
 type list []json.RawMessage
 
+// UnmarshalJSON implements json.Unmarshaler: see list. b is never empty, because package json passes a whole value.
 func (l *list) UnmarshalJSON(b []byte) error {
 	*l = nil
 	if b[0] == '[' {
@@ -55,9 +59,10 @@ func (l *list) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// text decodes a string, or the text of a list of content parts. Any other value decodes to "".
+// text decodes a JSON string, or an array of content parts to their joined text. Any other value decodes to "".
 type text string
 
+// UnmarshalJSON implements json.Unmarshaler: see text.
 func (t *text) UnmarshalJSON(b []byte) error {
 	*t = ""
 	switch b[0] {
@@ -78,10 +83,11 @@ func (t *text) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// jsonString decodes a string. Any other value decodes to "". Unlike text it does not look into lists, because each
-// level of nested lists would be decoded again.
+// jsonString decodes a JSON string. Any other value decodes to "". Unlike text it does not decode arrays, because
+// nested arrays would be scanned again at each level.
 type jsonString string
 
+// UnmarshalJSON implements json.Unmarshaler: see jsonString.
 func (p *jsonString) UnmarshalJSON(b []byte) error {
 	*p = ""
 	if b[0] != '"' {
@@ -90,9 +96,11 @@ func (p *jsonString) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*string)(p))
 }
 
-// argument decodes a string. An object in place of a string decodes to its JSON.
+// argument decodes a JSON string. Some providers send the arguments as an object: any value other than a string or null
+// decodes to its JSON.
 type argument string
 
+// UnmarshalJSON implements json.Unmarshaler: see argument.
 func (a *argument) UnmarshalJSON(b []byte) error {
 	switch {
 	case b[0] == '"':
@@ -119,7 +127,7 @@ type usage struct {
 	} `json:"completion_tokens_details"`
 }
 
-// parseUsage decodes a usage object.
+// parseUsage decodes a usage object. It returns false if there is none, or if it is malformed.
 func parseUsage(raw json.RawMessage) (turn.Usage, bool) {
 	var u usage
 	if len(raw) == 0 || json.Unmarshal(raw, &u) != nil {

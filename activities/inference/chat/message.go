@@ -9,27 +9,27 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// message is the library's message, with what its type lacks.
+// message is go-openai's message with additional fields, which that type lacks.
 type message struct {
 	openai.ChatCompletionMessage
-	parts []part     // replace the library's content
-	calls []toolCall // replace the library's calls
-	own   own
+	parts []part     // if set, written instead of the embedded Content
+	calls []toolCall // if set, written instead of the embedded ToolCalls
+	own   ownFields
 }
 
-// own are the fields of an assistant message that only some providers send, and want back.
-type own struct {
+// ownFields are the fields of an assistant message that only some providers send, and that they need back.
+type ownFields struct {
 	ReasoningContent json.RawMessage `json:"reasoning_content,omitempty"`
 	ReasoningDetails json.RawMessage `json:"reasoning_details,omitempty"`
 }
 
-// toolCall is the library's call, with the field of Gemini that holds the call's thought signature.
+// toolCall is go-openai's call with a field of Gemini, which contains the call's thought signature.
 type toolCall struct {
 	openai.ToolCall
 	ExtraContent json.RawMessage `json:"extra_content,omitempty"`
 }
 
-// part is a part of a message's content: the library's type, and audio and files, which the library lacks.
+// part is a part of a message's content: go-openai's type with audio and files, which that type lacks.
 type part struct {
 	openai.ChatMessagePart
 	InputAudio *inputAudio `json:"input_audio,omitempty"`
@@ -46,7 +46,7 @@ type inputAudio struct {
 	Format string `json:"format"`
 }
 
-// MarshalJSON writes the library's form, unless the message has what that form lacks.
+// MarshalJSON implements json.Marshaler. It writes the embedded message, unless the message has additional fields.
 func (m message) MarshalJSON() ([]byte, error) {
 	switch {
 	case m.parts != nil:
@@ -59,16 +59,17 @@ func (m message) MarshalJSON() ([]byte, error) {
 			Role      string     `json:"role"`
 			Content   string     `json:"content,omitempty"`
 			ToolCalls []toolCall `json:"tool_calls"`
-			own
+			ownFields
 		}{m.Role, m.Content, m.calls, m.own})
 	}
 	return json.Marshal(m.ChatCompletionMessage)
 }
 
-// assistant renders an assistant message. Providers want their own fields back only with tool calls. reasoning means that
-// the provider refuses calls without reasoning_content, also those of another model.
+// assistant renders an assistant message, with the provider's own fields if it has tool calls. reasoning means that the
+// provider refuses calls without reasoning_content, even calls of another model, which have none: they get an empty
+// one.
 func assistant(e inference.Entry, reasoning bool) message {
-	out := plain(openai.ChatMessageRoleAssistant, e.Text)
+	out := textMessage(openai.ChatMessageRoleAssistant, e.Text)
 	for _, p := range e.Parts() {
 		switch {
 		case p.Call != nil:
@@ -76,20 +77,20 @@ func assistant(e inference.Entry, reasoning bool) message {
 				Function: openai.FunctionCall{Name: p.Call.Tool, Arguments: p.Call.Arguments}})
 			out.calls = append(out.calls, toolCall{out.ToolCalls[len(out.ToolCalls)-1], p.Raw})
 		case p.Text == "":
-			_ = json.Unmarshal(p.Raw, &out.own) // the reader wrote it
+			_ = json.Unmarshal(p.Raw, &out.own) // ownFields.record wrote it
 		}
 	}
 	if reasoning && out.own.ReasoningContent == nil {
 		out.own.ReasoningContent = json.RawMessage(`""`)
 	}
 	if len(e.Items) == 0 && !reasoning {
-		out.calls = nil // the library's form will do
+		out.calls = nil // no additional fields: the embedded ToolCalls are enough
 	}
 	return out
 }
 
-// shown renders a message with media.
-func shown(media []inference.Shown) message {
+// mediaMessage renders a user message with media, each after the text that says to which message it belongs.
+func mediaMessage(media []inference.Shown) message {
 	out := message{ChatCompletionMessage: openai.ChatCompletionMessage{Role: openai.ChatMessageRoleUser}}
 	for _, m := range media {
 		out.parts = append(out.parts, part{ChatMessagePart: openai.ChatMessagePart{
@@ -110,9 +111,11 @@ func shown(media []inference.Shown) message {
 	return out
 }
 
-// keep records the provider's own fields of a response, if they are to be sent back.
-func (o *own) keep(c *inference.Collector, calls []json.RawMessage) error {
-	if o.ReasoningContent == nil && o.ReasoningDetails == nil && !anySet(calls) {
+// record adds the provider's own fields of a response to the Collector as items to send back: first those of the
+// message, then one item for each call. calls holds the extra_content of each call, which may be empty. It adds nothing
+// if the response has no such fields.
+func (o *ownFields) record(c *inference.Collector, calls []json.RawMessage) error {
+	if o.ReasoningContent == nil && o.ReasoningDetails == nil && !anyNonEmpty(calls) {
 		return nil
 	}
 	raw, err := json.Marshal(o)
@@ -130,7 +133,8 @@ func (o *own) keep(c *inference.Collector, calls []json.RawMessage) error {
 	return nil
 }
 
-func anySet(list []json.RawMessage) bool {
+// anyNonEmpty reports whether the list has an element that is not empty.
+func anyNonEmpty(list []json.RawMessage) bool {
 	for _, raw := range list {
 		if len(raw) > 0 {
 			return true

@@ -9,30 +9,31 @@ import (
 	"github.com/everturn/everturn/activities/inference"
 )
 
-// reader collects the events of one response.
+// reader adds the events of one response to a Collector.
 type reader struct {
-	out     *inference.Collector
-	parts   map[*inference.Call]*callState
-	byIndex map[int]*inference.Call    // the latest call of each index
-	byID    map[string]*inference.Call // the latest call of each ID
-	thought strings.Builder            // reasoning_content
-	details []json.RawMessage          // reasoning_details
+	collector        *inference.Collector
+	states           map[*inference.Call]*callState
+	byIndex          map[int]*inference.Call    // the latest call of each index
+	byID             map[string]*inference.Call // the latest call of each ID
+	reasoningContent strings.Builder            // the fields reasoning_content, joined
+	reasoningDetails []json.RawMessage          // the elements of the fields reasoning_details
 }
 
-// callState is what the reader knows of a call besides its content.
+// callState holds the fields of a call that an inference.Call does not have.
 type callState struct {
-	index int // the provider's; -1 if it gave none
-	extra json.RawMessage
+	index int             // the provider's; -1 if it gave none
+	extra json.RawMessage // extra_content
 }
 
 // Reader implements inference.Wire.
 func (Wire) Reader(c *inference.Collector) func([]byte) error {
-	r := &reader{out: c, parts: map[*inference.Call]*callState{}, byIndex: map[int]*inference.Call{},
+	r := &reader{collector: c, states: map[*inference.Call]*callState{}, byIndex: map[int]*inference.Call{},
 		byID: map[string]*inference.Call{}}
 	return r.add
 }
 
-// add takes the next event.
+// add decodes the next event and passes its content to the Collector. It returns inference.ErrGarbage if data is not an
+// event of the API, and an *inference.StreamError for an error event.
 func (r *reader) add(data []byte) error {
 	var e event
 	if err := json.Unmarshal(data, &e); err != nil {
@@ -41,12 +42,12 @@ func (r *reader) add(data []byte) error {
 	if len(e.Error) > 0 && !bytes.Equal(e.Error, []byte("null")) {
 		return &inference.StreamError{Body: data}
 	}
-	if err := r.out.Event(data, len(e.Choices)); err != nil {
+	if err := r.collector.Event(data, len(e.Choices)); err != nil {
 		return err
 	}
-	r.out.Model(string(e.Model))
+	r.collector.Model(string(e.Model))
 	if u, ok := parseUsage(e.Usage); ok {
-		r.out.Usage(u)
+		r.collector.Usage(u)
 	}
 	for _, ch := range e.Choices {
 		if ch.Index != 0 {
@@ -59,6 +60,7 @@ func (r *reader) add(data []byte) error {
 	return nil
 }
 
+// addChoice adds a part of the completion, and its finish reason if it has one. data is the whole event, for an error.
 func (r *reader) addChoice(ch choice, data []byte) error {
 	for _, p := range []*piece{ch.Delta, ch.Message} {
 		if p == nil {
@@ -73,29 +75,30 @@ func (r *reader) addChoice(ch choice, data []byte) error {
 	case "error": // OpenRouter: the upstream provider failed in the middle of the response
 		return &inference.StreamError{Body: data}
 	default:
-		r.out.Finish(string(ch.FinishReason)) // truncated later, after redaction
-		return r.keep()
+		r.collector.Finish(string(ch.FinishReason)) // its length is bounded later, after redaction
+		return r.recordOwnFields()
 	}
 	return nil
 }
 
+// addPiece adds the text, the reasoning and the tool calls of a piece.
 func (r *reader) addPiece(p *piece) error {
-	thought := p.Thinking
+	thought := p.Thinking // the two fields are names for the same text
 	if thought == "" {
 		thought = p.Reasoning
 	}
-	r.thought.WriteString(string(p.Thinking))
-	r.details = append(r.details, p.Details...)
-	if err := r.out.Reasoning(string(thought)); err != nil {
+	r.reasoningContent.WriteString(string(p.Thinking))
+	r.reasoningDetails = append(r.reasoningDetails, p.Details...)
+	if err := r.collector.Reasoning(string(thought)); err != nil {
 		return err
 	}
-	if err := r.out.Text(string(p.Content)); err != nil {
+	if err := r.collector.Text(string(p.Content)); err != nil {
 		return err
 	}
-	if err := r.out.Refusal(string(p.Refusal)); err != nil {
+	if err := r.collector.Refusal(string(p.Refusal)); err != nil {
 		return err
 	}
-	if err := r.out.Pieces(len(p.ToolCalls) + len(p.Details)); err != nil {
+	if err := r.collector.Pieces(len(p.ToolCalls) + len(p.Details)); err != nil {
 		return err
 	}
 	for _, part := range p.ToolCalls {
@@ -106,34 +109,36 @@ func (r *reader) addPiece(p *piece) error {
 	return nil
 }
 
-// addCallPart adds a part to its call.
+// addCallPart adds a part of a tool call to the call that it continues, or to a new one.
 func (r *reader) addCallPart(part callPart) error {
-	to := r.continuedCall(part)
-	if to == nil {
+	call := r.continuedCall(part)
+	if call == nil {
 		var err error
-		if to, err = r.out.Call(); err != nil {
+		if call, err = r.collector.Call(); err != nil {
 			return err
 		}
-		r.parts[to] = &callState{index: -1}
+		r.states[call] = &callState{index: -1}
 		if part.Index != nil {
-			r.parts[to].index = *part.Index
-			r.byIndex[*part.Index] = to
+			r.states[call].index = *part.Index
+			r.byIndex[*part.Index] = call
 		}
 	}
 	if part.ID != "" {
-		r.byID[string(part.ID)] = to
+		r.byID[string(part.ID)] = call
 	}
 	if len(part.Extra) > 0 {
-		r.parts[to].extra = part.Extra
+		r.states[call].extra = part.Extra
 	}
-	return to.Add(string(part.ID), string(part.Function.Name), string(part.Function.Arguments))
+	return call.Add(string(part.ID), string(part.Function.Name), string(part.Function.Arguments))
 }
 
-// continuedCall returns the call that a part continues, or nil for a new one. It matches by index if the part has one,
-// otherwise by ID. A part with neither continues the last call unless it names a function. Some servers give all calls
-// the index 0: there, a part with another ID and a name of its own begins a new call.
+// continuedCall returns the call that a part continues, or nil if the part begins a new one. It finds the call by the
+// part's index, or by its ID if there is no index. A part with neither continues the last call, unless it names a
+// function. Some servers give all calls the index 0: so a part with a known index, but with another ID and the name of
+// a function, continues the call with its own ID and index, or begins a new one.
 func (r *reader) continuedCall(part callPart) *inference.Call {
-	id, named, calls := strings.ReplaceAll(string(part.ID), "\x00", "\uFFFD"), part.Function.Name != "", r.out.Calls()
+	id := strings.ReplaceAll(string(part.ID), "\x00", "\uFFFD") // as Call.Add has stored it
+	named, calls := part.Function.Name != "", r.collector.Calls()
 	known := r.byID[string(part.ID)]
 	if known != nil && known.ID != id { // the call has since got another ID
 		known = nil
@@ -147,31 +152,33 @@ func (r *reader) continuedCall(part callPart) *inference.Call {
 		return calls[len(calls)-1]
 	}
 	latest := r.byIndex[*part.Index]
-	if latest == nil || id == "" || latest.ID == "" || latest.ID == id || !named {
+	otherID := id != "" && latest != nil && latest.ID != "" && latest.ID != id
+	if !otherID || !named {
 		return latest
 	}
-	if known != nil && r.parts[known].index == *part.Index {
+	if known != nil && r.states[known].index == *part.Index {
 		return known
 	}
 	return nil
 }
 
-// keep records the provider's own fields of a complete response with tool calls.
-func (r *reader) keep() error {
-	calls := r.out.Calls()
-	if len(calls) == 0 || len(r.out.Items()) > 0 {
+// recordOwnFields records the provider's own fields of a complete response, for the next request. It does so only for a
+// response with tool calls, because providers need the fields back only with calls.
+func (r *reader) recordOwnFields() error {
+	calls := r.collector.Calls()
+	if len(calls) == 0 || len(r.collector.Items()) > 0 { // none to record, or recorded with an earlier finish reason
 		return nil
 	}
-	var o own
-	if r.thought.Len() > 0 {
-		o.ReasoningContent, _ = json.Marshal(r.thought.String()) // strings always marshal
+	var o ownFields
+	if r.reasoningContent.Len() > 0 {
+		o.ReasoningContent, _ = json.Marshal(r.reasoningContent.String()) // strings always marshal
 	}
-	if len(r.details) > 0 {
-		o.ReasoningDetails, _ = json.Marshal(r.details) // decoded JSON always marshals
+	if len(r.reasoningDetails) > 0 {
+		o.ReasoningDetails, _ = json.Marshal(r.reasoningDetails) // decoded JSON always marshals
 	}
 	extra := make([]json.RawMessage, len(calls))
 	for i, call := range calls {
-		extra[i] = r.parts[call].extra
+		extra[i] = r.states[call].extra
 	}
-	return o.keep(r.out, extra)
+	return o.record(r.collector, extra)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Wire is the wire API.
+// Wire implements inference.Wire for Chat Completions.
 type Wire struct{}
 
 // API implements inference.Wire.
@@ -28,12 +28,12 @@ func (Wire) Authorize(h http.Header, key string) {
 	}
 }
 
-// Body implements inference.Wire. The library writes its fields in a fixed order, model and messages first, so the
-// bytes up to the end of the messages depend on nothing else: a longer transcript extends them, and the provider's
-// prompt cache can reuse the prefix.
+// Body implements inference.Wire. The JSON begins with the model and the messages, so that the bytes up to the end of
+// the messages depend on nothing else: a longer transcript extends them, and the provider's prompt cache can reuse the
+// prefix. go-openai writes the other fields in a fixed order.
 func (w Wire) Body(p turn.Prompt, r inference.Rules) (inference.Body, error) {
 	q := r.Quirks
-	messages, media := render(p, r)
+	messages, media := renderMessages(p, r)
 	request := openai.ChatCompletionRequest{Model: p.Model, Tools: tools(p.Tools), Stream: true}
 	if !q.NoStreamOptions {
 		request.StreamOptions = &openai.StreamOptions{IncludeUsage: true}
@@ -46,7 +46,7 @@ func (w Wire) Body(p turn.Prompt, r inference.Rules) (inference.Body, error) {
 		}
 	}
 	if p.Temperature != nil {
-		request.Temperature = max(float32(*p.Temperature), leastTemperature)
+		request.Temperature = max(float32(*p.Temperature), minTemperature)
 	}
 	if len(p.OutputSchema) > 0 && !q.NoSchema {
 		request.ResponseFormat = &openai.ChatCompletionResponseFormat{
@@ -63,7 +63,7 @@ func (w Wire) Body(p turn.Prompt, r inference.Rules) (inference.Body, error) {
 		}
 		return inference.Body{}, err
 	}
-	body, err := json.Marshal(struct {
+	body, err := json.Marshal(struct { // its fields Model and Messages replace those of the embedded request
 		Model    string    `json:"model"`
 		Messages []message `json:"messages"`
 		openai.ChatCompletionRequest
@@ -71,47 +71,51 @@ func (w Wire) Body(p turn.Prompt, r inference.Rules) (inference.Body, error) {
 	return inference.Body{JSON: body, Media: media}, err
 }
 
-// leastTemperature replaces 0, which the library omits from a request. It is just as deterministic, and servers that
-// divide by it get finite numbers, unlike with math.SmallestNonzeroFloat32, which the library recommends.
-const leastTemperature = 1e-6
+// minTemperature is sent instead of the temperature 0, which go-openai omits from requests. The model's answers are as
+// deterministic as with 0. It is not as small as math.SmallestNonzeroFloat32, which go-openai recommends, because
+// servers that divide by the temperature must get finite numbers.
+const minTemperature = 1e-6
 
-// wantsCompletionTokens reports whether the library refuses max_tokens for a model.
+// wantsCompletionTokens reports whether a model needs max_completion_tokens instead of max_tokens, as go-openai's
+// validator knows it.
 func wantsCompletionTokens(model string) bool {
 	r := openai.ChatCompletionRequest{Model: model, MaxTokens: 1} //nolint:staticcheck // this asks whether it may be set
 	return errors.Is(openai.NewReasoningValidator().Validate(r), openai.ErrReasoningModelMaxTokensDeprecated)
 }
 
-// render renders system prompt, transcript and note, in this order. It reports whether there are images or audio.
-func render(p turn.Prompt, r inference.Rules) (out []message, media bool) {
+// renderMessages renders the system prompt, the transcript and the note, in this order. media reports whether there are
+// images, audio or PDFs among them.
+func renderMessages(p turn.Prompt, r inference.Rules) (out []message, media bool) {
 	if p.System != "" {
 		role := openai.ChatMessageRoleSystem
 		if !models.TakesSystemRole(p.Model) {
 			role = openai.ChatMessageRoleUser
 		}
-		out = append(out, plain(role, p.System))
+		out = append(out, textMessage(role, p.System))
 	}
 	for _, e := range inference.Conversation(p, r, turn.APIChat) {
 		switch {
 		case len(e.Media) > 0:
-			out, media = append(out, shown(e.Media)), true
+			out, media = append(out, mediaMessage(e.Media)), true
 		case e.Role == turn.RoleAssistant:
 			out = append(out, assistant(e, r.Quirks.WantsReasoning || models.WantsReasoning(p.Model)))
 		case e.Role == turn.RoleTool:
-			m := plain(openai.ChatMessageRoleTool, e.Text)
+			m := textMessage(openai.ChatMessageRoleTool, e.Text)
 			m.ToolCallID = e.CallID
 			out = append(out, m)
 		default:
-			out = append(out, plain(openai.ChatMessageRoleUser, e.Text))
+			out = append(out, textMessage(openai.ChatMessageRoleUser, e.Text))
 		}
 	}
 	return out, media
 }
 
-func plain(role, text string) message {
+// textMessage returns a message that contains only text.
+func textMessage(role, text string) message {
 	return message{ChatCompletionMessage: openai.ChatCompletionMessage{Role: role, Content: text}}
 }
 
-// tools renders the offered tools in their order.
+// tools renders the tools that the model may call, in their order.
 func tools(offered []turn.WireTool) []openai.Tool {
 	out := make([]openai.Tool, 0, len(offered))
 	for _, t := range offered {

@@ -6,29 +6,31 @@ import (
 	"strings"
 )
 
-// The suffixes of the names of the tools with which a model works by a plan.
+// The endings of the names of the tools for plans: one proposes a plan, one reflects on a step, and one writes a file
+// to the session's canvas.
 const (
 	toolPlan     = "local_plan"
 	toolPlanStep = "local_plan_step"
 	toolCanvas   = "canvas_write"
 )
 
-// planned matches a question that can be planned: files to write, separated by semicolons.
-var planned = regexp.MustCompile(`(?i);\s*write `)
+// nextWrite matches the boundary between two files in a question such as "write A: TEXT; write B: TEXT".
+var nextWrite = regexp.MustCompile(`(?i);\s*write `)
 
-// steps returns the steps of a plan for the question, each of which writes a file.
-func (c conversation) steps() (steps []map[string]any) {
-	tool, ok := c.tool(toolCanvas)
+// planSteps returns the steps of a plan for the question, one for each file to write, in the form that the tool for
+// plans takes. It returns nil if the question does not ask to write files, or no tool can write them.
+func (c conversation) planSteps() (steps []map[string]any) {
+	tool, ok := c.toolWithSuffix(toolCanvas)
 	if !ok {
-		if tool, ok = c.tool(toolWrite); !ok {
+		if tool, ok = c.toolWithSuffix(toolWrite); !ok {
 			return nil
 		}
 	}
 	if !writing.MatchString(c.question) {
 		return nil
 	}
-	for _, part := range planned.Split(c.question, -1) {
-		if len(steps) > 0 {
+	for _, part := range nextWrite.Split(c.question, -1) {
+		if len(steps) > 0 { // the separator contained the word
 			part = "write " + part
 		}
 		m := writing.FindStringSubmatch(strings.TrimSpace(part))
@@ -41,14 +43,17 @@ func (c conversation) steps() (steps []map[string]any) {
 	return steps
 }
 
+// The lines of a plan's text, as the tools for plans return it: a current step with its number and tool, and the
+// arguments of a step.
 var (
 	currentStep   = regexp.MustCompile(`(?m)^\[>\] (\d+)\. .* \(([\w/.-]+)\)`)
 	stepArguments = regexp.MustCompile(`(?m)^Arguments of step (\d+): (\{.*\})$`)
 )
 
-// byPlan proposes the steps, and then does each and reflects on it. It does what the latest result of a plan's tool
-// says, because the user may have changed the plan.
-func (c conversation) byPlan(steps []map[string]any) step {
+// followPlan proposes a plan with these steps, then makes the calls of its current steps, reflects on their results,
+// and so on until the plan has no current step. It takes the steps from the plan's text in the latest result or in the
+// note, because the user may have changed the plan.
+func (c conversation) followPlan(steps []map[string]any) step {
 	state := c.note
 	for _, r := range c.results {
 		if strings.HasPrefix(r.call.name, toolPlan) && strings.HasPrefix(r.text, "The plan") {
@@ -71,9 +76,9 @@ func (c conversation) byPlan(steps []map[string]any) step {
 	}
 	arguments := map[string]map[string]any{}
 	for _, m := range stepArguments.FindAllStringSubmatch(state, -1) {
-		var of map[string]any
-		_ = json.Unmarshal([]byte(m[2]), &of) // an invalid value calls the tool without arguments
-		arguments[m[1]] = of
+		var object map[string]any
+		_ = json.Unmarshal([]byte(m[2]), &object) // if it is invalid, the tool is called without arguments
+		arguments[m[1]] = object
 	}
 	var calls []call
 	for _, m := range current {
@@ -82,6 +87,8 @@ func (c conversation) byPlan(steps []map[string]any) step {
 	return step{"I do the next step.", calls}
 }
 
+// reflections returns one call for each current step (the matches of currentStep) that records the assessment of the
+// step and the first line of result.
 func reflections(current [][]string, assessment, result string) (calls []call) {
 	line, _, _ := strings.Cut(strings.TrimSpace(result), "\n")
 	for _, m := range current {

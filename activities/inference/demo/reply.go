@@ -17,14 +17,14 @@ const introduction = "I am Everturn's built-in demo: a small set of rules, not a
 
 const modelHint = "For a real answer set OPENAI_API_KEY, or base_url in the [llm] part of agent.toml, and ask again."
 
-// maxQuote and minQuote bound what an answer quotes of its results, in bytes: of all together, and of each if there are
-// many.
+// maxQuote bounds how much an answer quotes of all results together, in bytes. minQuote is what it may quote of each
+// result even if there are many.
 const (
 	maxQuote = 3000
 	minQuote = 600
 )
 
-// answer is composed of the tool results and nothing else.
+// answer returns the text of an answer: an introduction, and quotes from the tool results since the question.
 func (c conversation) answer() string {
 	parts := []string{introduction}
 	for _, r := range c.results {
@@ -43,7 +43,7 @@ func (c conversation) answer() string {
 	return strings.Join(append(parts, modelHint), "\n\n")
 }
 
-// quote marks each line of the first most bytes of a text as a quotation.
+// quote returns the first most bytes of a text as a quotation, with "> " before each line.
 func quote(text string, most int) string {
 	text = strings.TrimSpace(text)
 	shown := printable.Head(text, most)
@@ -53,7 +53,7 @@ func quote(text string, most int) string {
 	return "> " + strings.ReplaceAll(shown, "\n", "\n> ")
 }
 
-// reply encodes a step in the wire format.
+// reply is the response to a request: it encodes a step in the wire format.
 type reply struct {
 	request openai.ChatCompletionRequest
 	step    step
@@ -61,6 +61,7 @@ type reply struct {
 	created int64
 }
 
+// toolCalls returns the calls of the step in the wire format.
 func (r reply) toolCalls() []openai.ToolCall {
 	out := make([]openai.ToolCall, len(r.step.calls))
 	for i, c := range r.step.calls {
@@ -71,24 +72,26 @@ func (r reply) toolCalls() []openai.ToolCall {
 	return out
 }
 
-// id is unique in a conversation and the same for a repeated request.
+// id returns the ID of the i-th call, or of the response if i is -1. It is a hash of the messages, so that it is unique
+// in a conversation, and the same if the request is repeated.
 func (r reply) id(i int) string {
 	b, _ := json.Marshal(r.request.Messages) // they were just unmarshalled
 	sum := sha256.Sum256(fmt.Appendf(b, "%d", i))
 	return "call_" + hex.EncodeToString(sum[:8])
 }
 
-// usage counts four bytes as one token, because the demo has no tokenizer.
+// usage returns the token counts of the reply. It counts four bytes as one token, because the demo has no tokenizer.
 func (r reply) usage() *openai.Usage {
 	out := len(r.step.text)
 	for _, c := range r.toolCalls() {
 		out += len(c.Function.Name) + len(c.Function.Arguments)
 	}
-	in, of := (r.prompt+3)/4, (out+3)/4
-	return &openai.Usage{PromptTokens: in, CompletionTokens: of, TotalTokens: in + of}
+	input, output := (r.prompt+3)/4, (out+3)/4
+	return &openai.Usage{PromptTokens: input, CompletionTokens: output, TotalTokens: input + output}
 }
 
-// events streams the reply word by word, then the calls, the finish reason and, if requested, the usage.
+// events returns the events of the stream: the text word by word, the calls, the finish reason and, if the request asks
+// for it, the usage.
 func (r reply) events() []openai.ChatCompletionStreamResponse {
 	id := r.id(-1)
 	var out []openai.ChatCompletionStreamResponse
@@ -112,7 +115,7 @@ func (r reply) events() []openai.ChatCompletionStreamResponse {
 	}
 	add(openai.ChatCompletionStreamChoice{FinishReason: finish})
 	if o := r.request.StreamOptions; o != nil && o.IncludeUsage {
-		add()
+		add() // an event without choices, as OpenAI sends the usage
 		out[len(out)-1].Usage = r.usage()
 	}
 	return out

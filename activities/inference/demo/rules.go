@@ -10,7 +10,7 @@ import (
 	openai "github.com/sashabaranov/go-openai"
 )
 
-// The suffixes of the names of tools that the rules know.
+// The endings of the names of the tools that the rules use. The beginning of such a name depends on the tool's server.
 const (
 	toolList   = "list_files"
 	toolRead   = "read_file"
@@ -18,15 +18,15 @@ const (
 	toolWrite  = "write_file"
 )
 
-// toolAsk is the name of the tool with which a model asks its user a question.
+// toolAsk is the name of the tool with which a model asks the user a question.
 const toolAsk = "ask_user"
 
-// maxReads bounds the files that an answer quotes.
+// maxReads is the largest number of files that the demo reads for one question.
 const maxReads = 3
 
-// conversation is what the rules know about a request.
+// conversation contains the parts of a request on which the rules depend.
 type conversation struct {
-	question string
+	question string // the last message of the user
 	tools    []openai.FunctionDefinition
 	results  []result // the results since the question, in order
 	note     string   // the last message, if it is a note that Everturn has added
@@ -44,24 +44,25 @@ type call struct {
 	arguments map[string]any
 }
 
-// step is the next thing to do: the answer, or calls with a text beside them.
+// step is the demo's reply to a request: an answer, or calls with an accompanying text.
 type step struct {
 	text  string
 	calls []call
 }
 
-// noteMark begins the notes that Everturn adds to a prompt as user messages.
+// noteMark is the beginning of the notes that Everturn adds to a prompt as user messages.
 const noteMark = "(Automatic note"
 
-// read finds the question and the calls and results that follow it.
-func read(req openai.ChatCompletionRequest) conversation {
+// parseRequest returns the conversation in a request: the question, the results of the calls that follow it, the
+// offered tools, and the note at the end, if there is one.
+func parseRequest(req openai.ChatCompletionRequest) conversation {
 	c := conversation{}
 	for _, t := range req.Tools {
 		if t.Function != nil {
 			c.tools = append(c.tools, *t.Function)
 		}
 	}
-	calls := map[string]call{} // by ID
+	calls := map[string]call{} // the calls of all assistant messages, by ID
 	for _, m := range req.Messages {
 		text := m.Content
 		for _, p := range m.MultiContent {
@@ -76,17 +77,17 @@ func read(req openai.ChatCompletionRequest) conversation {
 		case m.Role == openai.ChatMessageRoleTool:
 			c.results = append(c.results, result{calls[m.ToolCallID], text})
 		}
-		for _, made := range m.ToolCalls {
-			of := call{name: made.Function.Name}
-			_ = json.Unmarshal([]byte(made.Function.Arguments), &of.arguments) // they are this package's
-			calls[made.ID] = of
+		for _, toolCall := range m.ToolCalls {
+			called := call{name: toolCall.Function.Name}
+			_ = json.Unmarshal([]byte(toolCall.Function.Arguments), &called.arguments) // this package wrote them as JSON
+			calls[toolCall.ID] = called
 		}
 	}
 	return c
 }
 
-// tool returns the offered tool whose name ends in suffix.
-func (c conversation) tool(suffix string) (openai.FunctionDefinition, bool) {
+// toolWithSuffix returns the first offered tool whose name ends in suffix; false if there is none.
+func (c conversation) toolWithSuffix(suffix string) (openai.FunctionDefinition, bool) {
 	i := slices.IndexFunc(c.tools, func(t openai.FunctionDefinition) bool { return strings.HasSuffix(t.Name, suffix) })
 	if i < 0 {
 		return openai.FunctionDefinition{}, false
@@ -107,35 +108,36 @@ func (c conversation) resultsOf(suffix string) (list []result) {
 var (
 	asking   = regexp.MustCompile(`(?i)\bask me\b`)
 	greeting = regexp.MustCompile(`(?i)^\W*(hi|hello|hey|good (morning|day|evening)|thanks|thank you|ping)\b[^/.?]*$`)
-	writing  = regexp.MustCompile(`(?is)^write ([\w./-]+): ?(.+)$`)
+	writing  = regexp.MustCompile(`(?is)^write ([\w./-]+): ?(.+)$`) // the file's name, and its content
 	seeking  = regexp.MustCompile(`(?i)\b(?:find|search|grep|look for)\b`)
 	quoted   = regexp.MustCompile("\"([^\"\n]{1,200})\"|'([^'\n]{1,200})'|`([^`\n]{1,200})`")
 )
 
-// next decides what follows. See the package's documentation.
-func (c conversation) next() step {
-	ask, canAsk := c.tool(toolAsk)
-	search, canSearch := c.tool(toolSearch)
-	list, canList := c.tool(toolList)
-	write, canWrite := c.tool(toolWrite)
-	text := writing.FindStringSubmatch(c.question)
+// nextStep decides the reply by the rules in the package's documentation; the first one that applies decides. A case
+// without a return leads to the answer at the end, for instance after the call that the rule asks for was made.
+func (c conversation) nextStep() step {
+	ask, canAsk := c.toolWithSuffix(toolAsk)
+	search, canSearch := c.toolWithSuffix(toolSearch)
+	list, canList := c.toolWithSuffix(toolList)
+	write, canWrite := c.toolWithSuffix(toolWrite)
+	file := writing.FindStringSubmatch(c.question)
 	named, isNamed := c.namedTool()
 	words := quotedWords(c.question)
-	_, canPlan := c.tool(toolPlan)
-	steps := c.steps()
+	_, canPlan := c.toolWithSuffix(toolPlan)
+	steps := c.planSteps()
 	switch {
 	case canPlan && len(steps) > 0:
-		return c.byPlan(steps)
+		return c.followPlan(steps)
 	case namedCall.MatchString(c.question):
-		return c.callNamed()
+		return c.runNamedCall()
 	case len(c.results) == 0 && isNamed:
 		return step{"I call the tool that you name.", []call{{named.Name, arguments(named, c.question)}}}
-	case isNamed, greeting.MatchString(c.question):
+	case isNamed, greeting.MatchString(c.question): // the answer
 	case canAsk && asking.MatchString(c.question):
 		return step{calls: []call{{ask.Name, map[string]any{"question": "Which file shall I look at?"}}}}
-	case canWrite && text != nil:
+	case canWrite && file != nil:
 		if len(c.results) == 0 {
-			return step{"I write that.", []call{{write.Name, map[string]any{"path": text[1], "content": text[2] + "\n"}}}}
+			return step{"I write that.", []call{{write.Name, map[string]any{"path": file[1], "content": file[2] + "\n"}}}}
 		}
 	case canSearch && len(words) > 0 && seeking.MatchString(c.question):
 		if len(c.results) == 0 {
@@ -144,18 +146,18 @@ func (c conversation) next() step {
 	case canList && len(c.results) == 0:
 		return step{"I look at the files first.", []call{{list.Name, map[string]any{"path": "."}}}}
 	case len(c.resultsOf(toolRead)) == 0:
-		if calls := c.reads(); len(calls) > 0 {
+		if calls := c.readCalls(); len(calls) > 0 {
 			return step{"I read what seems to matter.", calls}
 		}
 	}
 	return step{text: c.answer()}
 }
 
-// namedCall matches a question that is a tool call: the tool's name and its arguments, a JSON object.
+// namedCall matches a question that is a tool call: "call", the tool's name, and its arguments as a JSON object.
 var namedCall = regexp.MustCompile(`(?s)^call ([\w/.-]+) (\{.*\})\s*$`)
 
-// callNamed makes the call that the question is, and then answers with its result alone.
-func (c conversation) callNamed() step {
+// runNamedCall replies to a question that namedCall matches: with the call, and then with the call's result alone.
+func (c conversation) runNamedCall() step {
 	if len(c.results) > 0 {
 		return step{text: c.results[len(c.results)-1].text}
 	}
@@ -167,8 +169,9 @@ func (c conversation) callNamed() step {
 	return step{calls: []call{{strings.ReplaceAll(m[1], "/", "_"), arguments}}}
 }
 
-// namedTool returns the offered tool that the question names: by the name that it is offered under, by its ID, or by
-// its own name if that has two words. The longest name wins.
+// namedTool returns the offered tool that the question names; found is false if there is none. The question may use the
+// name under which the tool is offered, the tool's ID, or, if it has two words, only the name without the server. If
+// several tools are named, the longest name wins.
 func (c conversation) namedTool() (named openai.FunctionDefinition, found bool) {
 	longest := 0
 	for word := range strings.FieldsFuncSeq(c.question,
@@ -187,9 +190,9 @@ func (c conversation) namedTool() (named openai.FunctionDefinition, found bool) 
 // wholeNumber matches a number that is a word of its own and fits any integer type.
 var wholeNumber = regexp.MustCompile(`\b[1-9]\d{0,8}\b`)
 
-// arguments returns arguments for a tool: the JSON object in the question if there is one. Otherwise each required
-// string is a quoted word of the question, each required number is a number of the question, in order, and each other
-// value is an empty one that fits the schema.
+// arguments returns arguments for a call of the tool: the JSON object in the question, if there is one. Otherwise it
+// makes up the required arguments: strings from the quoted words and numbers from the numbers of the question, in their
+// order, and other values that fit the schema.
 func arguments(t openai.FunctionDefinition, question string) map[string]any {
 	if begin, end := strings.Index(question, "{"), strings.LastIndex(question, "}"); begin >= 0 && end > begin {
 		var given map[string]any
@@ -233,16 +236,18 @@ func arguments(t openai.FunctionDefinition, question string) map[string]any {
 	return out
 }
 
+// quotedWords returns the parts of the question in quotes or backticks, without the quotes.
 func quotedWords(question string) (words []string) {
 	for _, m := range quoted.FindAllStringSubmatch(question, -1) {
-		words = append(words, strings.Join(m[1:], ""))
+		words = append(words, strings.Join(m[1:], "")) // only one of the three groups matched
 	}
 	return words
 }
 
-// reads returns calls that read the files of the listing that the question names, or that usually explain a project.
-func (c conversation) reads() (calls []call) {
-	tool, ok := c.tool(toolRead)
+// readCalls returns calls that read up to maxReads files: those of the listing that the question names, or else other
+// paths in the question, or else the files that usually explain a project, or else the first ones.
+func (c conversation) readCalls() (calls []call) {
+	tool, ok := c.toolWithSuffix(toolRead)
 	if !ok {
 		return nil
 	}
@@ -251,10 +256,10 @@ func (c conversation) reads() (calls []call) {
 		return !strings.Contains(strings.ToLower(c.question), strings.ToLower(path.Base(f)))
 	})
 	if len(wanted) == 0 {
-		wanted = unlisted.FindAllString(c.question, -1)
+		wanted = nestedPath.FindAllString(c.question, -1)
 	}
 	if len(wanted) == 0 {
-		wanted = slices.DeleteFunc(slices.Clone(files), func(f string) bool { return !explaining.MatchString(f) })
+		wanted = slices.DeleteFunc(slices.Clone(files), func(f string) bool { return !projectFile.MatchString(f) })
 	}
 	if len(wanted) == 0 {
 		wanted = files
@@ -266,13 +271,15 @@ func (c conversation) reads() (calls []call) {
 }
 
 var (
-	// unlisted matches a path into a folder, because listings do not descend to every level.
-	unlisted = regexp.MustCompile(`(?:[\w-]+/)+[\w-]+\.[A-Za-z]\w{0,7}`)
-	// explaining matches files in the top folder that explain a project.
-	explaining = regexp.MustCompile(`(?i)^(readme|go\.mod|package\.json|pyproject\.toml|cargo\.toml)[^/]*$`)
+	// nestedPath matches the path of a file in a folder. Listings may lack such files, because they do not descend to
+	// every level.
+	nestedPath = regexp.MustCompile(`(?:[\w-]+/)+[\w-]+\.[A-Za-z]\w{0,7}`)
+	// projectFile matches files in the top folder that usually explain a project.
+	projectFile = regexp.MustCompile(`(?i)^(readme|go\.mod|package\.json|pyproject\.toml|cargo\.toml)[^/]*$`)
 )
 
-// files returns the paths of the listing, without folders.
+// files returns the paths in the results of list_files, without folders. A line of such a result is a path, a tab and
+// the size.
 func (c conversation) files() (files []string) {
 	for _, r := range c.resultsOf(toolList) {
 		for line := range strings.Lines(r.text) {

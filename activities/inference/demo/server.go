@@ -39,7 +39,7 @@ type Server struct {
 	stopAfterFunc func() bool
 }
 
-// Start serves until Close or until ctx ends.
+// Start starts a Server, which serves until Close is called or ctx ends.
 func Start(ctx context.Context, o Options) (*Server, error) {
 	if o.Addr == "" {
 		o.Addr = "127.0.0.1:0"
@@ -66,6 +66,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	return s, nil
 }
 
+// checkLoopback refuses an address, host:port, that is not loopback.
 func checkLoopback(addr string) error {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -86,6 +87,7 @@ func (s *Server) Close() error {
 	return s.stop()
 }
 
+// stop closes the listener and all connections, once, and waits until the server has stopped accepting.
 func (s *Server) stop() error {
 	var err error
 	s.once.Do(func() {
@@ -99,6 +101,7 @@ func (s *Server) stop() error {
 // maxRequest bounds a request's body, in bytes.
 const maxRequest = 64 << 20
 
+// chat handles POST /v1/chat/completions.
 func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
 	var req openai.ChatCompletionRequest
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
@@ -118,9 +121,10 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
 		respondError(w, http.StatusBadRequest, "the demo model only streams; set stream")
 		return
 	}
-	s.stream(w, r, reply{request: req, step: read(req).next(), prompt: len(body), created: time.Now().Unix()})
+	s.stream(w, r, reply{request: req, step: parseRequest(req).nextStep(), prompt: len(body), created: time.Now().Unix()})
 }
 
+// respondError writes an error response in OpenAI's format.
 func respondError(w http.ResponseWriter, status int, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
@@ -134,7 +138,8 @@ func models(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, `{"object":"list","data":[{"id":"demo","object":"model","owned_by":"everturn"}]}`)
 }
 
-// stream sends the reply event by event, at the configured pace.
+// stream sends the events of the reply, with a pause after each. It stops if the client disconnects or the server
+// stops.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, out reply) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
@@ -153,14 +158,14 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, out reply) {
 	_, _ = io.WriteString(w, "data: [DONE]\n\n") // the client may have disconnected
 }
 
-// The bounds of a slow answer's duration.
+// The pace of a slow answer (Options.Slow): the pause after each word, and the bounds of the whole answer's duration.
 const (
 	slowWord  = 150 * time.Millisecond
 	slowLeast = 10 * time.Second
 	slowMost  = 25 * time.Second
 )
 
-// pause returns the pause between two of n events.
+// pause returns the pause after each of the n events of an answer.
 func (s *Server) pause(n int) time.Duration {
 	if !s.opts.Slow || n == 0 {
 		return s.opts.Delay
@@ -169,6 +174,7 @@ func (s *Server) pause(n int) time.Duration {
 	return min(max(slowWord, slowLeast/each), slowMost/each)
 }
 
+// wait waits for d. It returns false if ctx ended or the server stopped first.
 func (s *Server) wait(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil

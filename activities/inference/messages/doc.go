@@ -1,3 +1,3 @@
-// Package messages is Anthropic's Messages API. Thinking blocks go back unchanged, in front of the call that they led
-// to. One cache_control for the whole request lets the provider place its own breakpoints.
+// Package messages implements Anthropic's Messages API. Thinking blocks are sent back unchanged, before the call to
+// which they led. One cache_control for the whole request lets the provider choose the cache breakpoints.
 package messages

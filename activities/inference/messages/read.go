@@ -9,7 +9,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// event is one event of a stream, or the whole message if it is not streamed.
+// event is one event of a stream, or a whole message if the response is not streamed.
 type event struct {
 	Type  string          `json:"type"`
 	Index int             `json:"index"`
@@ -22,21 +22,21 @@ type event struct {
 		JSON       string `json:"partial_json"`
 		StopReason string `json:"stop_reason"`
 	} `json:"delta"`
-	Usage   *usage `json:"usage"`
-	Message *whole `json:"message"`
-	whole
+	Usage   *usage       `json:"usage"`
+	Message *fullMessage `json:"message"`
+	fullMessage
 }
 
-// whole is a message as one object.
-type whole struct {
+// fullMessage is a message as a single object: the response that is not streamed, or the message that begins a stream.
+type fullMessage struct {
 	Model      string            `json:"model"`
 	Content    []json.RawMessage `json:"content"`
 	StopReason string            `json:"stop_reason"`
 	Usage      *usage            `json:"usage"`
 }
 
-// usage counts tokens. input_tokens excludes those of the cache. The end of a stream may repeat the counts of its
-// beginning or leave them out.
+// usage contains a provider's token counts. input_tokens does not include the tokens read from or written to the cache.
+// The counts at the end of a stream replace those at its beginning; a nil count is absent and replaces nothing.
 type usage struct {
 	Input      *inference.Tokens `json:"input_tokens"`
 	Output     *inference.Tokens `json:"output_tokens"`
@@ -47,7 +47,7 @@ type usage struct {
 	} `json:"output_tokens_details"`
 }
 
-// block is a content block, as far as it is not opaque.
+// block is a content block, with the fields of the types that the reader understands.
 type block struct {
 	Type      string          `json:"type"`
 	Text      string          `json:"text"`
@@ -58,23 +58,25 @@ type block struct {
 	Input     json.RawMessage `json:"input"`
 
 	call      *inference.Call
-	raw       json.RawMessage // of a block that is opaque
+	raw       json.RawMessage // the whole block, if its type is not text, thinking or tool_use
 	thinking  strings.Builder
 	signature strings.Builder
 }
 
-// reader collects the events of one response.
+// reader adds the events of one response to a Collector.
 type reader struct {
-	out    *inference.Collector
-	blocks map[int]*block // that have begun and not ended
-	usage  usage
+	collector *inference.Collector
+	blocks    map[int]*block // the blocks that have begun and not ended, by index
+	usage     usage          // the latest counts
 }
 
 // Reader implements inference.Wire.
 func (Wire) Reader(c *inference.Collector) func([]byte) error {
-	return (&reader{out: c, blocks: map[int]*block{}}).add
+	return (&reader{collector: c, blocks: map[int]*block{}}).add
 }
 
+// add decodes the next event and passes its content to the Collector. It returns inference.ErrGarbage if data is not an
+// event of the API, and an *inference.StreamError for an error event. It ignores unknown types of events.
 func (r *reader) add(data []byte) error {
 	var e event
 	if err := json.Unmarshal(data, &e); err != nil {
@@ -83,58 +85,59 @@ func (r *reader) add(data []byte) error {
 	switch e.Type {
 	case "error":
 		return &inference.StreamError{Body: data}
-	case "":
+	case "": // every event of the API has a type
 		return inference.ErrGarbage
 	}
-	if err := r.out.Event(data, 0); err != nil {
+	if err := r.collector.Event(data, 0); err != nil {
 		return err
 	}
 	switch e.Type {
 	case "message":
-		return r.message(e)
+		return r.addMessage(e)
 	case "message_start":
 		if e.Message != nil {
-			r.out.Model(e.Message.Model)
-			r.count(e.Message.Usage)
+			r.collector.Model(e.Message.Model)
+			r.addUsage(e.Message.Usage)
 		}
 	case "content_block_start":
-		return r.begin(e.Index, e.Block)
+		return r.beginBlock(e.Index, e.Block)
 	case "content_block_delta":
-		return r.delta(e)
+		return r.addDelta(e)
 	case "content_block_stop":
-		return r.end(e.Index)
+		return r.endBlock(e.Index)
 	case "message_delta":
-		r.count(e.Usage)
+		r.addUsage(e.Usage)
 		if e.Delta.StopReason != "" {
-			r.out.Finish(e.Delta.StopReason)
+			r.collector.Finish(e.Delta.StopReason)
 		}
 	}
 	return nil
 }
 
-// message handles a response that is not streamed.
-func (r *reader) message(e event) error {
-	r.out.Model(e.Model)
-	r.count(e.Usage)
-	if err := r.out.Pieces(len(e.whole.Content)); err != nil {
+// addMessage adds the message of a response that is not streamed.
+func (r *reader) addMessage(e event) error {
+	r.collector.Model(e.Model)
+	r.addUsage(e.Usage)
+	if err := r.collector.Pieces(len(e.fullMessage.Content)); err != nil {
 		return err
 	}
-	for i, raw := range e.whole.Content {
-		if err := r.begin(i, raw); err != nil {
+	for i, raw := range e.fullMessage.Content {
+		if err := r.beginBlock(i, raw); err != nil {
 			return err
 		}
-		if err := r.end(i); err != nil {
+		if err := r.endBlock(i); err != nil {
 			return err
 		}
 	}
 	if e.StopReason != "" {
-		r.out.Finish(e.StopReason)
+		r.collector.Finish(e.StopReason)
 	}
 	return nil
 }
 
-// begin handles the beginning of a block, with as much of its content as it has.
-func (r *reader) begin(index int, raw json.RawMessage) error {
+// beginBlock begins the block with this index. raw is the block as far as it is known: empty at the beginning of a
+// stream, complete if the response is not streamed.
+func (r *reader) beginBlock(index int, raw json.RawMessage) error {
 	b := &block{}
 	if err := json.Unmarshal(raw, b); err != nil {
 		return fmt.Errorf("%w: %w", inference.ErrGarbage, err)
@@ -142,34 +145,35 @@ func (r *reader) begin(index int, raw json.RawMessage) error {
 	r.blocks[index] = b
 	switch b.Type {
 	case "text":
-		return r.out.Text(b.Text)
+		return r.collector.Text(b.Text)
 	case "thinking":
 		b.thinking.WriteString(b.Thinking)
 		b.signature.WriteString(b.Signature)
-		return r.out.Reasoning(b.Thinking)
+		return r.collector.Reasoning(b.Thinking)
 	case "tool_use":
-		call, err := r.out.Call()
+		call, err := r.collector.Call()
 		if err != nil {
 			return err
 		}
 		b.call, call.Open = call, true
 		return call.Add(b.ID, b.Name, "")
 	}
-	b.raw = raw
+	b.raw = raw // a block of another type, such as redacted thinking, is sent back unchanged
 	return nil
 }
 
-func (r *reader) delta(e event) error {
+// addDelta adds the next part of a block. It ignores deltas of blocks that have not begun.
+func (r *reader) addDelta(e event) error {
 	b := r.blocks[e.Index]
 	if b == nil {
 		return nil
 	}
 	switch e.Delta.Type {
 	case "text_delta":
-		return r.out.Text(e.Delta.Text)
+		return r.collector.Text(e.Delta.Text)
 	case "thinking_delta":
 		b.thinking.WriteString(e.Delta.Thinking)
-		return r.out.Reasoning(e.Delta.Thinking)
+		return r.collector.Reasoning(e.Delta.Thinking)
 	case "signature_delta":
 		b.signature.WriteString(e.Delta.Signature)
 	case "input_json_delta":
@@ -180,8 +184,9 @@ func (r *reader) delta(e event) error {
 	return nil
 }
 
-// end handles the end of a block.
-func (r *reader) end(index int) error {
+// endBlock ends the block with this index, and records the item to send back: the thinking with its signature, or a
+// marker for the place of the text or call.
+func (r *reader) endBlock(index int) error {
 	b := r.blocks[index]
 	delete(r.blocks, index)
 	switch {
@@ -189,15 +194,15 @@ func (r *reader) end(index int) error {
 		return nil
 	case b.call != nil:
 		input := ""
-		if string(b.Input) != "{}" { // the arguments came with the block's beginning
+		if string(b.Input) != "{}" { // the block began with all arguments; a stream begins it with {}
 			input = string(b.Input)
 		}
 		if err := b.call.Complete(input); err != nil {
 			return err
 		}
-		return r.out.Item(turn.PartCall, nil)
+		return r.collector.Item(turn.PartCall, nil)
 	case b.Type == "text":
-		return r.out.Item(turn.PartText, nil)
+		return r.collector.Item(turn.PartText, nil)
 	case b.Type == "thinking":
 		if b.signature.Len() == 0 { // the API refuses thinking that it has not signed
 			return nil
@@ -208,11 +213,11 @@ func (r *reader) end(index int) error {
 			Signature string `json:"signature"`
 		}{b.Type, b.thinking.String(), b.signature.String()})
 	}
-	return r.out.Item("", b.raw)
+	return r.collector.Item("", b.raw)
 }
 
-// count takes the counts that a usage object has.
-func (r *reader) count(u *usage) {
+// addUsage merges the counts of a usage object into those seen before, and passes the totals to the Collector.
+func (r *reader) addUsage(u *usage) {
 	if u == nil {
 		return
 	}
@@ -234,6 +239,6 @@ func (r *reader) count(u *usage) {
 		return int64(*t)
 	}
 	read, written := get(r.usage.CacheRead), get(r.usage.CacheWrite)
-	r.out.Usage(turn.Usage{InputTokens: get(r.usage.Input) + read + written, OutputTokens: get(r.usage.Output),
+	r.collector.Usage(turn.Usage{InputTokens: get(r.usage.Input) + read + written, OutputTokens: get(r.usage.Output),
 		CachedTokens: read, CacheWriteTokens: written, ReasoningTokens: int64(r.usage.Details.Thinking)})
 }

@@ -14,11 +14,11 @@ import (
 // version is the API's version, which each request names.
 const version = "2023-06-01"
 
-// defaultMaxTokens is the max_tokens of a prompt that has none, because the API requires one. An endpoint that refuses
-// it says the maximum of the model: see inference.Quirks.
+// defaultMaxTokens is the max_tokens for a prompt that sets none, because the API requires one. If the endpoint refuses
+// it as too high, the refusal contains the model's maximum: see inference.Quirks.
 const defaultMaxTokens = 32_000
 
-// Wire is the wire API.
+// Wire implements inference.Wire for the Messages API.
 type Wire struct{}
 
 // API implements inference.Wire.
@@ -35,8 +35,8 @@ func (Wire) Authorize(h http.Header, key string) {
 	}
 }
 
-// request is what one inference sends. Its first fields change least, so that a longer transcript only extends the
-// bytes up to the end of the messages.
+// request is the body of a request. The fields before the messages change least, so that a longer transcript only
+// extends the bytes up to the end of the messages.
 type request struct {
 	Model        string        `json:"model"`
 	System       string        `json:"system,omitempty"`
@@ -99,12 +99,13 @@ type toolResult struct {
 	IsError   bool   `json:"is_error,omitempty"`
 }
 
-func text(s string) textBlock { return textBlock{"text", s} }
+// newTextBlock returns a content block with this text.
+func newTextBlock(s string) textBlock { return textBlock{"text", s} }
 
 // Body implements inference.Wire.
 func (Wire) Body(p turn.Prompt, r inference.Rules) (inference.Body, error) {
 	q := r.Quirks
-	c := conversation{ids: map[string]string{}, used: map[string]bool{}}
+	c := conversation{ids: map[string]string{}, usedIDs: map[string]bool{}}
 	r.Modalities.Audio = false // the API takes none
 	for _, e := range inference.Conversation(p, r, turn.APIMessages) {
 		c.add(e)
@@ -128,44 +129,47 @@ func (Wire) Body(p turn.Prompt, r inference.Rules) (inference.Body, error) {
 	return inference.Body{JSON: body, Media: c.media}, err
 }
 
-// conversation renders entries one after the other.
+// conversation renders the entries of a prompt, one after the other.
 type conversation struct {
-	messages []message
-	ids      map[string]string // the wire ID → the ID that is sent, of the last assistant message with calls
-	used     map[string]bool   // the IDs that have been sent
-	media    bool
-	results  bool // the last message holds results
+	messages  []message
+	ids       map[string]string // the wire ID → the ID that is sent, of the last assistant message with calls
+	usedIDs   map[string]bool   // the IDs that have been sent
+	media     bool
+	inResults bool // the last message holds results
 }
 
-// add appends an entry. All results of a completion are in one message, because each must follow its call at once.
+// add appends an entry as a message. It joins the results of one completion's calls in one message, because the API
+// requires that the results follow the message with their calls immediately.
 func (c *conversation) add(e inference.Entry) {
 	if len(c.messages) == 0 && e.Role != turn.RoleUser { // the first message must be the user's
-		c.append("user", text("(The beginning of the conversation is left out.)"))
+		c.appendMessage("user", newTextBlock("(The beginning of the conversation is left out.)"))
 	}
 	switch {
 	case e.Role == turn.RoleTool:
 		block := toolResult{"tool_result", c.ids[e.CallID], e.Text, e.Failed}
-		if c.results {
+		if c.inResults {
 			last := &c.messages[len(c.messages)-1]
 			last.Content = append(last.Content, block)
 			return
 		}
-		c.append("user", block)
-		c.results = true
+		c.appendMessage("user", block)
+		c.inResults = true
 	case e.Role == turn.RoleAssistant:
-		c.append("assistant", c.assistant(e)...)
+		c.appendMessage("assistant", c.assistant(e)...)
 	case len(e.Media) > 0:
-		c.append("user", shown(e.Media)...)
+		c.appendMessage("user", mediaBlocks(e.Media)...)
 		c.media = true
 	default:
-		c.append("user", text(e.Text))
+		c.appendMessage("user", newTextBlock(e.Text))
 	}
 }
 
-func (c *conversation) append(role string, blocks ...any) {
-	c.messages, c.results = append(c.messages, message{role, blocks}), false
+// appendMessage appends a message with these content blocks.
+func (c *conversation) appendMessage(role string, blocks ...any) {
+	c.messages, c.inResults = append(c.messages, message{role, blocks}), false
 }
 
+// assistant renders the content blocks of an assistant message, and records the IDs of its calls for their results.
 func (c *conversation) assistant(e inference.Entry) (out []any) {
 	if len(e.Calls) > 0 {
 		clear(c.ids)
@@ -173,11 +177,11 @@ func (c *conversation) assistant(e inference.Entry) (out []any) {
 	for _, p := range e.Parts() {
 		switch {
 		case p.Call != nil:
-			id := c.id(p.Call.WireID)
+			id := c.uniqueID(p.Call.WireID)
 			c.ids[p.Call.WireID] = id
 			out = append(out, toolUse{"tool_use", id, p.Call.Tool, json.RawMessage(p.Call.Arguments)})
 		case p.Text != "":
-			out = append(out, text(p.Text))
+			out = append(out, newTextBlock(p.Text))
 		default:
 			out = append(out, p.Raw)
 		}
@@ -185,32 +189,33 @@ func (c *conversation) assistant(e inference.Entry) (out []any) {
 	return out
 }
 
-// foreign matches the characters that the API refuses in the ID of a call (^[a-zA-Z0-9_-]{1,64}$).
-var foreign = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
+// invalidIDChars matches the characters that the API refuses in the ID of a call (^[a-zA-Z0-9_-]{1,64}$).
+var invalidIDChars = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
 
-// id returns the ID of a call for the API, which refuses an ID that a conversation has twice. Other providers count
-// their calls from the beginning for each completion.
-func (c *conversation) id(wireID string) string {
+// uniqueID returns an ID that the API accepts for the call with this wire ID: valid, and not used for another call of
+// the conversation. Wire IDs may repeat, because some other providers number the calls of each completion from the
+// beginning.
+func (c *conversation) uniqueID(wireID string) string {
 	const maxID = 64
-	base := foreign.ReplaceAllString(wireID, "_")
+	base := invalidIDChars.ReplaceAllString(wireID, "_")
 	id := base[:min(len(base), maxID)]
-	for n := 2; c.used[id]; n++ {
+	for n := 2; c.usedIDs[id]; n++ {
 		suffix := fmt.Sprintf("_%d", n)
 		id = base[:min(len(base), maxID-len(suffix))] + suffix
 	}
-	c.used[id] = true
+	c.usedIDs[id] = true
 	return id
 }
 
-// shown renders images.
-func shown(media []inference.Shown) (out []any) {
+// mediaBlocks renders images and PDFs, each after the text that says to which message it belongs.
+func mediaBlocks(media []inference.Shown) (out []any) {
 	for _, m := range media {
 		image := imageBlock{Type: "image"}
 		if m.Type == inference.PDF {
 			image.Type = "document"
 		}
 		image.Source.Type, image.Source.MediaType, image.Source.Data = "base64", m.Type, m.Data
-		out = append(out, text(m.About), image)
+		out = append(out, newTextBlock(m.About), image)
 	}
 	return out
 }

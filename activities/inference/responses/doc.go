@@ -1,3 +1,3 @@
-// Package responses is OpenAI's Responses API. The provider stores nothing (store is false): each request holds the
-// whole conversation, and the model's reasoning as the encrypted items that it sent before.
+// Package responses implements OpenAI's Responses API. The provider stores nothing (store is false): each request
+// contains the whole conversation, including the encrypted reasoning items that the provider sent before.
 package responses

@@ -9,7 +9,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// event is one event of a stream, or the whole response if it is not streamed.
+// event is one event of a stream, or a whole response that is not streamed.
 type event struct {
 	Type  string          `json:"type"`
 	Index int             `json:"output_index"`
@@ -21,7 +21,7 @@ type event struct {
 	response
 }
 
-// response is the response object.
+// response is the API's response object. The last event of a stream contains it.
 type response struct {
 	Status     string            `json:"status"`
 	Model      string            `json:"model"`
@@ -43,7 +43,7 @@ type response struct {
 	} `json:"usage"`
 }
 
-// outputItem is an item of the output, as far as it is not opaque.
+// outputItem is an item of the output, with the fields of messages and calls.
 type outputItem struct {
 	Type      string `json:"type"`
 	ID        string `json:"id"`
@@ -57,71 +57,74 @@ type outputItem struct {
 	} `json:"content"`
 }
 
-// reader collects the events of one response.
+// reader adds the events of one response to a Collector.
 type reader struct {
-	out     *inference.Collector
-	outputs []*output // in the order in which they began
-	byIndex map[int]*output
+	collector *inference.Collector
+	outputs   []*output // in the order in which they began
+	byIndex   map[int]*output
 }
 
-// output is an output item that is being received.
+// output is the state of an output item that is being received.
 type output struct {
-	call     *inference.Call
-	streamed bool // its text has arrived in deltas
-	done     bool
-	part     turn.ItemPart
+	call     *inference.Call // nil: not a call, or not begun
+	streamed bool            // its text has arrived in deltas
+	done     bool            // the whole item has arrived
+	part     turn.ItemPart   // see turn.ProviderItem
 	raw      json.RawMessage // see turn.ProviderItem
 }
 
 // Reader implements inference.Wire.
 func (Wire) Reader(c *inference.Collector) func([]byte) error {
-	return (&reader{out: c, byIndex: map[int]*output{}}).add
+	return (&reader{collector: c, byIndex: map[int]*output{}}).add
 }
 
+// add decodes the next event and passes its content to the Collector. It returns inference.ErrGarbage if data is not an
+// event of the API, and an *inference.StreamError for an error event. It ignores unknown types of events.
 func (r *reader) add(data []byte) error {
 	var e event
 	if err := json.Unmarshal(data, &e); err != nil {
 		return fmt.Errorf("%w: %w", inference.ErrGarbage, err)
 	}
-	if e.Type == "error" || e.Type == "" && len(e.Error) > 0 && !bytes.Equal(e.Error, []byte("null")) {
+	hasError := len(e.Error) > 0 && !bytes.Equal(e.Error, []byte("null"))
+	if e.Type == "error" || e.Type == "" && hasError { // an error event, or an error object without a stream
 		return &inference.StreamError{Body: data}
 	}
 	if e.Type == "" && e.Object != "response" {
 		return inference.ErrGarbage
 	}
-	if err := r.out.Event(data, 0); err != nil {
+	if err := r.collector.Event(data, 0); err != nil {
 		return err
 	}
 	switch e.Type {
-	case "":
-		return r.end(e.response)
+	case "": // a response that is not streamed
+		return r.endResponse(e.response)
 	case "response.output_item.added":
-		return r.begin(r.at(e.Index), e.Item)
+		return r.beginItem(r.outputAt(e.Index), e.Item)
 	case "response.output_item.done":
-		return r.complete(r.at(e.Index), e.Item)
+		return r.completeItem(r.outputAt(e.Index), e.Item)
 	case "response.output_text.delta":
-		r.at(e.Index).streamed = true
-		return r.out.Text(e.Delta)
+		r.outputAt(e.Index).streamed = true
+		return r.collector.Text(e.Delta)
 	case "response.refusal.delta":
-		r.at(e.Index).streamed = true
-		return r.out.Refusal(e.Delta)
+		r.outputAt(e.Index).streamed = true
+		return r.collector.Refusal(e.Delta)
 	case "response.reasoning_summary_text.delta", "response.reasoning_text.delta":
-		return r.out.Reasoning(e.Delta)
+		return r.collector.Reasoning(e.Delta)
 	case "response.function_call_arguments.delta":
-		if call := r.at(e.Index).call; call != nil {
+		if call := r.outputAt(e.Index).call; call != nil {
 			return call.Add("", "", e.Delta)
 		}
 	case "response.completed", "response.incomplete", "response.failed", "response.cancelled":
 		if e.Response == nil {
 			return inference.ErrGarbage
 		}
-		return r.end(*e.Response)
+		return r.endResponse(*e.Response)
 	}
 	return nil
 }
 
-// at returns the output item with an index.
-func (r *reader) at(index int) *output {
+// outputAt returns the output item with an index, which it creates if there is none.
+func (r *reader) outputAt(index int) *output {
 	o := r.byIndex[index]
 	if o == nil {
 		o = &output{}
@@ -131,13 +134,14 @@ func (r *reader) at(index int) *output {
 	return o
 }
 
-// begin handles an item of which only the head is known.
-func (r *reader) begin(o *output, raw json.RawMessage) error {
+// beginItem begins a tool call if raw is one, with its ID and name; its arguments follow. It does nothing for other
+// items, and for a call that has begun already.
+func (r *reader) beginItem(o *output, raw json.RawMessage) error {
 	var i outputItem
 	if json.Unmarshal(raw, &i) != nil || i.Type != "function_call" || o.call != nil {
 		return nil
 	}
-	call, err := r.out.Call()
+	call, err := r.collector.Call()
 	if err != nil {
 		return err
 	}
@@ -145,45 +149,47 @@ func (r *reader) begin(o *output, raw json.RawMessage) error {
 	return call.Add(i.CallID, i.Name, "")
 }
 
-// complete handles a whole item.
-func (r *reader) complete(o *output, raw json.RawMessage) error {
+// completeItem adds the content of a whole item that has not arrived yet, and keeps what must be sent back. It may be
+// called twice for an item: when the item is done, and at the end of the response.
+func (r *reader) completeItem(o *output, raw json.RawMessage) error {
 	var i outputItem
 	if err := json.Unmarshal(raw, &i); err != nil {
 		return fmt.Errorf("%w: %w", inference.ErrGarbage, err)
 	}
-	was := o.done
+	wasDone := o.done
 	o.done = true
 	switch {
 	case i.Type == "function_call":
-		if err := r.begin(o, raw); err != nil {
+		if err := r.beginItem(o, raw); err != nil {
 			return err
 		}
-		o.part, o.raw = turn.PartCall, skeleton(i)
-		if o.call == nil || was {
+		o.part, o.raw = turn.PartCall, itemReference(i)
+		if o.call == nil || wasDone {
 			return nil
 		}
 		return o.call.Complete(i.Arguments)
 	case i.Type == "message":
-		o.part, o.raw = turn.PartText, skeleton(i)
-		if o.streamed || was {
+		o.part, o.raw = turn.PartText, itemReference(i)
+		if o.streamed || wasDone {
 			return nil
 		}
 		for _, c := range i.Content {
-			if err := r.out.Text(c.Text); err != nil {
+			if err := r.collector.Text(c.Text); err != nil {
 				return err
 			}
-			if err := r.out.Refusal(c.Refusal); err != nil {
+			if err := r.collector.Refusal(c.Refusal); err != nil {
 				return err
 			}
 		}
-	default: // Azure may send a reasoning item's encrypted content only at the end
+	default: // replaces what came before: Azure may send the encrypted content of reasoning only at the end
 		o.raw = raw
 	}
 	return nil
 }
 
-// skeleton returns what the transcript lacks of a call or a message.
-func skeleton(i outputItem) json.RawMessage {
+// itemReference returns the fields of a call or a message that the transcript does not keep and that the provider needs
+// back, as the JSON of an item; nil if the item has no ID.
+func itemReference(i outputItem) json.RawMessage {
 	if i.ID == "" {
 		return nil
 	}
@@ -191,11 +197,12 @@ func skeleton(i outputItem) json.RawMessage {
 	return b
 }
 
-// end handles the end of the response. Items that no event has completed may be in it.
-func (r *reader) end(res response) error {
-	r.out.Model(res.Model)
+// endResponse adds the usage, the remaining items and the finish reason of the response object, which ends the
+// response. It returns a *StreamError if the response has failed.
+func (r *reader) endResponse(res response) error {
+	r.collector.Model(res.Model)
 	if u := res.Usage; u != nil {
-		r.out.Usage(turn.Usage{InputTokens: int64(u.Input), OutputTokens: int64(u.Output),
+		r.collector.Usage(turn.Usage{InputTokens: int64(u.Input), OutputTokens: int64(u.Output),
 			CachedTokens: int64(u.Details.Cached), CacheWriteTokens: int64(u.Details.Write),
 			ReasoningTokens: int64(u.OutputDetails.Reasoning)})
 	}
@@ -203,37 +210,39 @@ func (r *reader) end(res response) error {
 		body, _ := json.Marshal(map[string]json.RawMessage{"error": orNull(res.Error)}) // decoded JSON always marshals
 		return &inference.StreamError{Body: body}
 	}
+	// The API has no finish reason. The reasons are those of Chat Completions, except for an incomplete response.
 	reason := "stop"
 	if res.Status == "incomplete" {
 		if reason = res.Incomplete.Reason; reason == "" {
 			reason = string(turn.StopLength)
 		}
 	}
-	if err := r.finalItems(res); err != nil {
+	if err := r.addFinalItems(res); err != nil {
 		return err
 	}
-	if reason == "stop" && len(r.out.Calls()) > 0 {
+	if reason == "stop" && len(r.collector.Calls()) > 0 {
 		reason = "tool_calls"
 	}
-	r.out.Finish(reason)
+	r.collector.Finish(reason)
 	return nil
 }
 
-// finalItems takes the items of the response object, and records those that go back to the provider.
-func (r *reader) finalItems(res response) error {
-	if err := r.out.Pieces(len(res.Output)); err != nil {
+// addFinalItems completes the items that are in the response object, and then passes all complete items to the
+// Collector in their order, to be sent back.
+func (r *reader) addFinalItems(res response) error {
+	if err := r.collector.Pieces(len(res.Output)); err != nil {
 		return err
 	}
-	if res.Status != "incomplete" { // its last item may be incomplete
+	if res.Status != "incomplete" { // the last item of an incomplete response may be incomplete
 		for index, raw := range res.Output {
-			if err := r.complete(r.at(index), raw); err != nil {
+			if err := r.completeItem(r.outputAt(index), raw); err != nil {
 				return err
 			}
 		}
 	}
 	for _, o := range r.outputs {
 		if o.done {
-			if err := r.out.Item(o.part, o.raw); err != nil {
+			if err := r.collector.Item(o.part, o.raw); err != nil {
 				return err
 			}
 		}
@@ -241,6 +250,7 @@ func (r *reader) finalItems(res response) error {
 	return nil
 }
 
+// orNull returns raw, or the JSON null if raw is empty, because an empty RawMessage does not marshal.
 func orNull(raw json.RawMessage) json.RawMessage {
 	if len(raw) == 0 {
 		return json.RawMessage("null")

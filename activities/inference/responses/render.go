@@ -10,7 +10,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Wire is the wire API.
+// Wire implements inference.Wire for the Responses API.
 type Wire struct{}
 
 // API implements inference.Wire.
@@ -26,11 +26,11 @@ func (Wire) Authorize(h http.Header, key string) {
 	}
 }
 
-// minOutputTokens is the least max_output_tokens that OpenAI accepts.
+// minOutputTokens is the smallest max_output_tokens that OpenAI accepts.
 const minOutputTokens = 16
 
-// request is the library's request with the fields that change least in front, so that a longer transcript only extends
-// the bytes up to the end of the input.
+// request is go-openai's request with other fields in front: those that change least and the input, so that a longer
+// transcript only extends the bytes up to the end of the input.
 type request struct {
 	Model        string `json:"model"`
 	Instructions string `json:"instructions,omitempty"`
@@ -38,14 +38,15 @@ type request struct {
 	plainRequest
 }
 
-// plainRequest has no method MarshalJSON, which would leave out the fields in front.
+// plainRequest is go-openai's request without its method MarshalJSON. If request embedded that method, it would write
+// only the embedded fields.
 type plainRequest openai.CreateResponseRequest
 
 // Body implements inference.Wire.
 func (Wire) Body(p turn.Prompt, r inference.Rules) (inference.Body, error) {
-	input, media := input(p, r)
-	j := false
-	rest := plainRequest{Store: &j, Stream: true, Tools: tools(p.Tools),
+	input, media := renderInput(p, r)
+	store := false // an explicit false, because the API's default is true
+	rest := plainRequest{Store: &store, Stream: true, Tools: tools(p.Tools),
 		Include: []openai.ResponseInclude{openai.ResponseIncludeReasoningEncryptedContent}}
 	if !r.Quirks.NoCacheKey {
 		rest.PromptCacheKey = p.CacheKey
@@ -65,14 +66,14 @@ func (Wire) Body(p turn.Prompt, r inference.Rules) (inference.Body, error) {
 	return inference.Body{JSON: body, Media: media}, err
 }
 
-// input renders the conversation. It reports whether there are images.
-func input(p turn.Prompt, r inference.Rules) (out []any, media bool) {
+// renderInput renders the conversation as input items. media reports whether there are images or PDFs among them.
+func renderInput(p turn.Prompt, r inference.Rules) (out []any, media bool) {
 	r.Modalities.Audio = false // the API takes none
 	out = []any{}
 	for _, e := range inference.Conversation(p, r, turn.APIResponses) {
 		switch {
 		case len(e.Media) > 0:
-			out, media = append(out, shown(e.Media)), true
+			out, media = append(out, mediaMessage(e.Media)), true
 		case e.Role == turn.RoleAssistant:
 			out = append(out, assistant(e)...)
 		case e.Role == turn.RoleTool:
@@ -85,8 +86,9 @@ func input(p turn.Prompt, r inference.Rules) (out []any, media bool) {
 	return out, media
 }
 
-// item is an output item that goes back without an item of its own to be sent: its ID, and a message's phase. The
-// provider accepts a call or a message with its ID only together with the reasoning that preceded it.
+// item is a call or a message of the model, as it is sent back to the provider. As the content of a turn.ProviderItem
+// it has only Type, ID and Phase, which the transcript lacks. The provider accepts a call or a message with its ID only
+// together with the reasoning item that preceded it.
 type item struct {
 	Type      string           `json:"type"`
 	ID        string           `json:"id,omitempty"`
@@ -99,21 +101,23 @@ type item struct {
 	Arguments string           `json:"arguments,omitempty"`
 }
 
-// assistant renders an assistant message as its items. Reasoning goes back unchanged.
+// assistant renders an assistant message as items: its text, its calls, and the provider's own items, such as
+// reasoning, unchanged.
 func assistant(e inference.Entry) (out []any) {
 	for _, p := range e.Parts() {
-		var i item
+		var reference item // its ID and phase, if the provider has sent them
 		if p.Text != "" || p.Call != nil {
-			_ = json.Unmarshal(p.Raw, &i) // the reader wrote it
+			_ = json.Unmarshal(p.Raw, &reference) // itemReference wrote it; it may be empty
 		}
 		switch {
 		case p.Call != nil:
-			out = append(out, item{Type: "function_call", ID: i.ID, CallID: p.Call.WireID, Name: p.Call.Tool,
+			out = append(out, item{Type: "function_call", ID: reference.ID, CallID: p.Call.WireID, Name: p.Call.Tool,
 				Arguments: p.Call.Arguments})
-		case p.Text != "" && i.ID != "":
-			out = append(out, item{Type: "message", ID: i.ID, Phase: i.Phase, Role: openai.ChatMessageRoleAssistant,
-				Status: "completed", Content: []map[string]any{{"type": "output_text", "text": p.Text, "annotations": []any{}}}})
-		case p.Text != "":
+		case p.Text != "" && reference.ID != "": // a message of this provider, with its ID
+			out = append(out, item{Type: "message", ID: reference.ID, Phase: reference.Phase,
+				Role: openai.ChatMessageRoleAssistant, Status: "completed",
+				Content: []map[string]any{{"type": "output_text", "text": p.Text, "annotations": []any{}}}})
+		case p.Text != "": // a message of another provider, or without an ID
 			out = append(out, openai.ResponseInputMessage{Role: openai.ChatMessageRoleAssistant, Content: p.Text})
 		default:
 			out = append(out, p.Raw)
@@ -128,8 +132,8 @@ type inputFile struct {
 	Data string `json:"file_data"`
 }
 
-// shown renders a message with images.
-func shown(media []inference.Shown) openai.ResponseInputMessage {
+// mediaMessage renders a user message with images and PDFs, each after the text that says to which message it belongs.
+func mediaMessage(media []inference.Shown) openai.ResponseInputMessage {
 	var parts []any
 	for _, m := range media {
 		parts = append(parts, openai.ResponseInputText{Type: "input_text", Text: m.About})
@@ -143,8 +147,8 @@ func shown(media []inference.Shown) openai.ResponseInputMessage {
 	return openai.ResponseInputMessage{Role: openai.ChatMessageRoleUser, Content: parts}
 }
 
-// tools renders the offered tools in their order. The API takes a tool's schema as strict unless told otherwise, and a
-// schema of an MCP server rarely is.
+// tools renders the tools that the model may call, in their order. It turns strict mode off, which is the API's
+// default, because the schemas of MCP servers rarely fit that mode.
 func tools(offered []turn.WireTool) []openai.ResponseTool {
 	out := make([]openai.ResponseTool, 0, len(offered))
 	for _, t := range offered {

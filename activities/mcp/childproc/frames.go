@@ -24,10 +24,10 @@ var (
 	ErrNoise        = errors.New("too many lines on stdout that are not JSON")
 )
 
-// Frames reads lines of JSON from a child's stdout. Many servers print a banner there: Frames writes a line that does
-// not begin with { or [ to the noise sink and skips it, up to 64 times. A line that begins like JSON but is
-// invalid or too long ends the stream with an error, so a reader behind Frames never waits for the rest of half an
-// object.
+// Frames reads lines of JSON from a child's stdout and passes on only complete and valid ones, so that its reader never
+// waits for the rest of an object. Many servers print a banner on stdout: Frames writes a line that does not begin with
+// { or [ to the noise sink and skips it, up to 64 times. A line that begins like JSON but is invalid or too long ends
+// the stream with an error.
 type Frames struct {
 	file  *os.File
 	buf   *bufio.Reader
@@ -36,31 +36,33 @@ type Frames struct {
 
 	onRead func(read []byte) error // called with each part read from the file; may be nil
 
-	line    []byte // read but not yet returned by Read
+	unread  []byte // read but not yet returned by Read
 	skipped int
 	err     error
 
 	finished atomic.Bool // the child has closed its stdout
 
-	eof  chan struct{}
-	once sync.Once // closes file
-	ends sync.Once // closes eof
+	eof       chan struct{} // closed when Read has returned an error
+	closeOnce sync.Once     // closes file
+	eofOnce   sync.Once     // closes eof
 }
 
-// NewFrames reads from f. limit is the maximum length of a line in bytes. noise may be nil.
+// NewFrames returns Frames that read from f. limit is the maximum length of a line in bytes. noise gets the lines that
+// are not JSON; it may be nil.
 func NewFrames(f *os.File, limit int, noise io.Writer) *Frames {
 	if noise == nil {
 		noise = io.Discard
 	}
 	out := &Frames{file: f, limit: limit, noise: noise, eof: make(chan struct{})}
-	out.buf = bufio.NewReaderSize((*told)(out), 64<<10)
+	out.buf = bufio.NewReaderSize((*fileReader)(out), 64<<10)
 	return out
 }
 
-// told is the reader of a Frames' file. It passes what it reads to onRead.
-type told Frames
+// fileReader reads the file of a Frames, below the buffer, and shows onRead each part that it reads.
+type fileReader Frames
 
-func (t *told) Read(p []byte) (int, error) {
+// Read implements io.Reader. It fails if onRead refuses the bytes read.
+func (t *fileReader) Read(p []byte) (int, error) {
 	n, err := t.file.Read(p)
 	if t.onRead != nil && n > 0 {
 		if over := t.onRead(p[:n]); over != nil {
@@ -70,23 +72,25 @@ func (t *told) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Read implements io.Reader. It is not safe for concurrent use.
+// Read implements io.Reader. It may return a part of a line, but only of a line that was read and checked to its end.
+// It is not safe for concurrent use.
 func (f *Frames) Read(p []byte) (int, error) {
-	for len(f.line) == 0 {
+	for len(f.unread) == 0 {
 		if f.err == nil {
-			f.line, f.err = f.next()
+			f.unread, f.err = f.next()
 		}
 		if f.err != nil {
-			f.ends.Do(func() { close(f.eof) })
+			f.eofOnce.Do(func() { close(f.eof) })
 			return 0, f.err
 		}
 	}
-	n := copy(p, f.line)
-	f.line = f.line[n:]
+	n := copy(p, f.unread)
+	f.unread = f.unread[n:]
 	return n, nil
 }
 
-// next returns the next line of JSON with its newline, or nil for a line to skip.
+// next reads the next line. It returns a line of JSON with its newline, or nil for a line that it skips. An error ends
+// the stream.
 func (f *Frames) next() ([]byte, error) {
 	line, err := f.readLine()
 	if err != nil {
@@ -104,9 +108,10 @@ func (f *Frames) next() ([]byte, error) {
 	return append(text, '\n'), nil
 }
 
+// skip writes a line that is not JSON to the noise sink. It fails if there were too many such lines.
 func (f *Frames) skip(text []byte) error {
 	f.skipped++
-	// the noise sink is for display and never fails
+	// The noise sink is only for display, so its errors and the rest of a long line do not matter.
 	_, _ = f.noise.Write(append(bytes.Clone(text[:min(len(text), 512)]), '\n'))
 	if f.skipped > maxNoise {
 		return fmt.Errorf("%w: the last begins with %.80q", ErrNoise, text)
@@ -114,8 +119,9 @@ func (f *Frames) skip(text []byte) error {
 	return nil
 }
 
-// readLine reads up to a newline. It also returns a last line without one, so that a child that dies in the middle of
-// an object can be told from one that exits between objects.
+// readLine reads the next line, including its newline, up to the limit. It also returns a last line without a newline,
+// which next refuses if it is only a part of an object: a child that died while it wrote an object must not seem to
+// have ended normally.
 func (f *Frames) readLine() ([]byte, error) {
 	var line []byte
 	for {
@@ -127,9 +133,9 @@ func (f *Frames) readLine() ([]byte, error) {
 		switch {
 		case err == nil:
 			return line, nil
-		case errors.Is(err, bufio.ErrBufferFull):
+		case errors.Is(err, bufio.ErrBufferFull): // the line is longer than the buffer
 			continue
-		case errors.Is(err, os.ErrClosed):
+		case errors.Is(err, os.ErrClosed): // by Close
 			err = io.EOF
 		case errors.Is(err, io.EOF):
 			f.finished.Store(true)
@@ -144,12 +150,12 @@ func (f *Frames) readLine() ([]byte, error) {
 // Close closes the pipe and unblocks a Read. It is idempotent.
 func (f *Frames) Close() error {
 	var err error
-	f.once.Do(func() { err = f.file.Close() })
+	f.closeOnce.Do(func() { err = f.file.Close() })
 	return err
 }
 
-// closeAfter closes the pipe when everything has been read, or after d: a descendant that left the group may keep the
-// other end open indefinitely.
+// closeAfter closes the pipe when everything has been read, but at the latest after d. It does not wait longer, because
+// a descendant that left the process group may keep the other end open indefinitely.
 func (f *Frames) closeAfter(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

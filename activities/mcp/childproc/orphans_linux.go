@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rounds bounds how often ReapOrphans scans the processes. A later round finds a process that forked during an earlier
-// one.
-const rounds = 5
+// maxScans bounds how often ReapOrphans scans the processes. A later scan finds the processes that an orphan has forked
+// during an earlier one.
+const maxScans = 5
 
-// owner returns the mark of this program: its PID, its start time, because PIDs are reused, and its session. It is
+// ownMark returns the mark of this program: its PID, its start time, because PIDs are reused, and its session. It is
 // empty if /proc cannot be read.
-var owner = sync.OnceValue(func() string {
+var ownMark = sync.OnceValue(func() string {
 	self, err := readStat(os.Getpid())
 	if err != nil {
 		return ""
@@ -28,14 +28,14 @@ var owner = sync.OnceValue(func() string {
 	return fmt.Sprintf("%d.%d.%d", os.Getpid(), self.started, self.session)
 })
 
-// ReapOrphans kills the processes that children of dead programs left behind, and returns how many it killed. When a
-// program is killed, the kernel also kills the leaders of its children's groups, but not the processes that those
-// started. ReapOrphans identifies them by the mark in their environment. It spares a process that has left its
-// program's session, because it did so on purpose, one in another PID namespace, where PIDs mean something else, and
-// one that hides its environment.
+// ReapOrphans kills the orphans of programs that no longer run, and returns how many it killed. When a program is
+// killed, the kernel also kills the leaders of its children's process groups, but not the processes that these leaders
+// have started: the orphans. ReapOrphans finds them by the mark in their environment. It does not kill a process that
+// has left its program's session, because it did so on purpose, one in another PID namespace, where PIDs have another
+// meaning, and one whose environment cannot be read.
 func ReapOrphans() int {
 	killed := 0
-	for range rounds {
+	for range maxScans {
 		n := 0
 		dirs, err := filepath.Glob("/proc/[0-9]*")
 		if err != nil { // the pattern is valid
@@ -53,8 +53,9 @@ func ReapOrphans() int {
 	return killed
 }
 
-// reapOrphan kills the process if it is an orphan. It opens a pidfd and checks again, so that the process checked is
-// the one that is killed.
+// reapOrphan kills the process with this PID if it is an orphan, and reports whether it did. It checks again after it
+// has opened a pidfd, because the PID may have been reused since the first check. From then on the pidfd cannot refer
+// to another process.
 func reapOrphan(pid int) bool {
 	if !orphaned(pid) {
 		return false
@@ -67,22 +68,26 @@ func reapOrphan(pid int) bool {
 	return orphaned(pid) && unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) == nil
 }
 
-// orphaned reports whether a process carries the mark of a program that no longer runs.
+// orphaned reports whether a running process carries the mark of a program that no longer runs, and is still in the
+// session of that program.
 func orphaned(pid int) bool {
-	number, started, session, ok := mark(pid)
+	ownerPID, started, session, ok := readMark(pid)
 	if !ok || !sameNamespace(pid) {
 		return false
 	}
-	it, err := readStat(pid)
-	if err != nil || it.state == "Z" || it.session != session {
+	process, err := readStat(pid)
+	if err != nil || process.state == "Z" || process.session != session {
 		return false
 	}
-	by, err := readStat(number)
-	return errors.Is(err, os.ErrNotExist) || err == nil && (by.started != started || by.state == "Z")
+	owner, err := readStat(ownerPID)
+	reused := err == nil && owner.started != started // another process now has the owner's PID
+	zombie := err == nil && owner.state == "Z"
+	return errors.Is(err, os.ErrNotExist) || reused || zombie
 }
 
-// mark returns the mark in the process's environment, which identifies the program that started it.
-func mark(pid int) (number int, started uint64, session int, ok bool) {
+// readMark returns the mark in a process's environment: the PID, start time (in clock ticks since boot) and session of
+// the program that started it. ok is false if there is no valid mark, or the environment cannot be read.
+func readMark(pid int) (ownerPID int, started uint64, session int, ok bool) {
 	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	if err != nil {
 		return 0, 0, 0, false
@@ -92,12 +97,13 @@ func mark(pid int) (number int, started uint64, session int, ok bool) {
 		if !found {
 			continue
 		}
-		n, err := fmt.Sscanf(string(value), "%d.%d.%d", &number, &started, &session)
-		return number, started, session, err == nil && n == 3 && number > 0
+		n, err := fmt.Sscanf(string(value), "%d.%d.%d", &ownerPID, &started, &session)
+		return ownerPID, started, session, err == nil && n == 3 && ownerPID > 0
 	}
 	return 0, 0, 0, false
 }
 
+// sameNamespace reports whether a process is in this program's PID namespace.
 func sameNamespace(pid int) bool {
 	ours, err := os.Readlink("/proc/self/ns/pid")
 	theirs, err2 := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid))
@@ -111,6 +117,7 @@ type stat struct {
 	started uint64 // in clock ticks since boot
 }
 
+// readStat reads /proc/<pid>/stat. The error is os.ErrNotExist if there is no such process.
 func readStat(pid int) (stat, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if errors.Is(err, syscall.ESRCH) { // the process ended between opening and reading
@@ -124,6 +131,7 @@ func readStat(pid int) (stat, error) {
 	if len(fields) < 20 {
 		return stat{}, fmt.Errorf("reading /proc/%d/stat: it has %d fields", pid, len(fields))
 	}
+	// fields begins with field 3 of proc(5), the state. Field 6 is the session, and field 22 the start time.
 	session, err := strconv.Atoi(fields[3])
 	started, err2 := strconv.ParseUint(fields[19], 10, 64)
 	return stat{state: fields[0], session: session, started: started}, errors.Join(err, err2)

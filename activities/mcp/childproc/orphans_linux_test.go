@@ -92,8 +92,8 @@ func TestOnlyOrphansAreReaped(t *testing.T) {
 }
 
 func TestTheMarkIsOurOwn(t *testing.T) {
-	env := marked([]string{"A=1", markVariable + "=1.2.3", "B=2"})
-	assert.Equal(t, []string{"A=1", "B=2", markVariable + "=" + owner()}, env)
+	env := withMark([]string{"A=1", markVariable + "=1.2.3", "B=2"})
+	assert.Equal(t, []string{"A=1", "B=2", markVariable + "=" + ownMark()}, env)
 }
 
 func running(pid int) bool {

@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// drainDelay bounds how long the streams of an ended process may stay open because a descendant left the group.
+// drainDelay is how long the streams of an ended process may stay open. A descendant that left the process group could
+// keep them open indefinitely.
 const drainDelay = time.Second
 
 // Command describes a process to run. The process inherits neither the environment nor the search path.
@@ -46,13 +47,14 @@ type Process struct {
 	done    chan struct{}
 	changed func(*Process)
 
-	mu     sync.Mutex
-	reaped bool
-	state  string
-	told   bool // this program closed its stdin before the process closed its stdout, which tells it to end
+	mu        sync.Mutex
+	reaped    bool
+	state     string
+	toldToEnd bool // see recordStop
 }
 
-// Start runs the command in a new process group.
+// Start starts the command as the leader of a new process group. It creates the pipes itself, instead of using those of
+// exec.Cmd, because Wait would close them before everything has been read.
 func (s *Spawner) Start(c Command) (*Process, error) {
 	inR, inW, err := os.Pipe()
 	if err != nil {
@@ -67,14 +69,14 @@ func (s *Spawner) Start(c Command) (*Process, error) {
 	}
 	p.Stdout = NewFrames(outR, c.MaxFrameBytes, p.Stderr)
 	p.Stdout.onRead, p.Stderr.onWrite = c.OnStdout, c.OnStderr
-	p.Stdin.closing = p.tell
+	p.Stdin.closing = p.recordStop
 	p.cmd = &exec.Cmd{
-		Path: c.Path, Args: append([]string{c.Path}, c.Args...), Env: marked(c.Env), Dir: c.Dir,
+		Path: c.Path, Args: append([]string{c.Path}, c.Args...), Env: withMark(c.Env), Dir: c.Dir,
 		Stdin: inR, Stdout: outW, Stderr: p.Stderr, WaitDelay: drainDelay, SysProcAttr: sysProcAttr(),
 	}
 	p.cmd.SysProcAttr.Credential = c.User
 	err = s.start(p.cmd)
-	_ = inR.Close()
+	_ = inR.Close() // only the child needs these ends now
 	_ = outW.Close()
 	if err != nil {
 		_ = inW.Close()
@@ -94,38 +96,40 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 // Done returns a channel that is closed when the process has ended, its group has been killed and it has been reaped.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// State returns how the process ended ("exit status 3", "signal: killed"); empty while it runs.
+// State returns how the process ended, such as "exit status 3" or "signal: killed"; empty while it runs.
 func (p *Process) State() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.state
 }
 
-// Fate returns the State of a process that ended by itself; empty if it ended as it was told to.
+// Fate returns the State of a process that ended unexpectedly. It returns an empty string while the process runs, and
+// if it ended normally or by a signal of Stop after its stdin was closed.
 func (p *Process) Fate() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.told && slices.Contains([]string{"exit status 0", "signal: terminated", "signal: killed"}, p.state) {
+	if p.toldToEnd && slices.Contains([]string{"exit status 0", "signal: terminated", "signal: killed"}, p.state) {
 		return ""
 	}
 	return p.state
 }
 
-// tell records that the process is told to end, by closing its stdin.
-func (p *Process) tell() {
+// recordStop records that this program tells the process to end, by closing its stdin. That does not count if the
+// process has already ended or closed its stdout: it then ended by itself.
+func (p *Process) recordStop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.told = !p.reaped && !p.Stdout.finished.Load()
+	p.toldToEnd = !p.reaped && !p.Stdout.finished.Load()
 }
 
-// reap waits for the leader's end and kills the rest of its group while the zombie still holds its PID, so that the
-// signal cannot reach an unrelated process.
+// reap waits until the leader has ended, kills the rest of its group, and records how the leader ended. It kills the
+// group before Wait reaps the leader: as long as the leader is a zombie, no unrelated process group can have its PID.
 func (p *Process) reap() {
 	defer close(p.done)
 	awaitExit(p.PID())
 	p.Signal(syscall.SIGKILL)
 	p.mu.Lock()
-	p.reaped = true
+	p.reaped = true // from now on Signal does nothing
 	p.mu.Unlock()
 	_ = p.cmd.Wait() // its result is in ProcessState
 	p.mu.Lock()
@@ -138,7 +142,8 @@ func (p *Process) reap() {
 	_ = p.Stdin.Close()
 }
 
-// Signal sends sig to the whole group. It does nothing after the leader was reaped.
+// Signal sends sig to the whole process group. It does nothing after the leader was reaped, because another group may
+// have the ID since.
 func (p *Process) Signal(sig syscall.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -147,23 +152,24 @@ func (p *Process) Signal(sig syscall.Signal) {
 	}
 }
 
-// Stop ends the process: it closes stdin, then sends TERM after grace and KILL after another grace to the group. It
-// returns when the process was reaped, or an error if that took longer than three seconds after KILL.
+// Stop ends the process: it closes stdin, sends TERM to the group after grace, and KILL after another grace. It returns
+// when the process was reaped, or an error if that takes longer than three seconds after KILL.
 func (p *Process) Stop(grace time.Duration) error {
 	_ = p.Stdin.Close()
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
-		if p.await(grace) {
+		if p.awaitDone(grace) {
 			return nil
 		}
 		p.Signal(sig)
 	}
-	if !p.await(2*time.Second + drainDelay) {
+	if !p.awaitDone(2*time.Second + drainDelay) {
 		return fmt.Errorf("stopping process %d: it is still there after SIGKILL", p.PID())
 	}
 	return nil
 }
 
-func (p *Process) await(d time.Duration) bool {
+// awaitDone waits at most d for the process's end, and reports whether it has ended.
+func (p *Process) awaitDone(d time.Duration) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	defer cancel()
 	select {

@@ -7,12 +7,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sysProcAttr makes the child the leader of its own group. The kernel kills it when the spawner's thread ends.
+// sysProcAttr returns attributes that make the child the leader of its own process group. The kernel kills the child
+// when the spawner's thread ends.
 func sysProcAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// awaitExit returns when the child has ended, without reaping it.
+// awaitExit waits until the child has ended, without reaping it (WNOWAIT): its PID stays reserved.
 func awaitExit(pid int) {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)

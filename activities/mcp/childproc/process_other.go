@@ -7,13 +7,14 @@ import (
 	"time"
 )
 
-// sysProcAttr makes the child the leader of its own group. This system has no parent-death signal: after a kill -9 of
-// this program the child ends when it reads the end of its stdin.
+// sysProcAttr returns attributes that make the child the leader of its own process group. This system has no
+// parent-death signal: after a kill -9 of this program the child ends when it reads the end of its stdin.
 func sysProcAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }
 
-// awaitExit polls for the child's end: a zombie answers signal 0 of its group with EPERM or ESRCH.
+// awaitExit waits until the child has ended, without reaping it. It polls: when the child is a zombie, signal 0 to its
+// group fails with EPERM or ESRCH.
 func awaitExit(pid int) {
 	for syscall.Kill(pid, 0) == nil && syscall.Kill(-pid, 0) == nil {
 		time.Sleep(50 * time.Millisecond)

@@ -10,29 +10,30 @@ import (
 // ErrSpawnerClosed is the error of starts after Close.
 var ErrSpawnerClosed = errors.New("the spawner is closed")
 
-// Spawner forks children from one operating-system thread that lives until Close. The kernel's parent-death signal is
-// tied to the thread that forked, not to the process: a child forked by an ordinary goroutine would be killed when the
-// runtime ends that goroutine's thread.
+// Spawner forks all children from one operating-system thread, which lives until Close. On Linux the kernel sends the
+// parent-death signal when the thread that forked ends, not when the process ends: a child forked by an ordinary
+// goroutine would be killed when the runtime ends that goroutine's thread.
 type Spawner struct {
-	starts chan start
+	starts chan startRequest
 	quit   chan struct{}
 	ended  chan struct{}
 	once   sync.Once
 }
 
-type start struct {
+type startRequest struct {
 	cmd   *exec.Cmd
 	reply chan error
 }
 
 // NewSpawner returns a running Spawner.
 func NewSpawner() *Spawner {
-	s := &Spawner{starts: make(chan start), quit: make(chan struct{}), ended: make(chan struct{})}
+	s := &Spawner{starts: make(chan startRequest), quit: make(chan struct{}), ended: make(chan struct{})}
 	go s.run()
 	return s
 }
 
-// run never unlocks its thread. When it returns, the thread ends, and the kernel kills every remaining child.
+// run starts the children that start requests, on its own thread. It never unlocks the thread, so that the thread ends
+// with run, and the kernel then kills every remaining child.
 func (s *Spawner) run() {
 	runtime.LockOSThread()
 	defer close(s.ended)
@@ -46,8 +47,9 @@ func (s *Spawner) run() {
 	}
 }
 
+// start starts cmd on the spawner's thread.
 func (s *Spawner) start(cmd *exec.Cmd) error {
-	st := start{cmd: cmd, reply: make(chan error, 1)}
+	st := startRequest{cmd: cmd, reply: make(chan error, 1)}
 	select {
 	case s.starts <- st:
 		return <-st.reply

@@ -17,7 +17,8 @@ func NewTail(size int) *Tail {
 	return &Tail{buf: make([]byte, size)}
 }
 
-// Write implements io.Writer.
+// Write implements io.Writer. The buffer is a ring: next is the place of the next byte, and, once the ring is full,
+// that of the oldest one.
 func (t *Tail) Write(p []byte) (int, error) {
 	if t.onWrite != nil {
 		t.onWrite(len(p))
@@ -31,7 +32,7 @@ func (t *Tail) Write(p []byte) (int, error) {
 		return n, nil
 	}
 	k := copy(t.buf[t.next:], p)
-	if k < n {
+	if k < n { // the rest goes to the beginning of the ring
 		copy(t.buf, p[k:])
 	}
 	t.full = t.full || t.next+n >= len(t.buf)

@@ -1,3 +1,3 @@
-// Package netguard keeps the HTTP requests for one URL at the host that the operator configured: it checks the URL, the
+// Package netguard restricts HTTP requests to the host that the operator configured. It checks the configured URL, the
 // host of each request, and each address when it is dialled.
 package netguard

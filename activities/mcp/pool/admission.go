@@ -6,21 +6,22 @@ import (
 	"time"
 )
 
-// Admission is one call's time with a server, from the wait for its permit until its ending is reported to the breaker.
+// Admission is the admission of one call to the server: from the moment when the call gets its permit until End.
 type Admission struct {
 	Began time.Time // when the call was admitted
 
-	pool    *Pool
-	tenant  *tenant
-	probe   bool  // the breaker is half open, and this call is its probe
-	answers int64 // responses that the server had given before
-	settled bool
+	pool          *Pool
+	tenant        *tenant
+	trial         bool  // the breaker is half open, and this call is its trial
+	answersBefore int64 // the tenant's answered calls when this call was admitted
+	settled       bool  // Settle was called
 }
 
-// Admit waits until the call may go to the server: until fewer calls than allowed are in flight, and the breaker lets
-// it through. Its error, an *Outage, says why the call may not. The caller must call End.
+// Admit waits until the tenant's call may go to the server: at most the duration wait until fewer than MaxCalls calls
+// are in flight. It fails with an *Outage if that takes too long, or if the tenant's breaker refuses the call. The
+// caller must call End when the call has ended.
 func (p *Pool) Admit(ctx context.Context, tenant string, wait time.Duration) (*Admission, error) {
-	t, err := p.arrive(tenant)
+	t, err := p.registerCall(tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -32,19 +33,20 @@ func (p *Pool) Admit(ctx context.Context, tenant string, wait time.Duration) (*A
 		t.calls--
 		return nil, err
 	}
-	ok, probe := t.breaker.admit(time.Now())
-	if !ok {
+	ok, trial := t.breaker.admit(time.Now())
+	if !ok { // the breaker has opened while the call waited
 		<-p.permits
 		t.calls--
 		return nil, p.unavailable(t, t.breaker.pause(time.Now()))
 	}
 	p.record.Calls++
-	a.Began, a.probe, a.answers = time.Now(), probe, t.answers
+	a.Began, a.trial, a.answersBefore = time.Now(), trial, t.answers
 	return a, nil
 }
 
-// arrive counts a call of the tenant. It fails if the breaker makes waiting pointless.
-func (p *Pool) arrive(name string) (*tenant, error) {
+// registerCall counts a call of the tenant that wants a permit. It fails if the tenant's breaker would refuse the call
+// anyway, so that the call does not wait for a permit in vain.
+func (p *Pool) registerCall(name string) (*tenant, error) {
 	p.lock()
 	defer p.unlock()
 	t, err := p.tenant(name)
@@ -52,15 +54,17 @@ func (p *Pool) arrive(name string) (*tenant, error) {
 		return nil, err
 	}
 	now := time.Now()
-	barred := t.breaker.failedCalls >= failuresAllowed || t.breaker.excluded(now)
-	if wait := t.breaker.pause(now); wait > 0 && barred {
+	// A pause after failed connects does not refuse calls: a connection may still be open.
+	refusesCalls := t.breaker.failedCalls >= failuresAllowed || t.breaker.barred(now)
+	if wait := t.breaker.pause(now); wait > 0 && refusesCalls {
 		return nil, p.unavailable(t, wait)
 	}
 	t.calls++
 	return t, nil
 }
 
-// takePermit waits for a call in flight to end if there are as many as allowed.
+// takePermit takes a permit, which the caller must give back by receiving from permits. If all are taken, it waits up
+// to wait, or until ctx or the pool ends.
 func (p *Pool) takePermit(ctx context.Context, wait time.Duration) error {
 	select {
 	case p.permits <- struct{}{}:
@@ -78,12 +82,13 @@ func (p *Pool) takePermit(ctx context.Context, wait time.Duration) error {
 		return ErrClosed
 	}
 	return outageOf(fmt.Sprintf("%s has %d calls in flight, which is the maximum (max_concurrent_calls), "+
-		"and none of them ended in time", p.o.Name, cap(p.permits)))
+		"and none of them ended in time", p.opts.Name, cap(p.permits)))
 }
 
-// Settle reports the call's ending to the breaker. Only a call without a timely response counts against the server, and
-// not if its caller cancelled it, another call got a response meanwhile, or the connection was lost. problem is why
-// there was no response, for operators.
+// Settle reports the call's end to the tenant's breaker, once. The call counts against the server only if it got no
+// response in time. It does not count if its caller cancelled it, if another call of the tenant has been answered since
+// it was admitted, or if its connection c was lost, which the breaker counts separately. problem says for operators why
+// there was no response.
 func (a *Admission) Settle(c *Conn, cancelled bool, problem string) {
 	if a.settled {
 		return
@@ -93,7 +98,7 @@ func (a *Admission) Settle(c *Conn, cancelled bool, problem string) {
 	p.lock()
 	defer p.unlock()
 	switch {
-	case t.answers > a.answers:
+	case t.answers > a.answersBefore: // the server answers: this call, which Conn.Answered has recorded, or another one
 	case cancelled || p.ctx.Err() != nil:
 		t.breaker.undecided()
 	case c.lost:
@@ -102,19 +107,19 @@ func (a *Admission) Settle(c *Conn, cancelled bool, problem string) {
 	default:
 		p.record.Failures++
 		t.problem, t.modelText = problem, "it did not answer in time"
-		p.failed(problem)
+		p.setLastError(problem)
 		t.breaker.callFailed(time.Now())
 		p.changed()
 	}
 }
 
-// End returns the call's permit.
+// End gives back the call's permit. A trial that ends without Settle leaves the breaker half open for the next one.
 func (a *Admission) End() {
 	<-a.pool.permits
 	a.pool.lock()
 	defer a.pool.unlock()
 	a.tenant.calls--
-	if a.probe && !a.settled { // the call ended before Settle
+	if a.trial && !a.settled {
 		a.tenant.breaker.undecided()
 	}
 }

@@ -5,70 +5,73 @@ import (
 	"time"
 )
 
-// failuresAllowed is the number of failures in a row that open the breaker: unanswered calls, or connections that end
-// at once.
+// failuresAllowed is how many failures in a row open the breaker: unanswered calls, or connections that were lost
+// before they were useful.
 const failuresAllowed = 3
 
-// breaker decides when the host backs off from a failing server. It distinguishes two kinds of failures. A failed
-// connect opens it at once: without a connection there is nothing to try. Calls that are not answered in time open it
-// after failuresAllowed in a row. Each further failure doubles the pause. After the pause the breaker is half open: it
-// admits one connect, or one call, as a trial, and refuses all others until the trial has ended.
+// breaker is a circuit breaker: it decides when the host backs off from a failing server, and for how long. A failed
+// connect opens it at once. Calls that are not answered in time open it after failuresAllowed in a row. Each further
+// failure doubles the pause. After the pause the breaker is half open: it admits one connect, or one call, as a trial,
+// and refuses all others until the trial has ended. A successful connect clears the counts of both kinds of failures.
 //
-// A lost connection is not a failure: the server may have been restarted. Only if connections keep ending before they
-// were useful does the breaker open as for failed connects. A successful connect clears both counts.
+// A lost connection is not a failure, because the server may have been restarted. But if failuresAllowed connections in
+// a row are lost before they were useful, the breaker opens. If a connection exceeds a bound, the breaker is barred: it
+// also refuses calls until the pause has passed.
 //
 // breaker is a plain value without a clock; its owner locks it.
 type breaker struct {
-	first, most time.Duration // the shortest and the longest pause
+	minPause, maxPause time.Duration // the shortest and the longest pause
 
-	connects    int // failed connects in a row
-	flaps       int // connections lost before they were useful, in a row
-	failedCalls int // calls not answered in time, in a row
-	until       time.Time
-	trial       bool // the trial call of a half-open breaker is in flight
+	failedConnects int // failed connects in a row
+	flaps          int // connections lost before they were useful, in a row
+	failedCalls    int // calls not answered in time, in a row
+	pausedUntil    time.Time
+	trial          bool // the trial call of a half-open breaker is in flight
 
-	offences int       // connections dropped because they exceeded a bound, in a row
-	barred   time.Time // end of the backoff for the last of them
+	offences    int       // connections dropped because they exceeded a bound, in a row
+	barredUntil time.Time // the end of the pause for the last offence
 }
 
-// quiet is how long a server must keep within its bounds after an offence for the backoff of the next one to be short
-// again. Neither a connection nor an answer shortens it: a server that floods may still answer.
-const quiet = 10 * time.Minute
+// offenceReset is how long after the pause of an offence a server must stay within its bounds, so that the pause of the
+// next offence is short again. Neither a connect nor an answered call resets the pause: a server that floods the worker
+// may still answer.
+const offenceReset = 10 * time.Minute
 
-// offenceFirst is the minimum of the backoff for a first offence, unless the longest pause is shorter.
-const offenceFirst = time.Second
+// minOffencePause is the shortest pause after an offence, unless maxPause is shorter.
+const minOffencePause = time.Second
 
-// pause returns the rest of the current pause.
+// pause returns how long the current pause still lasts; 0 if there is none.
 func (b *breaker) pause(now time.Time) time.Duration { return max(b.retryAt().Sub(now), 0) }
 
-// retryAt returns the end of the current pause.
+// retryAt returns the end of the current pause, or of the last one.
 func (b *breaker) retryAt() time.Time {
-	if b.barred.After(b.until) {
-		return b.barred
+	if b.barredUntil.After(b.pausedUntil) {
+		return b.barredUntil
 	}
-	return b.until
+	return b.pausedUntil
 }
 
-// excluded reports whether the pause is due to a connection that exceeded a bound.
-func (b *breaker) excluded(now time.Time) bool { return b.barred.After(now) }
+// barred reports whether the server is in the pause after an offence.
+func (b *breaker) barred(now time.Time) bool { return b.barredUntil.After(now) }
 
-// exceeded records that a connection was dropped because it exceeded a bound.
-func (b *breaker) exceeded(now time.Time) {
-	if now.Sub(b.barred) > quiet {
+// boundExceeded records an offence: a connection was dropped because it exceeded a bound. It starts a pause that
+// doubles with each offence.
+func (b *breaker) boundExceeded(now time.Time) {
+	if now.Sub(b.barredUntil) > offenceReset {
 		b.offences = 0
 	}
 	b.offences++
-	b.barred = now.Add(jitter(backoff(b.offences, max(b.first, offenceFirst), b.most), rand.Float64()))
+	b.barredUntil = now.Add(jitter(backoff(b.offences, max(b.minPause, minOffencePause), b.maxPause), rand.Float64()))
 }
 
 // connected records a successful connect, which clears failed connects and unanswered calls.
 func (b *breaker) connected() {
-	b.connects, b.failedCalls, b.trial = 0, 0, false
-	b.until = time.Time{}
+	b.failedConnects, b.failedCalls, b.trial = 0, 0, false
+	b.pausedUntil = time.Time{}
 }
 
-// lost records that a connection ended unexpectedly. useful reports whether it had lasted for a while or answered a
-// call.
+// lost records that a connection ended unexpectedly. useful means that it had lasted for a while, or that a call on it
+// was answered.
 func (b *breaker) lost(now time.Time, useful bool) {
 	if useful {
 		b.flaps = 0
@@ -80,37 +83,39 @@ func (b *breaker) lost(now time.Time, useful bool) {
 }
 
 // failing reports whether the server counts as failing: after a failed connect, after failuresAllowed unanswered calls,
-// or during a pause for lost connections or an exceeded bound.
+// or during a pause for lost connections or an offence.
 func (b *breaker) failing(now time.Time) bool {
-	return b.connects > 0 || b.failedCalls >= failuresAllowed || b.flaps >= failuresAllowed && b.pause(now) > 0 ||
-		b.excluded(now)
+	pausedForFlaps := b.flaps >= failuresAllowed && b.pause(now) > 0
+	return b.failedConnects > 0 || b.failedCalls >= failuresAllowed || pausedForFlaps || b.barred(now)
 }
 
+// connectFailed records a failed connect and starts a pause.
 func (b *breaker) connectFailed(now time.Time) {
-	b.connects++
-	b.open(now, b.connects)
+	b.failedConnects++
+	b.open(now, b.failedConnects)
 }
 
-// admit asks to let a call through. finding is true for the trial call; answered, callFailed or undecided must follow it.
-func (b *breaker) admit(now time.Time) (ok, finding bool) {
+// admit reports whether a call may be sent now. trial is true if the breaker is half open and the call is its trial:
+// the owner must then call answered, callFailed or undecided when the call has ended.
+func (b *breaker) admit(now time.Time) (ok, trial bool) {
 	switch {
-	case b.excluded(now):
+	case b.barred(now):
 		return false, false
 	case b.failedCalls < failuresAllowed:
 		return true, false
-	case b.pause(now) > 0 || b.trial:
+	case b.pause(now) > 0 || b.trial: // open, or half open with another trial in flight
 		return false, false
 	}
 	b.trial = true
 	return true, true
 }
 
-// answered records an answered call. It does not end the pause after failed connects: the server may accept no new
-// connections.
+// answered records an answered call, which closes the breaker, unless the last connect failed: the call may have used
+// an older connection while the server accepts no new ones.
 func (b *breaker) answered() {
 	b.failedCalls, b.flaps, b.trial = 0, 0, false
-	if b.connects == 0 {
-		b.until = time.Time{}
+	if b.failedConnects == 0 {
+		b.pausedUntil = time.Time{}
 	}
 }
 
@@ -123,14 +128,16 @@ func (b *breaker) callFailed(now time.Time) {
 	}
 }
 
-// undecided records that the trial call ended for a reason that says nothing about the server.
+// undecided records that a trial call ended without showing whether the server works, for instance because its caller
+// cancelled it. The next call is then the trial.
 func (b *breaker) undecided() { b.trial = false }
 
+// open opens the breaker for the pause that follows this number of failures in a row.
 func (b *breaker) open(now time.Time, failures int) {
-	b.until = now.Add(jitter(backoff(failures, b.first, b.most), rand.Float64()))
+	b.pausedUntil = now.Add(jitter(backoff(failures, b.minPause, b.maxPause), rand.Float64()))
 }
 
-// backoff returns the pause after the n-th failure in a row: it doubles from first up to most.
+// backoff returns the pause after the n-th failure in a row, counted from 1: it doubles from first up to most.
 func backoff(n int, first, most time.Duration) time.Duration {
 	for d := first; ; d *= 2 {
 		if n <= 1 || d >= most {
@@ -140,6 +147,8 @@ func backoff(n int, first, most time.Duration) time.Duration {
 	}
 }
 
-// jitter shortens d by up to a quarter, so that the workers of a server that went down do not return in step. by is in
-// [0, 1).
-func jitter(d time.Duration, by float64) time.Duration { return d - time.Duration(by*float64(d)/4) }
+// jitter shortens d by up to a quarter, so that workers that lost the same server do not all reconnect at once.
+// fraction is a random number in [0, 1).
+func jitter(d time.Duration, fraction float64) time.Duration {
+	return d - time.Duration(fraction*float64(d)/4)
+}

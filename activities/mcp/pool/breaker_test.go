@@ -9,7 +9,7 @@ import (
 
 func TestTheBreakerLetsOneCallFindOut(t *testing.T) {
 	now := time.Unix(1000, 0)
-	b := breaker{first: time.Second, most: time.Minute}
+	b := breaker{minPause: time.Second, maxPause: time.Minute}
 	for range failuresAllowed - 1 {
 		b.callFailed(now)
 	}
@@ -42,7 +42,7 @@ func TestTheBreakerLetsOneCallFindOut(t *testing.T) {
 
 func TestConnectsThatFailPauseAtOnceAndUpToTheLimit(t *testing.T) {
 	now := time.Unix(1000, 0)
-	b := breaker{first: time.Second, most: time.Minute}
+	b := breaker{minPause: time.Second, maxPause: time.Minute}
 	var last time.Duration
 	for range 12 {
 		b.connectFailed(now)
@@ -59,7 +59,7 @@ func TestConnectsThatFailPauseAtOnceAndUpToTheLimit(t *testing.T) {
 
 func TestAnAnswerDoesNotHurryConnectsThatFail(t *testing.T) {
 	now := time.Unix(1000, 0)
-	b := breaker{first: time.Second, most: time.Minute}
+	b := breaker{minPause: time.Second, maxPause: time.Minute}
 	b.connectFailed(now)
 	b.answered()
 	assert.Positive(t, b.pause(now))
@@ -75,11 +75,11 @@ func TestPausesDoubleAndStayWithinTheirBounds(t *testing.T) {
 
 func TestTheBackoffForOffencesGrowsWhateverTheServerAnswers(t *testing.T) {
 	now := time.Unix(1000, 0)
-	b := breaker{first: time.Second, most: time.Minute}
+	b := breaker{minPause: time.Second, maxPause: time.Minute}
 	for n := range 8 {
-		b.exceeded(now)
-		assert.LessOrEqual(t, b.pause(now), backoff(n+1, b.first, b.most))
-		assert.Greater(t, b.pause(now), backoff(n+1, b.first, b.most)/2, "offence %d", n+1)
+		b.boundExceeded(now)
+		assert.LessOrEqual(t, b.pause(now), backoff(n+1, b.minPause, b.maxPause))
+		assert.Greater(t, b.pause(now), backoff(n+1, b.minPause, b.maxPause)/2, "offence %d", n+1)
 		ok, _ := b.admit(now)
 		assert.False(t, ok, "it is not left alone")
 		now = now.Add(b.pause(now) + time.Minute)
@@ -88,14 +88,14 @@ func TestTheBackoffForOffencesGrowsWhateverTheServerAnswers(t *testing.T) {
 		ok, _ = b.admit(now)
 		assert.True(t, ok)
 	}
-	now = now.Add(2 * quiet)
-	b.exceeded(now)
+	now = now.Add(2 * offenceReset)
+	b.boundExceeded(now)
 	assert.LessOrEqual(t, b.pause(now), time.Second, "it kept within its bounds for long")
 }
 
 func TestALostConnectionCountsOnlyIfItWasOfNoUse(t *testing.T) {
 	now := time.Unix(1000, 0)
-	b := breaker{first: time.Second, most: time.Minute}
+	b := breaker{minPause: time.Second, maxPause: time.Minute}
 	for range 10 {
 		b.lost(now, true)
 	}
@@ -113,7 +113,7 @@ func TestALostConnectionCountsOnlyIfItWasOfNoUse(t *testing.T) {
 
 func TestAConnectClearsAllStrikes(t *testing.T) {
 	now := time.Unix(1000, 0)
-	b := breaker{first: time.Second, most: time.Minute}
+	b := breaker{minPause: time.Second, maxPause: time.Minute}
 	for range failuresAllowed {
 		b.callFailed(now)
 	}

@@ -35,7 +35,7 @@ const (
 	Idle       Cause = "idle"        // no user needed it; the server is healthy
 	Crashed    Cause = "crashed"     // its link broke
 	Exceeded   Cause = "exceeded"    // the server exceeded a bound
-	Replaced   Cause = "replaced"    // its host does not want to use it any more
+	Replaced   Cause = "replaced"    // its host has replaced it, for instance because a call did not end
 	Refused    Cause = "refused"     // it could not be opened
 	HostClosed Cause = "host closed" // the pool was closed
 )
@@ -46,11 +46,13 @@ type Key struct {
 	Turn   string // empty: the connection that the tenant's turns share
 }
 
-// lasting reports whether the connection does not count towards the bound: the host lists the server's tools on it.
-func (k Key) lasting() bool { return k == Key{} }
+// listsTools reports whether k is the key of the default tenant's shared connection, on which the host lists the
+// server's tools. That connection is never evicted and does not count towards maxConnections.
+func (k Key) listsTools() bool { return k == Key{} }
 
-// Link is an open connection as its host knows it. A link that a Conn holds reports its end to it: first Broken, if its
-// host did not close it, and then Ended.
+// Link is the host's side of an open connection, such as an MCP session. When it ends, the host reports this to the
+// Conn that holds it: first with Broken, unless the host itself has closed the link, and then, when the link is cleaned
+// up, with Ended.
 type Link interface {
 	// Close ends the link within a bounded time. It may be called twice.
 	Close()
@@ -72,36 +74,37 @@ type Conn struct {
 	tenant *tenant
 
 	// The pool's lock guards the fields below.
-	state   State
-	cause   Cause // why it ends; the first cause stands
-	users   int
-	link    Link   // nil until it is ready
-	dead    []Link // links that broke before the connection was ready
-	err     error  // why it could not be opened
-	since   time.Time
-	used    time.Time // when a user last needed it
-	idle    *time.Timer
-	answers int64  // the tenant's answered calls when the connection became ready
-	bound   bool   // a call has reached the server, so the server's state belongs to a turn
-	owning  string // the last call that started without expecting state of the server; later calls rely on its state
-	broken  bool   // its link broke, and its host cleans up
-	crashed bool   // its link broke while it was in use or draining
-	lost    bool   // it crashed, or a call noticed that it is lost
-	counted bool   // its excess was counted
+	state         State
+	cause         Cause // why it ends; the first cause stands
+	users         int
+	link          Link      // nil until it is ready
+	deadLinks     []Link    // links that broke before the connection was ready
+	err           error     // why it could not be opened
+	readyAt       time.Time // when it became ready
+	lastUsed      time.Time // when a call last needed it
+	idle          *time.Timer
+	answers       int64  // the tenant's answered calls when the connection became ready
+	reachedServer bool   // a call has reached the server, which may now keep state of a turn
+	owningCall    string // with which the server's state for the turn began: see Found
+	broken        bool   // its link broke while it was ready or draining
+	crashed       bool   // its link broke, and nothing else had begun to close it
+	lost          bool   // it crashed, or a call noticed that it is lost
+	excessCounted bool   // the bound that the server exceeded on it has caused a pause
 
 	settled chan struct{} // closed when it is no longer Connecting
 	ended   chan struct{} // closed when it is Empty again
 }
 
-// to moves the connection to a state. It returns false, and does nothing, if the state cannot follow the current one:
-// something else has ended the connection before. The pool's lock is held.
-func (c *Conn) to(s State, cause Cause) bool {
+// setState moves the connection to state s and does what the new state requires. cause is why the connection ends;
+// empty if it does not. setState returns false, and does nothing, if s may not follow the current state: something else
+// has already begun to end the connection. The pool's lock is held.
+func (c *Conn) setState(s State, cause Cause) bool {
 	if !slices.Contains(transitions[c.state], s) {
 		return false
 	}
 	before := c.state
 	c.state = s
-	if c.cause == "" {
+	if c.cause == "" { // the first cause stands
 		c.cause = cause
 	}
 	p := c.pool
@@ -117,55 +120,57 @@ func (c *Conn) to(s State, cause Cause) bool {
 	case Ready:
 		c.becomeReady()
 	case Draining:
-		c.vacate()
+		c.freeKey()
 		if c.users == 0 {
-			c.to(Closing, cause)
+			c.setState(Closing, cause)
 		}
 	case Closing:
-		if !c.broken {
-			c.vacate()
-			p.later(func() { p.start(c.link.Close) })
+		if !c.broken { // a broken connection keeps its key until its old process has exited
+			c.freeKey()
+			p.afterUnlock(func() { p.start(c.link.Close) })
 		}
 	case Empty:
-		c.vacate()
+		c.freeKey()
 		close(c.ended)
 	}
 	p.changed()
 	return true
 }
 
+// becomeReady records a successful connect and starts the check for idleness. The pool's lock is held.
 func (c *Conn) becomeReady() {
 	t, now := c.tenant, time.Now()
 	t.breaker.connected()
 	t.problem, t.modelText = "", ""
-	c.since, c.used, c.answers = now, now, t.answers
-	if c.lasting() {
+	c.readyAt, c.lastUsed, c.answers = now, now, t.answers
+	if c.listsTools() {
 		c.pool.resting = false
 	}
-	if after := c.pool.o.IdleTimeout; after > 0 {
+	if after := c.pool.opts.IdleTimeout; after > 0 {
 		c.idle = time.AfterFunc(after, c.checkIdle)
 	}
 }
 
-// vacate frees the connection's key, if it still has it.
-func (c *Conn) vacate() {
+// freeKey lets another connection have the key, if this connection still has it. If the host lists tools on the
+// connection, freeKey also records whether the connection rests because it was idle. The pool's lock is held.
+func (c *Conn) freeKey() {
 	if c.tenant.conns[c.Turn] != c {
 		return
 	}
 	delete(c.tenant.conns, c.Turn)
-	if c.lasting() && c.cause != Refused {
+	if c.listsTools() && c.cause != Refused { // a refused connection never was ready, so it changes nothing
 		c.pool.resting = c.cause == Idle
 	}
 }
 
-// Link returns the link that the connection holds. Only users of a connection call it.
+// Link returns the link that the connection holds. Only users of the connection may call it.
 func (c *Conn) Link() Link {
 	c.pool.lock()
 	defer c.pool.unlock()
 	return c.link
 }
 
-// enter adds a user; false if the connection takes none. The pool's lock is held.
+// enter adds a user; it returns false if the connection takes no new users. The pool's lock is held.
 func (c *Conn) enter() bool {
 	if c.state != Ready {
 		return false
@@ -186,18 +191,19 @@ func (c *Conn) Leave() {
 	c.pool.lock()
 	defer c.pool.unlock()
 	if c.users--; c.users == 0 && c.state == Draining {
-		c.to(Closing, c.cause)
+		c.setState(Closing, c.cause)
 	}
 }
 
-// Used records that a call needs the connection now. reached tells whether it has reached the server.
+// Used records that a call needs the connection now, so that it does not count as idle. reached means that the call has
+// reached the server.
 func (c *Conn) Used(reached bool) {
 	c.pool.lock()
 	defer c.pool.unlock()
-	c.used, c.bound = time.Now(), c.bound || reached
+	c.lastUsed, c.reachedServer = time.Now(), c.reachedServer || reached
 }
 
-// Lose records that a call has found the connection lost. The link may report its end later.
+// Lose records that a call has noticed that the connection is lost, before the link reports its end.
 func (c *Conn) Lose() {
 	c.pool.lock()
 	defer c.pool.unlock()
@@ -208,11 +214,12 @@ func (c *Conn) Lose() {
 func (c *Conn) OpenedAfter(t time.Time) bool {
 	c.pool.lock()
 	defer c.pool.unlock()
-	return !c.since.Before(t)
+	return !c.readyAt.Before(t)
 }
 
-// Drain ends the connection when its last user has left; new callers get another one. excess is the bound that the
-// server exceeded, if that is the reason. Drain returns false if the connection does not hold the link.
+// Drain closes the connection when its last user has left; new callers get another connection. excess is the bound that
+// the server exceeded, or nil if that is not the reason. Drain returns false, and does nothing, if the connection does
+// not hold the link l.
 func (c *Conn) Drain(l Link, excess error) bool {
 	p := c.pool
 	p.lock()
@@ -224,28 +231,29 @@ func (c *Conn) Drain(l Link, excess error) bool {
 	if excess != nil {
 		cause = Exceeded
 		c.tenant.problem, c.tenant.modelText = excess.Error(), excess.Error()
-		p.failed(excess.Error())
+		p.setLastError(excess.Error())
 		c.countExcess(excess)
 	}
-	c.to(Draining, cause)
+	c.setState(Draining, cause)
 	return true
 }
 
-// Broken reports that a link has ended. The connection takes no more users; Ended must follow when the link is cleaned
-// up.
+// Broken reports that the link l has ended. The connection takes no more users; Ended must follow when the link is
+// cleaned up. If the connection does not hold the link yet, Broken notes that it must not be installed.
 func (c *Conn) Broken(l Link) {
 	c.pool.lock()
 	defer c.pool.unlock()
 	if c.link != l {
-		c.dead = append(c.dead, l)
+		c.deadLinks = append(c.deadLinks, l)
 		return
 	}
 	c.broken = c.state == Ready || c.state == Draining
-	c.crashed = c.to(Closing, Crashed)
+	c.crashed = c.setState(Closing, Crashed)
 	c.lost = c.lost || c.crashed
 }
 
-// Ended reports that a link has ended and is cleaned up.
+// Ended reports that the link l has ended and is cleaned up. It counts an unexpected end and frees the connection's
+// key.
 func (c *Conn) Ended(l Link) {
 	f := l.Failure()
 	p := c.pool
@@ -254,7 +262,7 @@ func (c *Conn) Ended(l Link) {
 	if c.link != l { // it was never used, and the host's failure to connect says why
 		return
 	}
-	c.to(Closing, Crashed) // unless Broken has come before
+	c.setState(Closing, Crashed) // does nothing if Broken or a close has come before
 	if p.ctx.Err() == nil {
 		if c.cause != Idle {
 			p.record.Restarts++
@@ -263,45 +271,47 @@ func (c *Conn) Ended(l Link) {
 			c.recordLoss(f)
 		}
 	}
-	c.to(Empty, c.cause)
+	c.setState(Empty, c.cause)
 }
 
-// steady is how long a connection must last to be useful without an answered call.
-const steady = time.Second
+// usefulAfter is how long a connection must last to count as useful if no call on it was answered.
+const usefulAfter = time.Second
 
-// recordLoss records why the connection ended unexpectedly. The pool's lock is held.
+// recordLoss records why the connection ended unexpectedly, and reports it to the breaker. The pool's lock is held.
 func (c *Conn) recordLoss(f Failure) {
 	p, t, now := c.pool, c.tenant, time.Now()
 	t.problem, t.modelText = f.Problem, f.ModelText
-	p.failed(f.Problem)
+	p.setLastError(f.Problem)
 	if f.Excess != nil {
 		c.countExcess(f.Excess)
 	} else {
-		t.breaker.lost(now, now.Sub(c.since) >= steady || t.answers > c.answers)
+		useful := now.Sub(c.readyAt) >= usefulAfter || t.answers > c.answers
+		t.breaker.lost(now, useful)
 	}
 	p.warn("an MCP server's connection was lost", "tenant", t.name, "soon", t.breaker.flaps, "why", f.ModelText)
 }
 
-// countExcess starts a backoff because the server exceeded a bound, once for the connection. The pool's lock is held.
+// countExcess starts a backoff because the server exceeded a bound, but only once for each connection: both Drain and
+// Ended may report it. The pool's lock is held.
 func (c *Conn) countExcess(excess error) {
-	if !c.counted {
-		c.counted = true
+	if !c.excessCounted {
+		c.excessCounted = true
 		c.pool.backOff(c.tenant, excess)
 	}
 }
 
-// checkIdle ends the connection if it has been idle for long enough. Otherwise it schedules the next check.
+// checkIdle closes the connection if it has been idle for IdleTimeout. Otherwise it schedules the next check.
 func (c *Conn) checkIdle() {
 	c.pool.lock()
 	defer c.pool.unlock()
-	after := c.pool.o.IdleTimeout
-	left := after - time.Since(c.used)
+	after := c.pool.opts.IdleTimeout
+	remaining := after - time.Since(c.lastUsed)
 	switch {
 	case c.state != Ready:
-	case c.users > 0 || left > 0:
-		c.idle.Reset(max(left, after/10, time.Millisecond))
+	case c.users > 0 || remaining > 0:
+		c.idle.Reset(max(remaining, after/10, time.Millisecond)) // a user may stay for long: do not check constantly
 	default:
-		c.to(Closing, Idle)
+		c.setState(Closing, Idle)
 	}
 }
 

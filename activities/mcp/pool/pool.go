@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// maxConnections bounds the connections with one server, not counting the default tenant's shared one: the other
-// tenants' connections, and those that turns own with a stateful server. One more evicts the connection that has been
-// idle longest.
+// maxConnections bounds the connections with one server: those of other tenants than the default one, and those that
+// turns own with a stateful server. The default tenant's shared connection does not count. To open one more, the pool
+// evicts an idle connection (see makeRoom).
 const maxConnections = 64
 
-// Outage is why a call cannot be sent now. A server's own words, such as its stderr, are only for operators: the model
-// reads ModelText, which contains only the host's words.
+// Outage is the error of a call that cannot be sent now. Problem is for operators and may contain the server's own
+// words, such as its stderr. ModelText is for the model and contains only the host's words.
 type Outage struct {
 	Problem, ModelText string
 	Wait               time.Duration // until the server is tried again; 0: immediately
@@ -31,7 +31,8 @@ var ErrClosed = &Outage{Problem: "the MCP host is closed", ModelText: "the MCP h
 // Options configures a Pool.
 type Options struct {
 	Name string // of the server, for messages
-	// Dial opens a link. Its Conn must be told when the link ends.
+	// Dial opens a link for c. When the link ends, the host must call c.Broken and c.Ended. If Dial fails, it returns a
+	// Failure and no link.
 	Dial func(ctx context.Context, c *Conn) (Link, *Failure)
 	// Go runs a function in a goroutine that the host waits for; false if the host is closed.
 	Go func(f func()) bool
@@ -48,60 +49,63 @@ type Options struct {
 // Pool holds the connections with one server. It is safe for concurrent use.
 type Pool struct {
 	ctx     context.Context // ends when the host closes
-	o       Options
+	opts    Options
 	permits chan struct{} // one element for each call in flight
 
-	mu      sync.Mutex
-	due     []func() // to call when the lock is released
-	tenants map[string]*tenant
-	resting bool // the default tenant's shared connection ended because it was idle
-	record  Record
+	mu       sync.Mutex
+	deferred []func() // to call when the lock is released: see afterUnlock
+	tenants  map[string]*tenant
+	resting  bool // the default tenant's shared connection ended because it was idle
+	record   Record
 }
 
-// New returns a Pool without connections. It closes when ctx ends and Close is called.
+// New returns a Pool without connections. To close it, end ctx and call Close.
 func New(ctx context.Context, o Options) *Pool {
-	p := &Pool{ctx: ctx, o: o, permits: make(chan struct{}, max(o.MaxCalls, 1)), tenants: map[string]*tenant{}}
+	p := &Pool{ctx: ctx, opts: o, permits: make(chan struct{}, max(o.MaxCalls, 1)), tenants: map[string]*tenant{}}
 	p.newTenant("")
-	p.record.enter(StatusIdle)
+	p.record.setStatus(StatusIdle)
 	return p
 }
 
 func (p *Pool) lock() { p.mu.Lock() }
 
-// unlock releases the lock and then makes the calls that are due.
+// unlock releases the lock and then makes the calls that were deferred with afterUnlock.
 func (p *Pool) unlock() {
-	due := p.due
-	p.due = nil
+	deferred := p.deferred
+	p.deferred = nil
 	p.mu.Unlock()
-	for _, f := range due {
+	for _, f := range deferred {
 		f()
 	}
 }
 
-// later calls f when the lock is released. The pool's lock is held.
-func (p *Pool) later(f func()) { p.due = append(p.due, f) }
+// afterUnlock calls f when the lock is released, because f may block or may call the pool. The pool's lock is held.
+func (p *Pool) afterUnlock(f func()) { p.deferred = append(p.deferred, f) }
 
-// start runs f in a goroutine, or at once if the host is closed and starts no more.
+// start runs f in a goroutine that the host waits for. If the host is closed and starts none, it runs f in the
+// caller's.
 func (p *Pool) start(f func()) {
-	if !p.o.Go(f) {
+	if !p.opts.Go(f) {
 		f()
 	}
 }
 
 // warn logs when the lock is released. The pool's lock is held.
-func (p *Pool) warn(text string, args ...any) { p.later(func() { p.o.Log.Warn(text, args...) }) }
-
-// changed updates the recorded states, and calls Changed when the lock is released. The pool's lock is held.
-func (p *Pool) changed() {
-	p.noteStatus()
-	p.later(p.o.Changed)
+func (p *Pool) warn(text string, args ...any) {
+	p.afterUnlock(func() { p.opts.Log.Warn(text, args...) })
 }
 
-// Acquire returns the connection with this key and adds a user to it. It connects if there is none. The error, an
-// *Outage, says why there is none.
+// changed updates the recorded statuses, and calls Options.Changed when the lock is released. The pool's lock is held.
+func (p *Pool) changed() {
+	p.updateStatus()
+	p.afterUnlock(p.opts.Changed)
+}
+
+// Acquire returns the connection with this key and adds a user to it; the caller must call Leave. It connects if there
+// is no such connection. Its error is an *Outage.
 func (p *Pool) Acquire(ctx context.Context, key Key) (*Conn, error) {
-	for range 4 { // a connection may end between connecting and use
-		c, wait, err := p.enter(key)
+	for range 4 { // again, because a connection may end between connecting and use
+		c, wait, err := p.findOrOpen(key)
 		if err != nil || wait == nil {
 			return c, err
 		}
@@ -111,17 +115,17 @@ func (p *Pool) Acquire(ctx context.Context, key Key) (*Conn, error) {
 				return nil, c.err
 			}
 		case <-ctx.Done():
-			return nil, outageOf(p.o.Name + " is still starting")
+			return nil, outageOf(p.opts.Name + " is still starting")
 		}
 	}
-	text := p.o.Name + " ends as soon as it is started"
+	text := p.opts.Name + " ends as soon as it is started"
 	return nil, &Outage{Problem: text + p.lastProblem(key.Tenant), ModelText: text}
 }
 
 // outageOf returns an outage whose text contains no words of a server.
 func outageOf(text string) *Outage { return &Outage{Problem: text, ModelText: text} }
 
-// lastProblem returns why the tenant has no connection, as the end of a sentence.
+// lastProblem returns why the tenant has no connection, as the end of a sentence for operators; empty if unknown.
 func (p *Pool) lastProblem(name string) string {
 	p.lock()
 	defer p.unlock()
@@ -131,9 +135,10 @@ func (p *Pool) lastProblem(name string) string {
 	return ""
 }
 
-// enter returns the connection with this key, which it opens if there is none. The connection has one more user, unless
-// wait is not nil: wait is then closed when the connection is open, or when its key is free again.
-func (p *Pool) enter(key Key) (c *Conn, wait <-chan struct{}, err error) {
+// findOrOpen returns the connection with this key. If it is ready, findOrOpen adds a user to it. Otherwise wait is not
+// nil, and the caller must try again when wait is closed: when the connection has been opened, for which findOrOpen
+// begins if there is none, or when the key of an ending connection is free.
+func (p *Pool) findOrOpen(key Key) (c *Conn, wait <-chan struct{}, err error) {
 	p.lock()
 	defer p.unlock()
 	if p.ctx.Err() != nil {
@@ -157,11 +162,12 @@ func (p *Pool) enter(key Key) (c *Conn, wait <-chan struct{}, err error) {
 	return c, c.ended, nil // the old process exits before the next one starts
 }
 
-// open starts to open a connection. After failed attempts, only one attempt runs at a time and probes for all callers.
-// The pool's lock is held.
+// open begins to open a connection. It fails during a pause of the tenant's breaker. After a failed connect, only one
+// attempt runs at a time and decides for all callers. The pool's lock is held.
 func (p *Pool) open(t *tenant, key Key) (*Conn, error) {
 	wait := t.breaker.pause(time.Now())
-	if wait > 0 || t.breaker.connects > 0 && t.count(Connecting) > 0 {
+	trialRunning := t.breaker.failedConnects > 0 && t.countState(Connecting) > 0
+	if wait > 0 || trialRunning {
 		return nil, p.unavailable(t, wait)
 	}
 	if err := p.makeRoom(key); err != nil {
@@ -170,21 +176,22 @@ func (p *Pool) open(t *tenant, key Key) (*Conn, error) {
 	c := &Conn{
 		Key: key, pool: p, tenant: t, state: Empty, settled: make(chan struct{}), ended: make(chan struct{}),
 	}
-	c.to(Connecting, "")
-	p.later(func() { p.start(c.connect) })
+	c.setState(Connecting, "")
+	p.afterUnlock(func() { p.start(c.connect) })
 	return c, nil
 }
 
-// errStillborn is the failure of a connection whose link ended before any call could use it.
-var errStillborn = errors.New("its connection was lost as soon as it was made")
+// errLostAtOnce is the failure of a connection whose link ended before any call could use it.
+var errLostAtOnce = errors.New("its connection was lost as soon as it was made")
 
-// connect dials the server and installs the link. The attempt ends after ConnectTimeout or with the pool's context, not
-// with the call that needed the connection first, because other calls may wait for it, too.
+// connect dials the server and makes the connection ready, or records the failure. It runs until ConnectTimeout or the
+// end of the pool's context, even if the call that needed the connection first ends before, because other calls may
+// wait for the connection, too.
 func (c *Conn) connect() {
 	p := c.pool
-	ctx, cancel := context.WithTimeout(p.ctx, p.o.ConnectTimeout)
+	ctx, cancel := context.WithTimeout(p.ctx, p.opts.ConnectTimeout)
 	defer cancel()
-	l, failure := p.o.Dial(ctx, c)
+	l, failure := p.opts.Dial(ctx, c)
 	if failure == nil {
 		failure = c.install(l)
 	}
@@ -195,99 +202,105 @@ func (c *Conn) connect() {
 	}
 }
 
-// install makes the connection ready, unless the pool is closed or the link has already ended.
+// install gives the new link to the connection and makes the connection ready. If the pool is closed, or the link has
+// already ended, it closes the link and returns the failure.
 func (c *Conn) install(l Link) *Failure {
 	p := c.pool
 	p.lock()
-	closed, stillborn := p.ctx.Err() != nil, slices.Contains(c.dead, l)
-	if !closed && !stillborn {
+	closed, lostAlready := p.ctx.Err() != nil, slices.Contains(c.deadLinks, l)
+	if !closed && !lostAlready {
 		c.link = l
-		c.to(Ready, "")
+		c.setState(Ready, "")
 	}
 	p.unlock()
 	switch {
 	case closed:
 		l.Close()
 		return &Failure{Problem: ErrClosed.Problem, ModelText: ErrClosed.ModelText}
-	case stillborn:
+	case lostAlready:
 		l.Close()
 		f := l.Failure()
-		f.Problem = errStillborn.Error() + ": " + f.Problem
+		f.Problem = errLostAtOnce.Error() + ": " + f.Problem
 		return &f
 	}
 	return nil
 }
 
-// refuse ends an attempt to connect. The pool's lock is held.
+// failConnect records that an attempt to connect failed, and ends the connection. Its waiting callers get the error in
+// err. The pool's lock is held.
 func (c *Conn) failConnect(f Failure) {
 	p, t := c.pool, c.tenant
 	t.breaker.connectFailed(time.Now())
 	t.problem, t.modelText = f.Problem, f.ModelText
-	p.failed(f.Problem)
+	p.setLastError(f.Problem)
 	if f.Excess != nil {
 		c.countExcess(f.Excess)
 	}
 	wait := t.breaker.pause(time.Now())
-	c.err = &Outage{Problem: p.o.Name + " is unavailable: " + t.problem, ModelText: p.unavailableText(t), Wait: wait}
-	p.warn("connecting to an MCP server", "tenant", t.name, "failures", t.breaker.connects, "error", f.Problem)
-	c.to(Empty, Refused)
+	c.err = &Outage{Problem: p.opts.Name + " is unavailable: " + t.problem, ModelText: p.unavailableText(t), Wait: wait}
+	p.warn("connecting to an MCP server", "tenant", t.name, "failures", t.breaker.failedConnects, "error", f.Problem)
+	c.setState(Empty, Refused)
 }
 
-// backOff starts a backoff from the server because a connection exceeded a bound. The pool's lock is held.
+// backOff starts a backoff from the server for the tenant, because a connection exceeded a bound. The pool's lock is
+// held.
 func (p *Pool) backOff(t *tenant, excess error) {
-	t.breaker.exceeded(time.Now())
+	t.breaker.boundExceeded(time.Now())
 	p.record.Drops++
 	p.record.Excess = excess
 	p.warn("an MCP server's connection was dropped", "tenant", t.name, "excess", excess, "offences", t.breaker.offences)
 }
 
-// unavailable returns the outage of a server that is not tried for the tenant right now. The pool's lock is held.
+// unavailable returns the outage for the tenant's calls during a pause of its breaker: wait is the rest of the pause,
+// or 0 if another call or connect is the trial. The pool's lock is held.
 func (p *Pool) unavailable(t *tenant, wait time.Duration) *Outage {
-	all := fmt.Sprintf("%s is unavailable and is tried again in %s: %s",
-		p.o.Name, max(wait.Round(time.Second), time.Second), t.problem)
+	problem := fmt.Sprintf("%s is unavailable and is tried again in %s: %s",
+		p.opts.Name, max(wait.Round(time.Second), time.Second), t.problem)
 	if wait <= 0 {
-		all = fmt.Sprintf("%s is unavailable; another call is testing it now: %s", p.o.Name, t.problem)
+		problem = fmt.Sprintf("%s is unavailable; another call is testing it now: %s", p.opts.Name, t.problem)
 	}
-	return &Outage{Problem: all, ModelText: p.unavailableText(t), Wait: wait}
+	return &Outage{Problem: problem, ModelText: p.unavailableText(t), Wait: wait}
 }
 
-// unavailableText tells the model that the server is unavailable for the tenant, and why. The pool's lock is held.
+// unavailableText returns the text for the model that the server is unavailable for the tenant, with the reason if it
+// is known. The pool's lock is held.
 func (p *Pool) unavailableText(t *tenant) string {
 	if t.modelText == "" {
-		return p.o.Name + " is unavailable"
+		return p.opts.Name + " is unavailable"
 	}
-	return p.o.Name + " is unavailable: " + t.modelText
+	return p.opts.Name + " is unavailable: " + t.modelText
 }
 
-// makeRoom ends the connection that has been idle longest if there are too many to add one. It prefers the tenants with
-// the most connections, so that a tenant does not lose its connection to a tenant that has more. The pool's lock is
-// held.
+// makeRoom closes an idle connection if there are maxConnections already and one with the key added is to be opened. It
+// chooses the one that has been idle longest, among the tenants with the most connections if these have an idle one, so
+// that a tenant with few connections does not lose one to a tenant with many. It fails if no connection is idle. The
+// pool's lock is held.
 func (p *Pool) makeRoom(added Key) error {
-	all, most := 0, 0
+	total, most := 0, 0
 	for _, t := range p.tenants {
-		all, most = all+t.evictable(), max(most, t.evictable())
+		total, most = total+t.evictable(), max(most, t.evictable())
 	}
-	if added.lasting() || all < maxConnections {
+	if added.listsTools() || total < maxConnections {
 		return nil
 	}
 	oldest := cmp.Or(p.longestIdle(most), p.longestIdle(0))
 	if oldest == nil {
 		return outageOf(fmt.Sprintf("%s has %d connections on this worker, which is the maximum, and all of them are in use",
-			p.o.Name, maxConnections))
+			p.opts.Name, maxConnections))
 	}
-	oldest.to(Closing, Idle)
+	oldest.setState(Closing, Idle)
 	return nil
 }
 
-// longestIdle returns the idle connection that was used longest ago, among the tenants with at least atLeast
-// connections; nil if there is none. The pool's lock is held.
+// longestIdle returns the evictable connection without users that was used longest ago, among the tenants with at least
+// atLeast such connections, idle or not; nil if there is none. The pool's lock is held.
 func (p *Pool) longestIdle(atLeast int) (oldest *Conn) {
 	for _, t := range p.tenants {
 		for _, c := range t.conns {
-			if c.lasting() || c.state != Ready || c.users > 0 || t.evictable() < atLeast {
+			if c.listsTools() || c.state != Ready || c.users > 0 || t.evictable() < atLeast {
 				continue
 			}
-			if oldest == nil || c.used.Before(oldest.used) {
+			if oldest == nil || c.lastUsed.Before(oldest.lastUsed) {
 				oldest = c
 			}
 		}
@@ -295,15 +308,16 @@ func (p *Pool) longestIdle(atLeast int) (oldest *Conn) {
 	return oldest
 }
 
-// Found records that a call starts on the connection without expecting any state of the server.
+// Found records that this call starts on the connection without expecting that the server has kept state for the turn.
+// The state of later calls then begins with this call: see Resume.
 func (c *Conn) Found(call string) {
 	c.pool.lock()
 	defer c.pool.unlock()
-	c.owning = call
+	c.owningCall = call
 }
 
-// Resume returns the connection with this key, with one more user, if it still holds the state that calls since owning
-// have left at the server. It returns nil if that connection is gone, or if the turn has started over with another.
+// Resume returns the connection with this key, and adds a user to it, if the server still has the state of the turn
+// that began with the call owning. It returns nil if that connection has ended, or if a later call has begun new state.
 func (p *Pool) Resume(key Key, owning string) *Conn {
 	p.lock()
 	defer p.unlock()
@@ -312,13 +326,13 @@ func (p *Pool) Resume(key Key, owning string) *Conn {
 		return nil
 	}
 	c := t.conns[key.Turn]
-	if c == nil || !c.bound || c.owning != owning || !c.enter() {
+	if c == nil || !c.reachedServer || c.owningCall != owning || !c.enter() {
 		return nil
 	}
 	return c
 }
 
-// Shared returns the connections that the tenants' turns share, each with one more user.
+// Shared returns the ready connections that the turns of a tenant share, one for each tenant, and adds a user to each.
 func (p *Pool) Shared() (all []*Conn) {
 	p.lock()
 	defer p.unlock()
@@ -330,7 +344,8 @@ func (p *Pool) Shared() (all []*Conn) {
 	return all
 }
 
-// Listing returns the link of the connection on which the host lists the server's tools; nil if there is none.
+// Listing returns the link of the connection on which the host lists the server's tools, the default tenant's shared
+// one; nil if there is none.
 func (p *Pool) Listing() Link {
 	p.lock()
 	defer p.unlock()
@@ -340,21 +355,22 @@ func (p *Pool) Listing() Link {
 	return nil
 }
 
-// Resting reports whether the server is not connected because no user needs it.
+// Resting reports whether the default tenant's shared connection was closed because it was idle, and not opened since.
 func (p *Pool) Resting() bool {
 	p.lock()
 	defer p.unlock()
 	return p.resting
 }
 
-// Wake ends the rest, so that the host lists the server again.
+// Wake makes Resting return false, so that the host connects and lists the server again.
 func (p *Pool) Wake() {
 	p.lock()
 	defer p.unlock()
 	p.resting = false
 }
 
-// UntilRetry returns how long to wait for the next attempt to list the server; false if it is connected, or rests.
+// UntilRetry returns how long the host must wait until it may try again to list the server. It returns false if no
+// retry is due, because the default tenant's shared connection is open or rests.
 func (p *Pool) UntilRetry() (time.Duration, bool) {
 	p.lock()
 	defer p.unlock()
@@ -365,14 +381,14 @@ func (p *Pool) UntilRetry() (time.Duration, bool) {
 	return t.breaker.pause(time.Now()), true
 }
 
-// Close begins to drain all connections, without waiting for their calls. A connection that is being opened stops when
-// the context of the pool is cancelled, which is up to its owner.
+// Close begins to drain all connections, and does not wait for their calls. It does not stop connections that are being
+// opened: they stop when the owner cancels the context of the pool.
 func (p *Pool) Close() {
 	p.lock()
 	defer p.unlock()
 	for _, t := range p.tenants {
 		for _, c := range t.conns {
-			c.to(Draining, HostClosed)
+			c.setState(Draining, HostClosed)
 		}
 	}
 }

@@ -97,7 +97,7 @@ func (m *machine) run(i int) {
 
 // acquire is Pool.Acquire without waiting.
 func (m *machine) acquire(key Key) {
-	c, wait, err := m.pool.enter(key)
+	c, wait, err := m.pool.findOrOpen(key)
 	if err != nil {
 		return
 	}
@@ -224,7 +224,7 @@ func TestAnySequenceKeepsTheStatesInOrder(t *testing.T) {
 			"idle": func(*rapid.T) {
 				if len(m.conns) > 0 {
 					c := m.conns[pick(len(m.conns))]
-					c.used = time.Time{}
+					c.lastUsed = time.Time{}
 					c.checkIdle()
 				}
 			},
@@ -269,7 +269,7 @@ func TestALinkThatEndedBeforeItsUseIsNotUsed(t *testing.T) {
 	m.run(0)
 	m.check(t)
 	require.Equal(t, Empty, m.conns[0].state)
-	assert.ErrorContains(t, m.conns[0].err, errStillborn.Error())
+	assert.ErrorContains(t, m.conns[0].err, errLostAtOnce.Error())
 	assert.Zero(t, m.pool.Record().Restarts, "it was not in use")
 	m.next = func() opening { return opens }
 	time.Sleep(time.Nanosecond) // the backoff
@@ -286,7 +286,7 @@ func TestTheCauseOfAnEndDecidesWhatItSaysAboutTheServer(t *testing.T) {
 		end                     func(c *Conn, l *fakeLink)
 		restarts, drops, status any
 	}{
-		Idle:     {func(c *Conn, _ *fakeLink) { c.used = time.Time{}; c.checkIdle() }, int64(0), int64(0), StatusIdle},
+		Idle:     {func(c *Conn, _ *fakeLink) { c.lastUsed = time.Time{}; c.checkIdle() }, int64(0), int64(0), StatusIdle},
 		Replaced: {func(c *Conn, l *fakeLink) { c.Drain(l, nil) }, int64(1), int64(0), StatusIdle},
 		Crashed:  {func(c *Conn, l *fakeLink) { l.Close() }, int64(1), int64(0), StatusIdle},
 		Exceeded: {func(c *Conn, l *fakeLink) {
@@ -296,8 +296,8 @@ func TestTheCauseOfAnEndDecidesWhatItSaysAboutTheServer(t *testing.T) {
 	} {
 		t.Run(string(cause), func(t *testing.T) {
 			m := newMachine(t)
-			m.pool.o.BackoffMax = time.Hour
-			m.pool.tenants[""].breaker.most = time.Hour
+			m.pool.opts.BackoffMax = time.Hour
+			m.pool.tenants[""].breaker.maxPause = time.Hour
 			m.acquire(Key{})
 			m.run(0)
 			c := m.conns[0]
@@ -341,7 +341,7 @@ func TestOneConnectionTooManyEvictsTheOneThatIsIdleLongest(t *testing.T) {
 			m.users = append(m.users, c)
 		}
 	}
-	_, _, err := m.pool.enter(Key{Tenant: "gamma"})
+	_, _, err := m.pool.findOrOpen(Key{Tenant: "gamma"})
 	assert.ErrorContains(t, err, "64 connections on this worker")
 	m.settle(t)
 	open(Key{Tenant: "gamma"})

@@ -17,13 +17,13 @@ const (
 	StatusFailing    Status = "failing" // in backoff until RetryAt, then tried once
 )
 
-// byGravity orders the statuses by their importance to an operator, least important first.
+// byGravity lists the statuses by their importance to an operator, the least important first.
 var byGravity = []Status{StatusIdle, StatusConnecting, StatusConnected, StatusFailing}
 
-// Record is what a pool has seen of its server since the worker started.
+// Record describes the server as the pool has seen it since the worker started.
 type Record struct {
-	Status      Status // of the tenant whose status comes last in gravity
-	Since       time.Time
+	Status      Status    // the most important status of all tenants, failing above all
+	Since       time.Time // when it got this status
 	RetryAt     time.Time // of StatusFailing
 	LastError   string
 	LastErrorAt time.Time
@@ -49,12 +49,12 @@ type TenantHealth struct {
 // maxTenantRecords bounds Record.Tenants. No more tenants than that have connections at the same time.
 const maxTenantRecords = 2 * maxConnections
 
-// Record returns what the pool has seen. Tenants are the default tenant and the tenants that are not idle, by name;
-// none if the default tenant is the only one.
+// Record returns the current Record. Its Tenants are the default tenant and the tenants that are not idle, by name;
+// they are empty if the default tenant is the only one.
 func (p *Pool) Record() Record {
 	p.lock()
 	defer p.unlock()
-	p.noteStatus() // it also changes with time alone
+	p.updateStatus() // a status also changes when a pause ends
 	r := p.record
 	for _, t := range p.tenants {
 		one := TenantHealth{Tenant: t.name, State: t.status, Since: t.since, Connections: t.connections()}
@@ -77,37 +77,40 @@ func (p *Pool) Record() Record {
 	return r
 }
 
-// enter records a status and, if it is new, the time.
-func (r *Record) enter(s Status) {
+// setStatus records a status and, if it differs from the last one, the time.
+func (r *Record) setStatus(s Status) {
 	if r.Status != s {
 		r.Status, r.Since = s, time.Now()
 	}
 }
 
-// noteStatus records the server's current status, for each tenant and overall. The pool's lock is held.
-func (p *Pool) noteStatus() {
+// updateStatus records the server's current status for each tenant, and the most important of them as that of the
+// server. The pool's lock is held.
+func (p *Pool) updateStatus() {
 	worst := StatusIdle
 	for _, t := range p.tenants {
-		if now := t.now(); t.status != now {
+		if now := t.currentStatus(); t.status != now {
 			t.status, t.since = now, time.Now()
 		}
 		if slices.Index(byGravity, t.status) > slices.Index(byGravity, worst) {
 			worst = t.status
 		}
 	}
-	p.record.enter(worst)
+	p.record.setStatus(worst)
 }
 
-func (p *Pool) failed(why string) { p.record.LastError, p.record.LastErrorAt = why, time.Now() }
+// setLastError records a failure for the operator. The pool's lock is held.
+func (p *Pool) setLastError(why string) { p.record.LastError, p.record.LastErrorAt = why, time.Now() }
 
-// Failed records a failure for the operator.
+// Failed records why a call or connection failed as Record.LastError. It does not affect the breaker.
 func (p *Pool) Failed(why string) {
 	p.lock()
 	defer p.unlock()
-	p.failed(why)
+	p.setLastError(why)
 }
 
-// Answered records that the server answered a call of the connection's tenant.
+// Answered records that the server answered a call on the connection: the server is healthy for the connection's
+// tenant.
 func (c *Conn) Answered() {
 	p, t := c.pool, c.tenant
 	p.lock()
@@ -115,5 +118,5 @@ func (c *Conn) Answered() {
 	t.breaker.answered()
 	t.problem, t.modelText = "", ""
 	t.answers++
-	p.noteStatus()
+	p.updateStatus()
 }

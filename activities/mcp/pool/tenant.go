@@ -9,44 +9,48 @@ import (
 // connection, no call under way and no pause of its breaker.
 const maxTenants = 1024
 
-// tenant is a pool's state for one tenant: the connections, and the health of the server on them. Whatever one tenant's
-// calls do to a server, up to killing its process, does not affect other tenants, and they are not told of it. The
-// pool's lock guards it.
+// tenant is a pool's state for one tenant: the connections, and the server's health as they show it. It is separate for
+// each tenant, so that one tenant's calls cannot affect another's, even if they kill the server's process. The pool's
+// lock guards it.
 type tenant struct {
 	name      string
 	conns     map[string]*Conn // by turn; the shared one has an empty name
-	calls     int              // under way, including those that wait for others to end
+	calls     int              // calls under way, including those that wait for a permit
 	breaker   breaker
 	problem   string // why there is no connection, or why calls failed
 	modelText string // the same in words that the model may read
-	answers   int64
+	answers   int64  // answered calls
 	status    Status
-	since     time.Time
+	since     time.Time // when it got this status
 }
 
+// newTenant adds the state for a tenant. The pool's lock is held, or the pool is new.
 func (p *Pool) newTenant(name string) *tenant {
 	t := &tenant{name: name, conns: map[string]*Conn{}, status: StatusIdle, since: time.Now()}
-	t.breaker.first, t.breaker.most = p.o.BackoffMin, p.o.BackoffMax
+	t.breaker.minPause, t.breaker.maxPause = p.opts.BackoffMin, p.opts.BackoffMax
 	p.tenants[name] = t
 	return t
 }
 
-// tenant finds or creates the state for a tenant. The pool's lock is held.
+// tenant returns the state for a tenant, which it creates if there is none. It fails if there are too many tenants. The
+// pool's lock is held.
 func (p *Pool) tenant(name string) (*tenant, error) {
 	if t := p.tenants[name]; t != nil {
 		return t, nil
 	}
 	if len(p.tenants) >= maxTenants {
-		p.forgetTenants()
+		p.dropIdleTenants()
 	}
 	if len(p.tenants) >= maxTenants {
-		return nil, outageOf(fmt.Sprintf("%s serves %d tenants on this worker, which is the maximum", p.o.Name, maxTenants))
+		return nil, outageOf(fmt.Sprintf("%s serves %d tenants on this worker, which is the maximum", p.opts.Name,
+			maxTenants))
 	}
 	return p.newTenant(name), nil
 }
 
-// forgetTenants drops the tenants without state. The pool's lock is held.
-func (p *Pool) forgetTenants() {
+// dropIdleTenants drops the tenants without connections, calls or a pause of their breaker; their state is not needed.
+// It keeps the default tenant. The pool's lock is held.
+func (p *Pool) dropIdleTenants() {
 	now := time.Now()
 	for name, t := range p.tenants {
 		if name != "" && len(t.conns) == 0 && t.calls == 0 && t.breaker.pause(now) == 0 {
@@ -55,8 +59,8 @@ func (p *Pool) forgetTenants() {
 	}
 }
 
-// count counts the tenant's connections in a state.
-func (t *tenant) count(s State) (n int) {
+// countState returns the number of the tenant's connections in a state.
+func (t *tenant) countState(s State) (n int) {
 	for _, c := range t.conns {
 		if c.state == s {
 			n++
@@ -65,21 +69,23 @@ func (t *tenant) count(s State) (n int) {
 	return n
 }
 
-// connections counts the open connections that calls use, including one that has broken and is being cleaned up.
-func (t *tenant) connections() int { return len(t.conns) - t.count(Connecting) }
+// connections returns the number of the tenant's connections that have been opened, including one that has broken and
+// is being cleaned up.
+func (t *tenant) connections() int { return len(t.conns) - t.countState(Connecting) }
 
-// evictable counts the connections that count towards maxConnections.
+// evictable returns the number of the tenant's connections that count towards maxConnections.
 func (t *tenant) evictable() int {
 	n := len(t.conns)
-	if c := t.conns[""]; c != nil && c.lasting() {
+	if c := t.conns[""]; c != nil && c.listsTools() {
 		n--
 	}
 	return n
 }
 
-// now returns the server's current status for the tenant. The default tenant's server is watched, so its recovery is
-// noticed; for another tenant nothing is known once the pause is over.
-func (t *tenant) now() Status {
+// currentStatus returns the server's current status for the tenant. For the default tenant, whose connection the host
+// keeps trying to open, the status stays failing until the server has recovered. For another tenant it is failing only
+// during the pause, because no call may ever try the server again.
+func (t *tenant) currentStatus() Status {
 	switch {
 	case t.breaker.failing(time.Now()) && (t.name == "" || t.breaker.pause(time.Now()) > 0):
 		return StatusFailing
