@@ -46,7 +46,7 @@ func flatSchema(raw json.RawMessage) (json.RawMessage, error) {
 	}
 	fields, _ := form["properties"].(map[string]any)
 	if len(fields) > maxFields {
-		return nil, fmt.Errorf("its form has %d fields; %d are the most", len(fields), maxFields)
+		return nil, fmt.Errorf("its form has %d fields; the maximum is %d", len(fields), maxFields)
 	}
 	out := keepKeywords(form, formKeywords)
 	out["type"] = "object"

@@ -106,7 +106,7 @@ func (a *attempt) refused(e tool.Ending, err error) (turn.ToolResult, error) {
 			RetryAfter: refusal.pause(), Refused: true}
 	}
 	s.owner.log.Warn("an MCP server refused a call", "server", s.owner.id(), "tool", a.req.Tool, "turn", a.req.Turn,
-		"step", a.req.Step, "call", a.req.CallID, "status", refusal.Status, "it text", serverText)
+		"step", a.req.Step, "call", a.req.CallID, "status", refusal.Status, "server_text", serverText)
 	class, _ := e.Class()
 	r := tool.Error(text)
 	r.Outcome, r.Code = turn.Outcome(class), turn.CodeToolNotSent

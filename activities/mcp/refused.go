@@ -144,7 +144,8 @@ func refusalText(body []byte) string {
 func refusalOf(err error) (r refusal, ok bool) {
 	var wire *jsonrpc.Error
 	if errors.As(err, &wire) && wire.Code == codeRefused {
-		return r, json.Unmarshal(wire.Data, &r) == nil
+		err := json.Unmarshal(wire.Data, &r)
+		return r, err == nil
 	}
 	// Over SSE every refusal ends the connection, and the SDK's error ends with the status line. 404 and 400 mean that
 	// the server does not know the session.
