@@ -314,10 +314,10 @@ func (db *DB) OpenRequests(ctx context.Context) (map[turn.RequestKind]int64, err
 func (db *DB) Delivered(ctx context.Context, session, messageID string) (TurnRecord, error) {
 	return tables.GetOfSession(ctx, db.tables, session, fmt.Sprintf("looking for message %q", messageID),
 		func(q querier, n int64) (out TurnRecord, err error) {
-			turnN, _, err := q.FindMessage(n, messageID)
+			turnRow, _, err := q.FindMessage(n, messageID)
 			if err != nil {
 				return out, err
 			}
-			return q.TurnRecord(`t.id = ?`, turnN)
+			return q.TurnRecord(`t.id = ?`, turnRow)
 		})
 }
