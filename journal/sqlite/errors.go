@@ -13,7 +13,7 @@ import (
 
 var errClosed = errors.New("the journal is closed")
 
-// errBusy: the file stayed locked for longer than the busy timeout.
+// errBusy is the error of an operation that found the file locked by another process for longer than it may wait.
 type errBusy struct {
 	path   string
 	waited time.Duration
@@ -38,7 +38,7 @@ var advice = map[int]string{
 	sqlite3.SQLITE_IOERR:    "the disk reported an error: check it and its free space, then try again",
 }
 
-// kinds are the errors of package journal that SQLite's own errors are, by primary result code.
+// kinds maps SQLite's primary result codes to the errors of package journal that Explain adds.
 var kinds = map[int]error{
 	sqlite3.SQLITE_READONLY: journal.ErrReadOnly,
 	sqlite3.SQLITE_FULL:     journal.ErrUnavailable,
