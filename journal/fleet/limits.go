@@ -205,16 +205,15 @@ func (f Fleet) changeScope(ctx context.Context, doing, scope string, change func
 	})
 }
 
-// CapacityInput is the input of LeaseCapacity: all requests that wait in one worker, and what has ended since its last
-// call.
+// CapacityInput is the input of LeaseCapacity: the requests that wait in one worker, and those that have ended.
 type CapacityInput struct {
 	Worker   string            // the ID of the process; its requests in flight are counted for LeaseExpiry
 	Defaults map[string]Limits // of the worker's configuration, by scope
 	Requests []CapacityRequest // the most urgent first
-	Ended    []EndedRequest    // granted requests that have ended since the last call
+	Ended    []EndedRequest    // granted requests that have ended, each once
 	// InFlight are the worker's requests in flight by scope, without Requests and Ended.
 	InFlight map[string]int64
-	// RetryAfter are the Retry-After times of providers that have refused a request since the last call, by scope.
+	// RetryAfter are the pauses that providers have requested with Retry-After, by scope.
 	RetryAfter map[string]time.Duration
 }
 
