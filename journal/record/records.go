@@ -30,7 +30,7 @@ type Inference struct {
 	Key      StepKey `json:"key"`
 	Attempt  int     `json:"attempt"`            // the number of the last attempt, from 1; a crash ends an attempt too
 	Released int     `json:"released,omitempty"` // attempts that were never sent to a model
-	Failures int     `json:"failures,omitempty"` // attempts that failed
+	Failures int     `json:"failures,omitempty"` // attempts that ended with a failure of the provider
 	Model    string  `json:"model,omitempty"`    // of the last attempt
 	// Base is the head from which the prompt is rendered: after the results of the step before, and after the messages
 	// that came in since.
