@@ -53,7 +53,8 @@ func (r BudgetRefusal) String() string {
 
 // ReserveUsage reserves the most that an attempt may use, so that concurrent attempts cannot exceed a ceiling together.
 // It returns the limit of output tokens for the attempt: the highest one up to in.Output that fits below all ceilings.
-// If not even in.Least fits, it reserves nothing and returns a refusal. ErrStale, ErrClosed.
+// If not even in.Least fits, it reserves nothing and returns a refusal. ErrStale if a newer
+// attempt runs, ErrClosed if the turn has ended.
 func (db *DB) ReserveUsage(ctx context.Context, in ReserveInput) (output int64, refusal *BudgetRefusal, err error) {
 	err = db.write(ctx, stepName("reserving the budget of", in.Key), func(t *tx) error {
 		a, err := t.LockedAttempt(in.Key)
@@ -149,7 +150,7 @@ func sessionUsage(q querier, session int64) (u turn.Usage, err error) {
 // used in the period so far. It locks the row until the transaction ends, because the caller decides by the sum
 // whether another request may be sent.
 func (t *tx) spending(tenant, period, day string) (u turn.Usage, err error) {
-	begins, err := time.Parse(time.DateOnly, (period + "-01")[:len(time.DateOnly)]) // a month begins with its first day
+	begins, err := time.Parse(time.DateOnly, (period + "-01")[:len(time.DateOnly)]) // "2006-01" becomes "2006-01-01"
 	if err != nil {
 		return u, err
 	}

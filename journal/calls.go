@@ -14,7 +14,8 @@ import (
 )
 
 // ClaimCall claims a call before it runs and emits tool_call_started, once for each call. The caller may run the call
-// only if the result is ClaimGranted: see ClaimState. ErrClosed; ErrUnapproved if the call needs an approval and no
+// only if the result is ClaimGranted: see ClaimState. ErrClosed if the turn has
+// ended; ErrUnapproved if the call needs an approval and no
 // decision allows it with these arguments; ErrBehind if the turn does not exist.
 func (db *DB) ClaimCall(ctx context.Context, in ClaimInput) (out Claim, err error) {
 	in.Call, in.Worker = record.CleanCall(in.Call), record.CleanText(in.Worker)
@@ -226,7 +227,7 @@ func (t *tx) putResult(c *call, r turn.ToolResult) (full sql.NullString, err err
 	return full, err
 }
 
-// Call returns the call with its arguments and outcome; ErrNotFound if it was never claimed.
+// Call returns the call with its arguments and outcome. ErrNotFound if the call was never claimed.
 func (db *DB) Call(ctx context.Context, turnID, callID string) (CallRecord, error) {
 	return tables.GetOfNamedTurn(ctx, db.tables, turnID, "reading call "+callID,
 		func(q querier, _ scope) (CallRecord, error) {
@@ -289,7 +290,7 @@ func (t *tx) taint(c call, at time.Time) error {
 }
 
 // Taint returns the first taint source of the turn's session (see SettleInput.Taints), nil if it has none. A fork
-// inherits it. ErrNotFound.
+// inherits it. ErrNotFound if the turn does not exist.
 func (db *DB) Taint(ctx context.Context, turnID string) (*TaintSource, error) {
 	return tables.GetOfTurn(ctx, db.tables, turnID, "reading the taint source",
 		func(q querier, sc scope) (*TaintSource, error) { return q.TaintSource(sc.Session) })

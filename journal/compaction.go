@@ -22,7 +22,8 @@ type SettleCompaction struct {
 
 // SettleCompaction records a compaction with its summary and the usage of the summary, and emits compacted. If the
 // inference already has a compaction for this reason, SettleCompaction returns that one and changes nothing. ErrStale
-// if a newer attempt runs; ErrConflict if in.At is not the head from which the inference renders its prompt; ErrClosed.
+// if a newer attempt runs; ErrConflict if in.At is not the head from which the inference renders its prompt; ErrClosed
+// if the turn has ended.
 func (db *DB) SettleCompaction(ctx context.Context, in SettleCompaction) (out turn.Compaction, err error) {
 	name := fmt.Sprintf("%s/%d/%s", in.Key.Turn, in.Key.Step, in.Reason)
 	err = db.write(ctx, stepName("compacting", in.Key), func(t *tx) error {
@@ -97,7 +98,7 @@ func (db *DB) AddCompaction(ctx context.Context, session, request string,
 	return out, err
 }
 
-// Compacted returns the compaction that AddCompaction recorded under the ID request. ErrNotFound.
+// Compacted returns the compaction that AddCompaction recorded under the ID request. ErrNotFound if there is none.
 func (db *DB) Compacted(ctx context.Context, session, request string) (turn.Compaction, error) {
 	return tables.GetOfSession(ctx, db.tables, session, "reading a compaction",
 		func(q querier, n int64) (turn.Compaction, error) {

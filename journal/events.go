@@ -33,9 +33,9 @@ func (t *tx) emitData(sc *scope, e turn.Event, data any) (err error) {
 // nothing is appended. A call that is repeated after success appends again: AppendEvents and NoteCall have no
 // idempotency key.
 //
-// ErrStale if a newer attempt of the step runs or the step is settled, ErrClosed, ErrNotFound if the attempt never
-// started. Attempt 0 is for failures of the step's tool calls: once the step is settled, it may append events of kind
-// turn.EventError.
+// ErrStale if a newer attempt of the step runs or the step is settled, ErrClosed if the turn has ended, ErrNotFound
+// if the attempt never started. Attempt 0 is for failures of the step's tool calls: once the step is settled, it may
+// append events of kind turn.EventError.
 func (db *DB) AppendEvents(ctx context.Context, key StepKey, attempt int, events []turn.Event) error {
 	return db.appendEvents(ctx, StreamInput{Key: key, Attempt: attempt, Events: events})
 }

@@ -12,7 +12,8 @@ import (
 
 // ChangeModel records, with the event model_changed, that a fallback takes over from the step's next attempt on. The
 // fallback is the one at change.Position in the turn config; if it or a later one has taken over already, nothing
-// changes. ErrStale if a newer attempt of the step runs or the step is settled, ErrClosed.
+// changes. ErrStale if a newer attempt of the step runs or the step is settled, ErrClosed if the turn has
+// ended.
 func (db *DB) ChangeModel(ctx context.Context, key StepKey, attempt int, event turn.Event,
 	change turn.ModelEvent) error {
 	return db.write(ctx, stepName("changing the model of", key), func(t *tx) error {

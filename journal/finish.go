@@ -137,7 +137,7 @@ func (t *tx) appendResults(sc *scope, results []turn.CallOutcome, at time.Time, 
 			return fmt.Errorf("a result for call %q, which the model's last message does not request", id)
 		}
 	}
-	for _, r := range results {
+	for _, r := range results { // restores the entries that were deleted for the check
 		byCall[r.CallID] = r
 	}
 	for _, c := range requested {

@@ -11,8 +11,9 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Fork creates the session in.ID, which shares the messages 1 to in.At of in.Session. Nothing is copied, and in.Session
-// does not change. ErrNotFound, ErrExists, ErrForkPoint.
+// Fork creates the session in.ID, which shares the messages 1 to in.At of in.Session. Nothing is copied, and
+// in.Session does not change. ErrNotFound if in.Session does not exist, ErrExists if in.ID does, ErrForkPoint if the
+// session cannot be forked at in.At.
 func (db *DB) Fork(ctx context.Context, in ForkInput) (out SessionRecord, err error) {
 	err = db.write(ctx, fmt.Sprintf("forking session %q", in.Session), func(t *tx) error {
 		if err := errors.Join(record.CheckID("session", in.ID), t.LockSession(in.Session)); err != nil {

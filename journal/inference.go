@@ -15,10 +15,8 @@ import (
 // before. Before every attempt, it appends what came in meanwhile: late results of the session's calls whose outcome
 // was unknown, each once as a notice, and the messages that were merged into the turn. An attempt after one that has
 // emitted text emits attempt_restarted. If the inference is settled, StartInference returns its completion with
-// Settled set and changes nothing.
-//
-// ErrClosed; ErrConflict if another writer has appended to the session; ErrBehind if the journal lacks the turn or the
-// message in.Expect.
+// Settled set and changes nothing. ErrClosed if the turn has ended; ErrConflict if another writer has appended to the
+// session; ErrBehind if the journal lacks the turn or the message in.Expect.
 func (db *DB) StartInference(ctx context.Context, in StartInference) (out Inference, err error) {
 	err = db.writeTurn(ctx, in.Key.Turn, stepName("starting", in.Key), func(t *tx) error {
 		a, err := t.Attempt(in.Key)
@@ -175,7 +173,7 @@ func conflict(head, expect turn.Head) error {
 
 // SettleInference appends the assistant's message, settles the inference and emits its last events. If the inference
 // is settled already, it returns the settled one, and counts in.Answer as late if another attempt settled it.
-// ErrStale if a newer attempt runs, ErrClosed.
+// ErrStale if a newer attempt runs, ErrClosed if the turn has ended.
 func (db *DB) SettleInference(ctx context.Context, in SettleInference) (out Inference, err error) {
 	if err := checkEvents(in.Events); err != nil {
 		return out, fmt.Errorf("%s: %w", stepName("settling", in.Key), err)
@@ -267,7 +265,8 @@ func (t *tx) settleInference(a tables.Attempt, in SettleInference) (Inference, e
 }
 
 // FailInference records the failure of an attempt and returns the number of failures of the step so far. It counts each
-// attempt once, and none after the step is settled or the turn has ended.
+// attempt once, and none after the step is settled or the turn has ended. code and message say why the attempt failed;
+// the journal keeps a preview of message.
 func (db *DB) FailInference(ctx context.Context, key StepKey, attempt int, code turn.Code,
 	message string) (failures int, err error) {
 	err = db.write(ctx, stepName("counting a failure of", key), func(t *tx) error {
@@ -299,14 +298,14 @@ func (db *DB) ReleaseInference(ctx context.Context, key StepKey, attempt int) er
 		if err == nil {
 			err = checkRunning(a, attempt)
 		}
-		if err != nil || a.Inf.Settled || a.Inf.Released >= attempt {
+		if err != nil || a.Inf.Settled || a.Inf.Released >= attempt { // at most all attempts so far are released
 			return err
 		}
 		return t.Exec(`UPDATE inferences SET released = released + 1 WHERE id = ?`, a.Row)
 	})
 }
 
-// StepMessage returns the assistant's message that settled the inference; ErrNotFound if it is not settled.
+// StepMessage returns the assistant's message that settled the inference. ErrNotFound if the inference is not settled.
 func (db *DB) StepMessage(ctx context.Context, key StepKey) (out turn.Message, err error) {
 	err = db.tables.Read(ctx, stepName("reading the message of", key), func(q querier) error {
 		a, err := q.Attempt(key)

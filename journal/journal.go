@@ -94,8 +94,8 @@ func (db *DB) Export(ctx context.Context, session string, w io.Writer) error {
 }
 
 // Import reads an export, checks the whole file and then writes the session in one transaction. Importing a session
-// that the journal has already changes nothing. Import takes only exports of its own tenant: ErrOtherTenant. An
-// imported session is tainted, and has no grants and no running turn: see Imported.
+// that the journal has already changes nothing. Import takes only exports of its own tenant, and returns
+// ErrOtherTenant for others. An imported session is tainted, and has no grants and no running turn: see Imported.
 func (db *DB) Import(ctx context.Context, r io.Reader) (portable.Imported, error) {
 	return portable.Import(ctx, db.tables, r, func(t *tables.Tx, sc *scope, at time.Time) error {
 		_, err := (&tx{t}).closeUnfinished(sc, record.ImportedMessage, at)
@@ -162,7 +162,7 @@ func (db *DB) PutBlob(ctx context.Context, mediaType string, b []byte) (hash str
 	return hash, err
 }
 
-// GetBlob returns the content of the blob with this hash. ErrNotFound.
+// GetBlob returns the content of the blob with this hash. ErrNotFound if there is none.
 func (db *DB) GetBlob(ctx context.Context, hash string) ([]byte, error) {
 	return tables.Get(ctx, db.tables, "reading a blob", func(q querier) ([]byte, error) { return q.GetBlob(hash) })
 }

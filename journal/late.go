@@ -67,11 +67,11 @@ func (t *tx) appendNotices(sc *scope, step int, at time.Time) error {
 	if err != nil {
 		return err
 	}
-	for _, d := range list {
-		if err := t.appendNotice(sc, step, d, at); err != nil {
+	for _, result := range list {
+		if err := t.appendNotice(sc, step, result, at); err != nil {
 			return err
 		}
-		if err := t.Exec(`UPDATE late_results SET notify_session = NULL WHERE id = ?`, d.Row); err != nil {
+		if err := t.Exec(`UPDATE late_results SET notify_session = NULL WHERE id = ?`, result.Row); err != nil {
 			return err
 		}
 	}
@@ -80,21 +80,21 @@ func (t *tx) appendNotices(sc *scope, step int, at time.Time) error {
 
 // appendNotice appends the notice of one late result as a user message, unless the session has it already, and emits
 // tool_call_late_result. The answer of a subagent is shown to followers as an added message instead.
-func (t *tx) appendNotice(sc *scope, step int, d tables.LateResult, at time.Time) error {
-	id := record.NoticeID(d.Call, d.Late)
-	had, err := t.HasMessage(sc.Session, id)
-	if err != nil || had {
+func (t *tx) appendNotice(sc *scope, step int, result tables.LateResult, at time.Time) error {
+	id := record.NoticeID(result.Call, result.Late)
+	exists, err := t.HasMessage(sc.Session, id)
+	if err != nil || exists {
 		return err
 	}
-	m := turn.Message{ID: id, Role: turn.RoleUser, Text: record.LateNotice(d.Call, d.Late), Step: step}
-	if strings.HasPrefix(d.Call.Call.Tool, turn.AgentTools) {
+	m := turn.Message{ID: id, Role: turn.RoleUser, Text: record.LateNotice(result.Call, result.Late), Step: step}
+	if strings.HasPrefix(result.Call.Call.Tool, turn.AgentTools) {
 		return t.addMessage(sc, step, m, at)
 	}
 	if _, err := t.AppendMessage(sc, m); err != nil {
 		return err
 	}
 	return t.emitData(sc, turn.Event{Kind: turn.EventToolCallLateResult, Step: step, At: at}, turn.CallEvent{
-		CallID: d.Late.CallID, Tool: d.Call.Call.Tool, Outcome: d.Late.Outcome, SizeBytes: d.Late.SizeBytes,
-		Preview: record.Preview(d.Late.Text, record.PreviewBytes),
+		CallID: result.Late.CallID, Tool: result.Call.Call.Tool, Outcome: result.Late.Outcome, SizeBytes: result.Late.SizeBytes,
+		Preview: record.Preview(result.Late.Text, record.PreviewBytes),
 	})
 }

@@ -48,7 +48,7 @@ func (t *tx) leftMessages(session, beforeTurn int64, id string) (earlier, later 
 		switch {
 		case err != nil:
 			return nil, nil, err
-		case taken || isAnswer || i == position:
+		case taken || isAnswer || i == position: // left out
 		case position >= 0 && i > position:
 			later = append(later, m)
 		default:

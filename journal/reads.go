@@ -15,8 +15,8 @@ func (db *DB) Turn(ctx context.Context, turnID string) (TurnRecord, error) {
 		func(q querier) (TurnRecord, error) { return q.NamedTurn(turnID) })
 }
 
-// TurnConfig returns the turn config that Begin recorded, and the turn's session, tenant and state. The turn may belong
-// to any tenant. ErrNotFound.
+// TurnConfig returns the turn config that Begin recorded, and the turn's session, tenant and state. The turn may
+// belong to any tenant. ErrNotFound if the turn does not exist.
 func (db *DB) TurnConfig(ctx context.Context, turnID string) (out TurnConfig, err error) {
 	err = db.tables.Read(ctx, "reading the configuration of turn "+turnID, func(q querier) error {
 		var config tables.Stored
@@ -54,7 +54,7 @@ func (db *DB) Turns(ctx context.Context, session string) ([]TurnRecord, error) {
 }
 
 // TurnsAfter returns at most limit turns of the session that began after the named one, or from the first if after is
-// empty, in the order in which they began. ErrNotFound, also for a turn of another session.
+// empty, in the order in which they began. ErrNotFound if the session does not exist or has no turn with this ID.
 func (db *DB) TurnsAfter(ctx context.Context, session, after string, limit int) ([]TurnRecord, error) {
 	return tables.GetOfSession(ctx, db.tables, session, "listing the turns after "+after,
 		func(q querier, n int64) (out []TurnRecord, err error) {
@@ -77,7 +77,7 @@ func (db *DB) Messages(ctx context.Context, session string, from, to int64) ([]t
 
 // Window returns the messages of the turn's session with from <= seq <= to, in order, with their provider items. If
 // their texts and calls exceed maxBytes, it returns a *TooLargeError without loading them. Items that exceed maxBytes
-// together are left out. ErrNotFound.
+// together are left out. ErrNotFound if the turn does not exist.
 func (db *DB) Window(ctx context.Context, turnID string, from, to, maxBytes int64) ([]turn.Message, error) {
 	return tables.GetOfTurn(ctx, db.tables, turnID, "reading the transcript",
 		func(q querier, sc scope) ([]turn.Message, error) {

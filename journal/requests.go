@@ -71,7 +71,7 @@ func (t *tx) openRequest(sc *scope, r turn.Request, at time.Time) (err error) {
 	case r.Kind == turn.RequestApproval:
 		err = t.copyCall(sc, &row)
 	case r.Kind == turn.RequestElicitation:
-		row.Size, row.Rec.Arguments = 0, ""
+		row.Size, row.Rec.Arguments = 0, "" // only an approval has arguments
 		err = t.copyTool(sc, &row)
 	default:
 		row.Size, row.Rec.Arguments = 0, ""
@@ -240,7 +240,8 @@ func (t *tx) checkApproval(c *call, in ClaimInput) error {
 	return nil
 }
 
-// Grants returns the grants of the turn's session in the order in which they were given. ErrNotFound.
+// Grants returns the grants of the turn's session in the order in which they were given. ErrNotFound if the turn
+// does not exist.
 func (db *DB) Grants(ctx context.Context, turnID string) ([]turn.Grant, error) {
 	return tables.GetOfTurn(ctx, db.tables, turnID, "reading the grants",
 		func(q querier, sc scope) ([]turn.Grant, error) { return q.Grants(sc.Session) })
@@ -280,7 +281,7 @@ func (db *DB) PendingRequests(ctx context.Context, session string, limit int) ([
 }
 
 // PendingOfTurn returns the open requests that a turn waits for, the oldest first: its own and those of its inline
-// subagents. ErrNotFound.
+// subagents. ErrNotFound if the turn does not exist.
 func (db *DB) PendingOfTurn(ctx context.Context, turnID string) ([]RequestRecord, error) {
 	return tables.GetOfNamedTurn(ctx, db.tables, turnID, "listing the open requests",
 		func(q querier, sc scope) ([]RequestRecord, error) {

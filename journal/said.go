@@ -22,11 +22,11 @@ func (t *tx) appendUserMessages(sc *scope, step int, messages []turn.UserMessage
 		if err := record.CheckID("message", m.ID); err != nil {
 			return err
 		}
-		had, err := t.HasMessage(sc.Session, m.ID)
+		exists, err := t.HasMessage(sc.Session, m.ID)
 		if err != nil {
 			return err
 		}
-		if had {
+		if exists {
 			continue
 		}
 		if m.Text, err = t.loadTextOrPlaceholder(merged); err != nil {
@@ -55,11 +55,11 @@ func generatedMessageID(turnID string, step, index int, mode strictness) string 
 // undelivered returns the IDs of those of the messages that the session does not have.
 func (t *tx) undelivered(session int64, messages []turn.UserMessage) (ids []string, err error) {
 	for _, m := range messages {
-		had, err := t.HasMessage(session, record.CleanText(m.ID))
+		exists, err := t.HasMessage(session, record.CleanText(m.ID))
 		if err != nil {
 			return nil, err
 		}
-		if !had {
+		if !exists {
 			ids = append(ids, m.ID)
 		}
 	}

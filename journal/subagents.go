@@ -26,7 +26,7 @@ func (t *tx) claimSubagent(c call, a Subagent) (*Subagent, error) {
 	return &recorded.Subagent, err
 }
 
-// Subagent returns the subagent that a turn's call has started. ErrNotFound.
+// Subagent returns the subagent that a turn's call has started. ErrNotFound if there is none.
 func (db *DB) Subagent(ctx context.Context, turnID, callID string) (Subagent, error) {
 	return tables.Get(ctx, db.tables, callName("reading the subagent of", turnID, callID),
 		func(q querier) (Subagent, error) {
@@ -36,7 +36,8 @@ func (db *DB) Subagent(ctx context.Context, turnID, callID string) (Subagent, er
 }
 
 // SpentBySubagent returns what the subagent of a call has used, its own subagents included. If its turn has not
-// ended, or ended without a record of its spending, this is the whole allowance that it was granted. ErrNotFound.
+// ended, or ended without a record of its spending, this is the whole allowance that it was granted. ErrNotFound if
+// the call has started no subagent.
 func (db *DB) SpentBySubagent(ctx context.Context, turnID, callID string) (turn.Spending, error) {
 	return tables.Get(ctx, db.tables, callName("reading what was used by the subagent of", turnID, callID),
 		func(q querier) (spent turn.Spending, err error) {
@@ -88,7 +89,7 @@ func (db *DB) Origin(ctx context.Context, session, messageID, own string) (Origi
 }
 
 // StopSubagents stops the session's subagents in the background: their answers begin no turn from now on. It returns
-// the session IDs of the subagents whose turns may still run.
+// the session IDs of the subagents whose turns may still run; none if the session does not exist.
 func (db *DB) StopSubagents(ctx context.Context, session string) (names []string, err error) {
 	err = db.write(ctx, fmt.Sprintf("stopping the subagents of session %q", session), func(t *tx) error {
 		if err := t.LockSession(session); err != nil {

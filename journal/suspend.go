@@ -14,7 +14,7 @@ import (
 // claim and keeps in.Result.Continuation. The next claim is granted and returns it in Claim.Record.Continuation;
 // there is no second tool_call_started. If no attempt continues the call, its outcome is unknown, because the server
 // may have begun. A repetition changes nothing. ErrStale if the call is settled or another attempt has claimed it,
-// ErrClosed, ErrNotFound.
+// ErrClosed if the turn has ended, ErrNotFound if the attempt never claimed the call.
 func (db *DB) SuspendCall(ctx context.Context, in SettleInput) error {
 	return db.writeTurn(ctx, in.Turn, callName("suspending", in.Turn, in.CallID), func(t *tx) error {
 		if n := len(in.Result.Continuation); n > record.MaxContinuationBytes {
@@ -61,8 +61,8 @@ func checkClaim(c call, attempt int) error {
 
 // NoteCall appends a tool_progress event for the attempt that holds the call's claim. After record.MaxNotes events of a
 // call, it changes nothing and returns no error. NoteCall is not idempotent: like AppendEvents, it appends again if it
-// is called again. ErrStale if the call is settled or suspended or another attempt has claimed it, ErrClosed,
-// ErrNotFound.
+// is called again. ErrStale if the call is settled or suspended or another attempt has claimed it, ErrClosed if
+// the turn has ended, ErrNotFound if the attempt never claimed the call.
 func (db *DB) NoteCall(ctx context.Context, turnID, callID string, attempt int, p turn.ToolProgress,
 	at time.Time) error {
 	return db.writeTurn(ctx, turnID, callName("noting the progress of", turnID, callID), func(t *tx) error {

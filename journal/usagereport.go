@@ -35,7 +35,8 @@ type UsageRow struct {
 	Usage    turn.Usage `json:"usage"`
 }
 
-// SessionUsage returns the usage of all attempts of a session's own turns.
+// SessionUsage returns the usage of all attempts of the session's turns. A fork does not count the turns of its
+// shared past.
 func (db *DB) SessionUsage(ctx context.Context, session string) (turn.Usage, error) {
 	return tables.GetOfSession(ctx, db.tables, session, "reading the usage", func(q querier, n int64) (turn.Usage, error) {
 		return sessionUsage(q, n)
