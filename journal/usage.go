@@ -168,7 +168,7 @@ var usageSums = `CAST(coalesce(sum(u.input_tokens), 0) AS BIGINT), CAST(coalesce
 	CAST(coalesce(sum(u.reasoning_tokens), 0) AS BIGINT), CAST(coalesce(sum(u.cost), 0) AS BIGINT),
 	coalesce(` + anyRow("u.unpriced") + `, 0), coalesce(` + anyRow("u.estimated OR u.reserved") + `, 0)`
 
-// scanUsage scans a row whose columns are those of before, which are destinations, and then usageSums.
+// scanUsage scans a row into u. The columns of the row are those for the destinations in before, followed by usageSums.
 func scanUsage(scan tables.Scanner, u *turn.Usage, before ...any) error {
 	var unpriced, estimated int
 	err := scan(append(before, &u.InputTokens, &u.OutputTokens, &u.CachedTokens, &u.CacheWriteTokens, &u.ReasoningTokens,

@@ -142,7 +142,7 @@ func compress(b []byte) []byte {
 	return out.Bytes()
 }
 
-// decode reverses encode.
+// decode reverses encode: it returns the content of a blob from the bytes that are stored for it.
 func decode(encoding string, kept []byte) ([]byte, error) {
 	switch encoding {
 	case "":
@@ -152,7 +152,7 @@ func decode(encoding string, kept []byte) ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading a compressed blob: %w", err)
 		}
-		b, err := io.ReadAll(io.LimitReader(r, record.MaxBlobBytes+1))
+		b, err := io.ReadAll(io.LimitReader(r, record.MaxBlobBytes+1)) // a damaged blob may expand to any size
 		if err != nil {
 			return nil, fmt.Errorf("reading a compressed blob: %w", err)
 		}

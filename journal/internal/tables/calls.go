@@ -32,8 +32,8 @@ const CallColumns = `coalesce(c.id, 0), coalesce(c.step, 0), coalesce(c.call_id,
 	coalesce(c.duration_ms, 0), coalesce(c.late_count, 0), coalesce(c.suspended_attempt, 0), c.continuation_blob, c.media, coalesce(c.notes, 0),
 	coalesce(c.code, '')`
 
-// Scan scans a row whose columns are those of before, which are destinations, and then CallColumns. It does not load
-// blobs: see Querier.Load.
+// Scan scans a row into c. The columns of the row are those for the destinations in before, followed by CallColumns.
+// Scan does not load blobs: see Querier.Load.
 func (c *Call) Scan(scan func(...any) error, before ...any) error {
 	var claimed, settled int64
 	r := &c.Rec

@@ -31,8 +31,8 @@ const InferenceColumns = `coalesce(i.id, 0), coalesce(i.attempt, 0), coalesce(i.
 	coalesce(i.head_seq, 0), coalesce(i.head_hash, ''), i.completion, i.completion_blob, i.raw_blob,
 	coalesce(i.started_at, 0), coalesce(i.settled_at, 0), coalesce(i.late_count, 0), coalesce(i.step, 0)`
 
-// Scan scans a row whose columns are those of before, which are destinations, and then InferenceColumns. It does not
-// load blobs: see Querier.LoadSettled.
+// Scan scans a row into a. The columns of the row are those for the destinations in before, followed by
+// InferenceColumns. Scan does not load blobs: see Querier.LoadSettled.
 func (a *Attempt) Scan(scan func(...any) error, before ...any) error {
 	var started, settled int64
 	in := &a.Inf

@@ -56,18 +56,18 @@ func awayError(w outage.Wait) error {
 // the database has answered, with success or an error of the transaction. An error after the end of ctx says nothing
 // about the database.
 func (g guarded) try(ctx context.Context, kind string, transaction func() error) (available bool, err error) {
-	try, away := g.outages.Begin(kind)
-	if away != nil {
-		return false, awayError(*away)
+	request, wait := g.outages.Begin(kind)
+	if wait != nil {
+		return false, awayError(*wait)
 	}
-	defer try.Drop()
+	defer request.Drop() // has no effect after Up or Down
 	err = transaction()
 	switch {
 	case err == nil, ctx.Err() == nil && !g.Away(err):
-		try.Up()
+		request.Up()
 		return true, err
-	case ctx.Err() != nil: // its caller has ended it
+	case ctx.Err() != nil:
 		return false, err
 	}
-	return false, awayError(try.Down(err, 0))
+	return false, awayError(request.Down(err, 0))
 }

@@ -33,6 +33,7 @@ func (q Querier) Segments(session, from, to int64) (list []Segment, err error) {
 			&forkSeq); err != nil {
 			return nil, err
 		}
+		// The session's own rows begin after forkSeq, which is 0 if it is no fork.
 		if s := (Segment{session, max(forkSeq, from-1), to}); s.Low < s.High {
 			list = append(list, s)
 		}

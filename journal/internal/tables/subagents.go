@@ -61,6 +61,7 @@ func (t *Tx) EndSubagent(call int64, background bool) error {
 // no record of its spending, because it runs or its workflow did not end it.
 func (q Querier) SpentBelow(root int64, own string) (sum turn.Spending, known bool, err error) {
 	known = true
+	// The root turn, and the turns that began with answers of subagents.
 	err = q.Each(func(rows Rows) error {
 		var spent sql.NullString
 		if err := rows.Scan(&spent); err != nil {
@@ -72,6 +73,7 @@ func (q Querier) SpentBelow(root int64, own string) (sum turn.Spending, known bo
 	if err != nil {
 		return sum, false, err
 	}
+	// The subagents in the background that these turns started.
 	err = q.Each(func(rows Rows) error {
 		var granted string
 		var spent sql.NullString
