@@ -67,7 +67,7 @@ func (t *tx) begin(in turn.BeginInput) (BeginResult, error) {
 	if !errors.Is(err, sql.ErrNoRows) {
 		return BeginResult{}, err
 	}
-	// Messages that the session's previous turn left come first, unless the caller wants this one out of order.
+	// Messages that the session's previous turn left come first, unless in.OutOfOrder is set.
 	earlier, later, err := t.leftMessages(sc.Session, afterLastTurn, in.Message.ID)
 	if err != nil || len(earlier) > 0 && !in.OutOfOrder {
 		return BeginResult{Earlier: earlier}, err

@@ -106,14 +106,14 @@ func (db *DB) CheckBudget(ctx context.Context, session string, in ReserveInput) 
 	return refusal, err
 }
 
-// ceiling is one ceiling of a Budget with what is used of it, reservations included.
+// ceiling is one ceiling of a Budget, with the spending that counts for it, reservations included.
 type ceiling struct {
 	name      fleet.LimitName
 	max, used int64 // tokens, or a turn.USD
 	tokens    bool  // max and used are tokens
 }
 
-// ceilings returns the ceilings that b sets, each with what is used of it. day is the day of the request in UTC,
+// ceilings returns the ceilings that b sets, each with its spending so far. day is the day of the request in UTC,
 // "2006-01-02": it selects the periods of the tenant's ceilings.
 func (t *tx) ceilings(sc scope, b Budget, day string) (list []ceiling, err error) {
 	addDollars := func(name fleet.LimitName, most *turn.USD, used func() (turn.Usage, error)) {

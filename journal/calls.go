@@ -48,6 +48,7 @@ func callName(doing, turnID, callID string) string {
 	return fmt.Sprintf("%s call %s of turn %s", doing, callID, turnID)
 }
 
+// checkAttempt returns an error if an attempt's number is below 1.
 func checkAttempt(attempt int) error {
 	if attempt < 1 {
 		return fmt.Errorf("attempt %d: attempts count from 1", attempt)

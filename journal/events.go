@@ -69,7 +69,7 @@ func (db *DB) appendEvents(ctx context.Context, in StreamInput) error {
 		if err := t.markBilled(a, in.PromptTokens); err != nil || len(events) == 0 {
 			return err
 		}
-		// The events of one call are committed together, so the last one tells about all of them.
+		// The events of one call are committed together: if the last one was appended, all of them were.
 		last := events[len(events)-1]
 		last.Step, last.Attempt = key.Step, attempt
 		if done, err := t.isAppended(&a.Scope, last); done || err != nil {

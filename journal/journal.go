@@ -17,10 +17,10 @@ import (
 // same arguments returns the same result and changes nothing.
 //
 // A DB is for one tenant, and a database is opened for the default tenant, whose name is empty. Methods that read a
-// named session or turn know only those of the tenant: the error for a session of another tenant is the same
-// ErrNotFound as for one that does not exist. The methods with which a worker records a turn name a turn that Begin has
-// returned, of any tenant. Catalogues, workers and blobs belong to the operator, and every tenant has the same: the
-// hash of a blob cannot be guessed.
+// named session or turn find only those of the tenant: the error for a session of another tenant is the same
+// ErrNotFound as for one that does not exist. The methods with which a worker records a turn name a turn that Begin
+// has returned, of any tenant. Catalogues, workers and blobs belong to the operator, and every tenant has the same:
+// the hash of a blob cannot be guessed.
 type DB struct {
 	fleet.Fleet
 	catalogue.Registry

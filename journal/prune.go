@@ -37,7 +37,7 @@ func (db *DB) PruneEvents(ctx context.Context, before time.Time, limit int) (tur
 }
 
 // isPruned reports whether an earlier run of this transaction has pruned these turns: the reply to its commit was lost,
-// but it was committed. The turns of a run are committed together, so the first one tells about all of them.
+// but it was committed. The turns of a run are committed together: if the first one is pruned, all of them are.
 func (t *tx) isPruned(turns []int64) (done bool, err error) {
 	if !t.Again() || len(turns) == 0 {
 		return false, nil

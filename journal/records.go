@@ -63,7 +63,7 @@ type BeginResult struct {
 	Kept bool
 }
 
-// Origin tells from which user message the answer of a subagent results.
+// Origin says which user message led to the answer of a subagent, and how much it has cost so far.
 type Origin struct {
 	Turn string // the turn that called the subagent
 	Root string // the turn that began with the user's message

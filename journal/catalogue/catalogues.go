@@ -90,7 +90,7 @@ func Review(c turn.Catalogue, approved map[string][]string,
 	return toApprove, toQuarantine
 }
 
-// chooseQuarantined returns those of the quarantined tools that in.Tools names, or all of them if it is empty. It
+// chooseQuarantined returns the quarantined tools that in.Tools names, or all of them if in.Tools is empty. It
 // returns an error if no tool has one of the names, or a tool is not the one that the operator saw.
 func chooseQuarantined(quarantined []turn.QuarantinedTool, in ApproveToolsInput) ([]turn.QuarantinedTool, error) {
 	var missing []string

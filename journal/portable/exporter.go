@@ -180,8 +180,8 @@ func (e *exporter) turns(p part) error {
 	})
 }
 
-// forkedTurn returns the record to export for a turn of which a fork has only the beginning: as if the turn had ended
-// when the fork was created, without an answer.
+// forkedTurn returns the record to export for a turn that a fork has only the beginning of: as if the turn had ended
+// without an answer when the fork was created.
 func (e *exporter) forkedTurn(r record.TurnRecord) record.TurnRecord {
 	ended := e.created
 	if ended.IsZero() {

@@ -95,7 +95,8 @@ func (e *exporter) events(p part) error {
 	return e.writeForkedTurnEnd(p.splitTurn)
 }
 
-// writeForkedTurnEnd writes the only event of a turn of which a fork has only the beginning: its turn_completed.
+// writeForkedTurnEnd writes the turn_completed of a split turn: see forkedTurn. The export has no other event of the
+// turn.
 func (e *exporter) writeForkedTurnEnd(turnRow int64) error {
 	r, err := e.TurnRecord(`t.id = ?`, turnRow)
 	if err != nil {

@@ -25,7 +25,7 @@ var advice = map[string]string{
 // readOnly is the SQLSTATE of a write to a server that is read-only, or by a user whose transactions are.
 const readOnly = "25006"
 
-// Away implements tables.Database.
+// Away implements tables.Database: the server cannot be reached, or cannot run any transaction now.
 func (db *database) Away(err error) bool {
 	var refused *pgconn.PgError
 	if errors.As(err, &refused) {
@@ -35,7 +35,7 @@ func (db *database) Away(err error) bool {
 }
 
 // isAwayCode reports whether the error with this SQLSTATE means that the server cannot run any transaction now. An
-// error that comes of concurrent transactions does not mean that.
+// error that concurrent transactions cause does not mean that.
 func isAwayCode(code string) bool {
 	switch code {
 	case "40001", "40P01", "23505": // other transactions were faster
@@ -49,7 +49,8 @@ func isAwayCode(code string) bool {
 // Explain implements tables.Database.
 func (db *database) Explain(err error) error { return explain(err) }
 
-// explain is Explain: it adds advice for the operator, and makes the errors of the server those of package journal.
+// explain is Explain: it adds advice for the operator to the server's errors, and wraps the error of package journal
+// that corresponds to them.
 func explain(err error) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return journal.ErrNotFound

@@ -49,7 +49,7 @@ func begin(ctx context.Context, conn *pgx.Conn, timer *time.Timer, statement str
 
 // Exec implements tables.Conn. It sends the statement later, unless there are enough for a batch.
 func (t *transaction) Exec(query string, args ...any) error {
-	t.pending.Queue(numbered(query), slices.Clone(args)...)
+	t.pending.Queue(numbered(query), slices.Clone(args)...) // the caller may reuse args before they are sent
 	for _, a := range args {
 		switch a := a.(type) {
 		case []byte:
@@ -179,7 +179,7 @@ type row struct {
 	err  error
 }
 
-// Scan implements tables.Row.
+// Scan implements tables.Row. It closes the result, and returns sql.ErrNoRows if that has no row.
 func (r row) Scan(into ...any) error {
 	if r.err != nil {
 		return r.err

@@ -70,7 +70,7 @@ const mediaTypeBytes = 100
 
 // CleanResult returns r in the form in which journals settle a call with it: with clean texts and a valid code. Media
 // get the hash and the size of their Data. Media that are empty or exceed MaxMedia or MaxMediaBytes are dropped, and
-// a note in the text tells the model so.
+// a note in the text says so.
 func CleanResult(r turn.ToolResult) turn.ToolResult {
 	r.Text, r.MediaType, r.Code = CleanText(r.Text), mediaType(r.MediaType), CleanCode(r.Outcome, r.Code)
 	media := r.Media

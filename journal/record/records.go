@@ -43,8 +43,9 @@ type Inference struct {
 	StartedAt  time.Time       `json:"started_at,omitzero"`
 	SettledAt  time.Time       `json:"settled_at,omitzero"`
 	Late       int             `json:"late,omitempty"` // completions that came after the settlement
-	// Undelivered are the IDs of those of StartInference.Messages that the session does not have. StartInference sets
-	// it if the step was settled already, as after a reset of the run: a later step must append these messages.
+	// Undelivered are the IDs of the messages in StartInference.Messages that the session does not have.
+	// StartInference sets it if the step was settled already, as after a reset of the run: a later step must append
+	// these messages.
 	Undelivered []string `json:"-"`
 	// OtherUsage is the usage of the step's other attempts. StartInference and SettleInference set it for a settled
 	// step.
@@ -161,6 +162,7 @@ type LateResult struct {
 	SizeBytes int64        `json:"size_bytes,omitempty"`
 	At        time.Time    `json:"at,omitzero"`
 	Media     []turn.Media `json:"media,omitempty"`
-	// NotifyModel means that the model knows the call's outcome as unknown, and has not got this result yet.
+	// NotifyModel means that the next inference reports this result to the model, which got "unknown" as the call's
+	// outcome.
 	NotifyModel bool `json:"notify_model,omitempty"`
 }

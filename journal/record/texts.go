@@ -103,7 +103,8 @@ func SubagentAnswer(agent, answer string) string {
 	return fmt.Sprintf("(The agent %s, which you have called in the background, has ended its task.)\n\n%s", agent, answer)
 }
 
-// ForkedMessage is TurnRecord.Message of a turn of which an imported fork has only the beginning. Users see it.
+// ForkedMessage is TurnRecord.Message of a turn in an imported fork that was forked in the middle of the turn. Users
+// see it.
 const ForkedMessage = "The session was forked in the middle of this turn. What came after is in the session that it " +
 	"was forked from."
 

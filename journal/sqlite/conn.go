@@ -35,7 +35,7 @@ func (c *conn) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
 // transaction that was cancelled halfway could not know whether it was committed.
 var background = context.Background()
 
-// Query implements tables.Conn.
+// Query implements tables.Conn, with the prepared statement of the query.
 func (c *conn) Query(query string, args ...any) (tables.Rows, error) {
 	s, err := c.prepare(background, query)
 	if err != nil {
@@ -43,7 +43,7 @@ func (c *conn) Query(query string, args ...any) (tables.Rows, error) {
 	}
 	rows, err := s.QueryContext(background, args...)
 	if err != nil {
-		return nil, err
+		return nil, err // not rows: a nil *sql.Rows would be a tables.Rows that is not nil
 	}
 	return rows, nil
 }
@@ -57,7 +57,7 @@ func (c *conn) QueryRow(query string, args ...any) tables.Row {
 	return s.QueryRowContext(background, args...)
 }
 
-// Exec implements tables.Conn.
+// Exec implements tables.Conn. It runs the statement at once.
 func (c *conn) Exec(query string, args ...any) error {
 	s, err := c.prepare(background, query)
 	if err == nil {

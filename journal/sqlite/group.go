@@ -12,7 +12,7 @@ import (
 // maxGroup is the maximum number of transactions that share a commit.
 const maxGroup = 64
 
-// write is a transaction that a caller of Write wants to run. While one of the callers has the write connection, the
+// write is the transaction of a call of Write. While one of the callers has the write connection, the
 // transactions of the others wait in the queue. That caller runs them together in one SQLite transaction, each in a
 // savepoint, so that they share a commit: with synchronous "full", the commit is the expensive part.
 type write struct {
@@ -30,6 +30,7 @@ type queue struct {
 	list []*write
 }
 
+// add appends w to the queue.
 func (q *queue) add(w *write) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 // pollEvery is the interval at which the file is polled for writes by other processes while there are followers.
 const pollEvery = 25 * time.Millisecond
 
-// changes wakes followers. SQLite tells only that the file has changed and not what, so every change wakes all
+// changes wakes followers. SQLite reports only that the file has changed, and not which rows, so every change wakes all
 // followers: all of them follow the empty topic.
 type changes struct {
 	*watch.Changes

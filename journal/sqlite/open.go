@@ -88,7 +88,7 @@ func openFile(ctx context.Context, path string, opts Options) (*database, error)
 }
 
 // openAs applies the options to db and opens it with open: openForWriting or openForReading. If that fails, openAs
-// closes what is open of db.
+// closes the connections that open has opened.
 func openAs(ctx context.Context, db *database, opts Options,
 	open func(db *database, ctx context.Context, synchronous string) error) (*database, error) {
 	db.busy, db.writeToken = opts.BusyTimeout, make(chan struct{}, 1)

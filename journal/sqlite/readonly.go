@@ -56,6 +56,7 @@ func (db *database) hasLog() bool {
 	return err == nil && info.Size() > 0
 }
 
+// exists reports whether a file exists.
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil

@@ -37,7 +37,7 @@ func (db *database) dropWriter() {
 	db.writer = nil
 }
 
-// Read implements tables.Database.
+// Read implements tables.Database. Unless once is true, it runs fn again while the file is locked.
 func (db *database) Read(ctx context.Context, once bool, fn func(tables.Conn) error) error {
 	if once {
 		return db.readSnapshot(ctx, fn)
@@ -89,6 +89,7 @@ func (db *database) retryUntil(ctx context.Context, deadline time.Time, fn func(
 	}
 }
 
+// isBusy reports whether an error means that another process has the file locked.
 func isBusy(err error) bool {
 	code := codeOf(err)
 	return code == sqlite3.SQLITE_BUSY || code == sqlite3.SQLITE_LOCKED

@@ -75,7 +75,7 @@ type Topic struct {
 	Tenant string
 }
 
-// Handle is a journal's database for one tenant. Methods that read a named session or turn know only those of the
+// Handle is a journal's database for one tenant. Methods that read a named session or turn find only those of the
 // tenant.
 type Handle struct {
 	db     Database

@@ -32,7 +32,7 @@ func (h *Handle) Guarded() *Handle {
 	return &copied
 }
 
-// Write implements Database.
+// Write implements Database. It fails at once while writes wait for the end of an outage: see guarded.
 func (g guarded) Write(ctx context.Context, fn func(Conn) error) error {
 	available, err := g.try(ctx, writes, func() error { return g.Database.Write(ctx, fn) })
 	if available { // then reads are possible too, and need not wait for their next try
@@ -41,7 +41,7 @@ func (g guarded) Write(ctx context.Context, fn func(Conn) error) error {
 	return err
 }
 
-// Read implements Database.
+// Read implements Database. It fails at once while reads wait for the end of an outage: see guarded.
 func (g guarded) Read(ctx context.Context, once bool, fn func(Conn) error) error {
 	_, err := g.try(ctx, reads, func() error { return g.Database.Read(ctx, once, fn) })
 	return err

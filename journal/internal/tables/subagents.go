@@ -121,9 +121,9 @@ func (q Querier) SpentBy(a Subagent) (s turn.Spending, err error) {
 	return s, addSpent(&s, spent)
 }
 
-// StopSubagents stops the session's subagents in the background whose answers are not in the transcript yet. It returns
-// the session IDs of the subagents that were not stopped before, or have not returned an answer: their turns or their
-// answers may be under way.
+// StopSubagents stops the session's subagents in the background whose answers are not in the transcript yet. It
+// returns the session IDs of the subagents that were not stopped before, or have not returned an answer: their turns
+// may still run, or their answers may not have arrived yet.
 func (t *Tx) StopSubagents(session int64) ([]string, error) {
 	const undelivered = ` background AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.session = subagents.session
 		AND m.message_id = subagents.name || '/answer')`
@@ -151,7 +151,7 @@ func (q Querier) AnswerKept(a Subagent) (kept bool, err error) {
 }
 
 // subagentSessions returns a query of the rows of sessions that the query first returns, and, recursively, of the
-// sessions of their subagents at work.
+// sessions of their working subagents (SubagentWorking).
 func subagentSessions(first string) string {
 	return `WITH RECURSIVE below (id) AS (` + first + ` UNION SELECT x.id FROM below
 		JOIN subagents a ON a.session = below.id AND a.state = '` + SubagentWorking + `'
@@ -159,14 +159,14 @@ func subagentSessions(first string) string {
 		SELECT id FROM below`
 }
 
-// BelowSession returns a query of session rows: the session whose row the SQL expression gives, and the sessions of its
-// subagents at work, of their subagents at work, and so on.
+// BelowSession returns a query of session rows: the session whose row the SQL expression gives, and the sessions of
+// its working subagents, of their working subagents, and so on.
 func BelowSession(expression string) string {
 	return subagentSessions(`SELECT s0.id FROM sessions s0 WHERE s0.id = ` + expression)
 }
 
 // BelowTurn returns a query of session rows: the sessions of the inline subagents that a turn waits for, and of their
-// subagents at work. The SQL expression gives the row of the turn. The turn's own session is not among them.
+// working subagents. The SQL expression gives the row of the turn. The turn's own session is not among them.
 func BelowTurn(expression string) string {
 	return subagentSessions(`SELECT x0.id FROM subagents a0 JOIN sessions p0 ON p0.id = a0.session
 		JOIN sessions x0 ON x0.tenant = p0.tenant AND x0.session_id = a0.name

@@ -53,8 +53,8 @@ func New(every time.Duration, look Look) *Changes {
 }
 
 // Wait returns a channel that is closed when one of the topics may have changed, or anything if there are no topics.
-// After Close, the channel is closed already. When ctx ends, the channel is never closed: the caller must also wait for
-// ctx.
+// After Close, the channel is closed already. After ctx ends, the channel may never be closed: the caller must also
+// wait for ctx.
 func (c *Changes) Wait(ctx context.Context, topics ...journal.Topic) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -166,7 +166,7 @@ func (c *Changes) compare(topics []journal.Topic, seen map[journal.Topic]int64, 
 	return changed
 }
 
-// Close wakes all followers and waits for the poller to end.
+// Close ends the polling and wakes all followers.
 func (c *Changes) Close() {
 	c.cancel()
 	c.mu.Lock()

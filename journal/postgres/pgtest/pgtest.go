@@ -147,8 +147,8 @@ func version(program string) int {
 	return n
 }
 
-// serverUser returns the user and group that run the server: those of this process, or nobody's if it runs as root,
-// because Postgres refuses to run as root.
+// serverUser returns the user and group that run the server: those of this process, or those of the user nobody if it
+// runs as root, because Postgres refuses to run as root.
 func serverUser() (uid, gid int) {
 	if os.Getuid() == 0 {
 		return 65534, 65534 // nobody and nogroup on Debian
