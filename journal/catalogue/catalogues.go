@@ -47,7 +47,8 @@ func (in ApproveToolsInput) seen(d turn.QuarantinedTool) string {
 	return cmp.Or(in.Hashes[d.Now.ID], in.Hashes[ToolName(in.Server, d.Now.ID)])
 }
 
-// ToolName returns the server's own name of a tool: the part of its ID after the server.
+// ToolName returns the server's own name of a tool: the part of its ID after the server ("read" of "mcp/files/read"),
+// or the whole ID if it is a tool of another server.
 func ToolName(server, id string) string {
 	for _, prefix := range []string{"mcp/" + server + "/", server + "/"} {
 		if name, ok := strings.CutPrefix(id, prefix); ok {

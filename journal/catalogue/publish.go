@@ -45,10 +45,10 @@ func publishOutage(t *tables.Tx, c turn.Catalogue) error {
 		c  turn.Catalogue
 	}
 	var rows []row
-	err := t.Each(func(scan tables.Rows) error {
+	err := t.Each(func(result tables.Rows) error {
 		var r row
 		var content []byte
-		if err := scan.Scan(&r.id, &content); err != nil {
+		if err := result.Scan(&r.id, &content); err != nil {
 			return err
 		}
 		err := json.Unmarshal(content, &r.c)

@@ -84,7 +84,7 @@ func TenantScope(tenant string) string {
 // IsTenantScope reports whether a scope is that of a tenant.
 func IsTenantScope(scope string) bool { return strings.HasPrefix(scope, tenantScope) }
 
-// DescribeScope names a scope in a message.
+// DescribeScope returns the name of a scope for messages, such as "model m of provider p".
 func DescribeScope(scope string) string {
 	if tenant, ok := strings.CutPrefix(scope, tenantScope); ok {
 		return "tenant " + tenant
@@ -179,7 +179,8 @@ func (f Fleet) PauseScope(ctx context.Context, scope, by, reason string, pause t
 	return p, err
 }
 
-// ResumeScope ends a pause and also the wait that the provider has asked for. It reports whether there was either.
+// ResumeScope ends the pause of a scope, and also the one that its provider requested with Retry-After. It reports
+// whether there was either.
 func (f Fleet) ResumeScope(ctx context.Context, scope string) (waited bool, err error) {
 	err = f.changeScope(ctx, "resuming "+scope, scope, func(r *fleetRow, now time.Time) {
 		state := r.state(now)

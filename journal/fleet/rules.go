@@ -173,7 +173,9 @@ func (rows fleetRows) check(request CapacityRequest, now time.Time) (worst *Refu
 	for _, scope := range request.Scopes {
 		if r := rows[scope]; r != nil {
 			for _, refusal := range r.refusals(request, now) {
-				if worst == nil || refusal.Final && !worst.Final || refusal.Final == worst.Final && refusal.Retry > worst.Retry {
+				isWorse := worst == nil || refusal.Final && !worst.Final ||
+					refusal.Final == worst.Final && refusal.Retry > worst.Retry
+				if isWorse {
 					worst = refusal
 				}
 			}
@@ -198,7 +200,7 @@ func (r *fleetRow) refusals(request CapacityRequest, now time.Time) (out []*Refu
 	}
 	if most := r.limitFor(LimitInFlight, request); most > 0 && state.Usage.RequestsInFlight >= most {
 		out = append(out, &Refusal{Scope: r.name, Limit: LimitInFlight, Used: state.Usage.RequestsInFlight,
-			Max: r.effective[LimitInFlight], Retry: time.Second})
+			Max: r.effective[LimitInFlight], Retry: time.Second}) // a guess, because a request may end at any time
 	}
 	day, month := periods(now)
 	for _, p := range []struct {

@@ -141,7 +141,7 @@ func (c *exportCheck) checkArtifacts(full string, media []turn.Media) error {
 	return nil
 }
 
-// checkTurn checks a turn's IDs and words, and that a session has each turn once and at most one that runs.
+// checkTurn checks a turn's IDs and enums, and that the export has each turn once and at most one that runs.
 func (c *exportCheck) checkTurn(t ExportTurn) error {
 	_, known := c.turnEnded[t.ID]
 	ended := t.State.Terminal()

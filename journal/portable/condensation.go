@@ -23,7 +23,7 @@ func (e *exporter) compactions(p part) error {
 	})
 }
 
-// checkCompaction checks the words, the range of messages and the turn of a compaction. importCompaction checks its
+// checkCompaction checks the enums, the range of messages and the turn of a compaction. importCompaction checks its
 // hashes.
 func (c *exportCheck) checkCompaction(x ExportCompaction) error {
 	err := errors.Join(checkKnown("reason", x.Reason), checkKnown("method", x.Method))

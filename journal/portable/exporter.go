@@ -62,7 +62,7 @@ func (e *exporter) writeHeader(session string) error {
 		return err
 	}
 	e.created = h.Session.CreatedAt
-	// The lines that follow and h.Tenant have what these fields contain.
+	// These fields would repeat the lines that follow and h.Tenant.
 	h.Session.LastTurn, h.Session.PendingRequests, h.Session.Tenant = record.TurnRecord{}, 0, ""
 	if h.Session.Parent != "" {
 		p, err := e.Point(n, h.Session.ForkSeq)

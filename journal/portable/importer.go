@@ -15,8 +15,9 @@ import (
 )
 
 // Import reads an export, checks the whole file and then writes the session in one transaction. Importing a session
-// that the journal has already changes nothing. Import takes only exports of its own tenant: ErrOtherTenant. An
-// imported session is tainted, and has no grants and no running turn: see Imported.
+// that the journal has already changes nothing. Import takes only exports of its own tenant, and returns
+// record.ErrOtherTenant for others. An imported session is tainted, and has no grants and no running turn: see
+// Imported.
 func Import(ctx context.Context, h *tables.Handle, r io.Reader,
 	closeUnfinished CloseUnfinished) (out Imported, err error) {
 	f, err := spoolImport(ctx, h, r)
