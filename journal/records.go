@@ -70,8 +70,8 @@ type Origin struct {
 	// Spent is what the user's message has cost so far: the sum of all turns that result from it. A subagent in the
 	// background counts with its whole allowance until its turn has ended.
 	Spent turn.Spending
-	// Known is false if a turn ended without a record of its spending. Then the caller must assume that no allowance is
-	// left.
+	// Known is false if a turn has no record of its spending, because it runs or its workflow did not end it. Then the
+	// caller must assume that no allowance is left.
 	Known bool
 }
 
