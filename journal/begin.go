@@ -13,8 +13,9 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Begin opens a turn: it checks whether the message was taken before, closes the session's unfinished turn, appends the
-// message, records the turn config and emits turn_started, and skills_selected if there are any. See turn.BeginInput and BeginResult.
+// Begin opens a turn. In one transaction it closes the session's unfinished turn, appends the message, records the turn
+// config, and emits turn_started, and skills_selected if in.Skills is set. If the turn has begun before, another turn
+// took the message, or the message may not begin a turn now, Begin opens none and BeginResult says why.
 func (db *DB) Begin(ctx context.Context, in turn.BeginInput) (out BeginResult, err error) {
 	in, err = checkBegin(in)
 	if err != nil {
@@ -29,6 +30,9 @@ func (db *DB) Begin(ctx context.Context, in turn.BeginInput) (out BeginResult, e
 	return out, err
 }
 
+// checkBegin returns in with clean texts and a message ID, or an error if an ID, the tenant or the config is not
+// valid. A message without an ID gets one that derives from the turn's ID, so that a repeated Begin finds the message
+// again.
 func checkBegin(in turn.BeginInput) (turn.BeginInput, error) {
 	in.Message.ID, in.Message.Text = record.CleanText(in.Message.ID), record.CleanText(in.Message.Text)
 	if in.Message.ID == "" {
@@ -41,10 +45,13 @@ func checkBegin(in turn.BeginInput) (turn.BeginInput, error) {
 		record.CheckID("turn", in.Turn), record.CheckID("message", in.Message.ID))
 }
 
+// begin is the transaction of Begin. The caller has checked in and locked the session. The order of the checks
+// matters: a repeated Begin must find its own turn before its message counts as a duplicate, and nothing is closed or
+// appended until every check has passed.
 func (t *tx) begin(in turn.BeginInput) (BeginResult, error) {
-	own, err := t.TurnRecord(`t.turn_id = ?`, in.Turn)
+	begun, err := t.TurnRecord(`t.turn_id = ?`, in.Turn)
 	if err == nil {
-		return t.resume(own, in)
+		return t.resume(begun, in)
 	}
 	if !errors.Is(err, sql.ErrNoRows) {
 		return BeginResult{}, err
@@ -53,41 +60,44 @@ func (t *tx) begin(in turn.BeginInput) (BeginResult, error) {
 	if err != nil {
 		return BeginResult{}, err
 	}
-	taker, seq, err := t.FindMessage(sc.Session, in.Message.ID)
+	takenBy, seq, err := t.FindMessage(sc.Session, in.Message.ID)
 	if err == nil {
-		return t.duplicate(sc, taker, seq, in.Message)
+		return t.duplicate(sc, takenBy, seq, in.Message)
 	}
 	if !errors.Is(err, sql.ErrNoRows) {
 		return BeginResult{}, err
 	}
-	earlier, later, err := t.leftAround(sc.Session, latest, in.Message.ID)
+	// Messages that the session's previous turn left come first, unless in.OutOfOrder is set.
+	earlier, later, err := t.leftMessages(sc.Session, afterLastTurn, in.Message.ID)
 	if err != nil || len(earlier) > 0 && !in.OutOfOrder {
 		return BeginResult{Earlier: earlier}, err
 	}
-	from, err := answered(t.Querier, sc, in.Message.ID)
+	subagent, err := answeringSubagent(t.Querier, sc, in.Message.ID)
 	if err != nil {
 		return BeginResult{}, err
 	}
-	if from.Call != 0 && (in.NothingLeft || from.State == tables.SubagentStopped) {
-		return BeginResult{Kept: true}, t.KeepAnswer(from)
+	isAnswer := subagent.Call != 0
+	if isAnswer && (in.NothingLeft || subagent.State == tables.SubagentStopped) {
+		return BeginResult{Kept: true}, t.KeepAnswer(subagent)
 	}
 	closed, err := t.closeUnfinished(&sc, record.ClosedMessage, in.At)
 	if err != nil {
 		return BeginResult{}, err
 	}
-	out, err := t.open(&sc, in, from)
+	out, err := t.openTurn(&sc, in, subagent)
 	out.Closed, out.Later = closed, later
 	return out, err
 }
 
-// duplicate returns the result of Begin for a message whose ID the session already has, at seq.
-func (t *tx) duplicate(sc scope, taker, seq int64, m turn.UserMessage) (out BeginResult, err error) {
-	first, err := t.TurnRecord(`t.id = ?`, taker)
+// duplicate returns the result of Begin for a message whose ID the session already has. takenBy is the row of the turn
+// that took the ID first, and seq the position of that message in the transcript.
+func (t *tx) duplicate(sc scope, takenBy, seq int64, m turn.UserMessage) (out BeginResult, err error) {
+	first, err := t.TurnRecord(`t.id = ?`, takenBy)
 	if err != nil {
 		return out, err
 	}
 	out.DuplicateOf = &first
-	text, err := t.wholeText(m)
+	text, err := t.loadText(m)
 	if err != nil {
 		return out, err
 	}
@@ -96,8 +106,9 @@ func (t *tx) duplicate(sc scope, taker, seq int64, m turn.UserMessage) (out Begi
 	return out, err
 }
 
-// wholeText returns the text of a message, which may be a blob.
-func (t *tx) wholeText(m turn.UserMessage) (string, error) {
+// loadText returns the text of a message: m.Text, or the content of m.Blob if it is set. A missing or too large blob is
+// an error.
+func (t *tx) loadText(m turn.UserMessage) (string, error) {
 	if m.Blob == "" {
 		return m.Text, nil
 	}
@@ -109,19 +120,21 @@ func (t *tx) wholeText(m turn.UserMessage) (string, error) {
 	return record.CleanText(string(b)), nil
 }
 
-// resume returns the result of Begin for a chain that has begun the turn before.
-func (t *tx) resume(own TurnRecord, in turn.BeginInput) (out BeginResult, err error) {
+// resume returns the result of Begin for a turn that an earlier Begin of the same workflow chain has opened. begun is
+// the turn's record. If the turn still runs, resume records the new run ID. It returns an error if in names another
+// session or message than begun.
+func (t *tx) resume(begun TurnRecord, in turn.BeginInput) (out BeginResult, err error) {
 	if _, err := t.NamedScope(in.Turn); errors.Is(err, ErrNotFound) {
 		return out, fmt.Errorf("a turn of another tenant has this ID: %w", ErrConflict)
 	} else if err != nil {
 		return out, err
 	}
-	if own.Session != in.Session || own.MessageID != in.Message.ID {
+	if begun.Session != in.Session || begun.MessageID != in.Message.ID {
 		return out, fmt.Errorf("the turn began in session %q with message %q, not in session %q with message %q",
-			own.Session, own.MessageID, in.Session, in.Message.ID)
+			begun.Session, begun.MessageID, in.Session, in.Message.ID)
 	}
-	if !own.State.Terminal() && own.RunID != in.RunID {
-		own.RunID = in.RunID
+	if !begun.State.Terminal() && begun.RunID != in.RunID {
+		begun.RunID = in.RunID
 		if err := t.Exec(`UPDATE turns SET run_id = ? WHERE turn_id = ?`, in.RunID, in.Turn); err != nil {
 			return out, err
 		}
@@ -130,12 +143,12 @@ func (t *tx) resume(own TurnRecord, in turn.BeginInput) (out BeginResult, err er
 	if err != nil {
 		return out, err
 	}
-	_, later, err := t.leftAround(sc.Session, sc.Turn, in.Message.ID)
+	_, later, err := t.leftMessages(sc.Session, sc.Turn, in.Message.ID)
 	if err != nil {
 		return out, err
 	}
 	var config tables.Stored
-	out = BeginResult{Turn: own, Resumed: true, Head: turn.Head{Seq: own.MessageSeq}, Later: later}
+	out = BeginResult{Turn: begun, Resumed: true, Head: turn.Head{Seq: begun.MessageSeq}, Later: later}
 	err = t.Row(`SELECT m.hash, t.config, t.config_blob FROM turns t JOIN messages m ON m.session = t.session
 		AND m.seq = t.message_seq
 		WHERE t.turn_id = ?`, in.Turn).Scan(&out.Head.Hash, &config.Inline, &config.Blob)
@@ -146,7 +159,8 @@ func (t *tx) resume(own TurnRecord, in turn.BeginInput) (out BeginResult, err er
 	return out, err
 }
 
-// sessionScope finds the session, or prepares a new one, which open inserts.
+// sessionScope returns the scope of the session, without a turn. If the session does not exist, its row and head are 0,
+// and upsertSession inserts it.
 func (t *tx) sessionScope(in turn.BeginInput) (sc scope, err error) {
 	sc.SessionID = in.Session
 	err = t.Row(`SELECT id, head_seq, head_hash FROM sessions WHERE tenant = ? AND session_id = ?`, t.Tenant, in.Session).
@@ -154,24 +168,25 @@ func (t *tx) sessionScope(in turn.BeginInput) (sc scope, err error) {
 	return sc, tables.IgnoreNoRows(err)
 }
 
-// open appends the message and opens the turn.
-func (t *tx) open(sc *scope, in turn.BeginInput, from tables.Subagent) (out BeginResult, err error) {
-	if in.Message.Text, err = t.wholeText(in.Message); err != nil {
+// openTurn inserts the turn, appends its message and emits its first events. It sets the fields of sc. subagent is the
+// subagent whose answer the message is; the zero value if a user sent the message.
+func (t *tx) openTurn(sc *scope, in turn.BeginInput, subagent tables.Subagent) (out BeginResult, err error) {
+	if in.Message.Text, err = t.loadText(in.Message); err != nil {
 		return out, err
 	}
-	if err := t.touchSession(sc, in); err != nil {
+	if err := t.upsertSession(sc, in); err != nil {
 		return out, err
 	}
 	if err := t.insertTurn(sc, in); err != nil {
 		return out, err
 	}
-	if from.Call != 0 {
+	if subagent.Call != 0 { // the turn shares the limits of the user's message that began the root turn
 		if err := t.Exec(`UPDATE turns SET root = (SELECT coalesce(c.root, c.id) FROM turns c WHERE c.id = ?)
-			WHERE id = ?`, from.Turn, sc.Turn); err != nil {
+			WHERE id = ?`, subagent.Turn, sc.Turn); err != nil {
 			return out, err
 		}
 	}
-	media, err := t.attached(in.Message.Media)
+	media, err := t.keptAttachments(in.Message.Media)
 	if err != nil {
 		return out, err
 	}
@@ -200,7 +215,9 @@ func (t *tx) open(sc *scope, in turn.BeginInput, from tables.Subagent) (out Begi
 	return out, err
 }
 
-func (t *tx) touchSession(sc *scope, in turn.BeginInput) error {
+// upsertSession counts one more turn in the session's row and updates its agent. It inserts the row if the session is
+// new, and then sets sc.Session.
+func (t *tx) upsertSession(sc *scope, in turn.BeginInput) error {
 	if sc.Session != 0 {
 		return t.Exec(`UPDATE sessions SET turns = turns + 1, agent = ?1,
 			updated_at = CASE WHEN updated_at < ?2 THEN ?2 ELSE updated_at END WHERE id = ?3`, in.Agent, tables.Nanos(in.At), sc.Session)
@@ -216,9 +233,10 @@ func (t *tx) touchSession(sc *scope, in turn.BeginInput) error {
 	return t.inheritTaint(sc.Session, in.Session)
 }
 
-// inheritTaint taints the new session of an agent if the session of its caller is tainted.
-func (t *tx) inheritTaint(session int64, id string) error {
-	turnID, _, ok := turn.ParentCall(id)
+// inheritTaint taints a new session if it belongs to a subagent and the session of the subagent's caller is tainted.
+// session is the row of the new session and sessionID its ID, which names the caller's turn.
+func (t *tx) inheritTaint(session int64, sessionID string) error {
+	turnID, _, ok := turn.ParentCall(sessionID)
 	if !ok {
 		return nil
 	}
@@ -227,8 +245,10 @@ func (t *tx) inheritTaint(session int64, id string) error {
 		JOIN sessions s ON s.id = x.session WHERE t.turn_id = ? AND s.tenant = ?`, session, turnID, t.Tenant)
 }
 
+// insertTurn inserts the row of a running turn and sets the turn's fields in sc. The message that begins the turn is
+// appended afterwards, right after the current head.
 func (t *tx) insertTurn(sc *scope, in turn.BeginInput) error {
-	pins, err := t.PutJSON(in.Config)
+	config, err := t.PutJSON(in.Config)
 	if err != nil {
 		return err
 	}
@@ -236,12 +256,13 @@ func (t *tx) insertTurn(sc *scope, in turn.BeginInput) error {
 	return t.Row(`INSERT INTO turns
 		(turn_id, session, workflow_id, run_id, agent, message_id, message_seq, config, config_blob, state, started_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
-		in.Turn, sc.Session, in.WorkflowID, in.RunID, in.Agent, in.Message.ID, sc.MessageSeq, pins.Inline, pins.Blob,
+		in.Turn, sc.Session, in.WorkflowID, in.RunID, in.Agent, in.Message.ID, sc.MessageSeq, config.Inline, config.Blob,
 		string(turn.StateRunning), tables.Nanos(in.At)).Scan(&sc.Turn)
 }
 
-// closeUnfinished closes the session's unfinished turn, if there is one, and returns its ID. It counts the turn's
-// totals from the ledgers, because the turn's own workflow has recorded none.
+// closeUnfinished ends the session's unfinished turn in state closed with the given message, and moves sc.Head past
+// the results that this appends. It returns the turn's ID, or "" if the session has no unfinished turn. The turn's
+// totals are counted from the ledgers, because its workflow ended without recording any.
 func (t *tx) closeUnfinished(sc *scope, message string, at time.Time) (string, error) {
 	old := *sc
 	err := t.Row(`SELECT turn_id, id, message_seq FROM turns WHERE session = ? AND ended_at IS NULL`, sc.Session).
@@ -254,7 +275,7 @@ func (t *tx) closeUnfinished(sc *scope, message string, at time.Time) (string, e
 	}
 	in := turn.FinishInput{Result: turn.Result{State: turn.StateClosed, Reason: turn.FinishTerminated, Message: message},
 		At: at}
-	if err := t.totals(old, &in); err != nil {
+	if err := t.countTotals(old, &in); err != nil {
 		return "", err
 	}
 	if err := t.endTurn(&old, in); err != nil {
@@ -264,8 +285,8 @@ func (t *tx) closeUnfinished(sc *scope, message string, at time.Time) (string, e
 	return old.TurnID, nil
 }
 
-// totals counts a turn's settled steps, the calls that ran, and its usage.
-func (t *tx) totals(sc scope, in *turn.FinishInput) error {
+// countTotals sets in.Counters: the turn's settled steps, their usage, and the calls that ran.
+func (t *tx) countTotals(sc scope, in *turn.FinishInput) error {
 	if err := t.Row(`SELECT count(*) FROM calls WHERE turn = ? AND runs > 0`,
 		sc.Turn).Scan(&in.Counters.ToolCalls); err != nil {
 		return err

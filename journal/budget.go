@@ -10,7 +10,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Budget are the ceilings that an inference must stay below. Nil means that there is none, and 0 that nothing is left.
+// Budget holds the ceilings for the spending that inferences may reserve. A nil field means no ceiling.
 type Budget struct {
 	Turn, Session          *turn.USD
 	SessionTokens          *int64
@@ -29,39 +29,43 @@ const (
 	BudgetTenantMonth   fleet.LimitName = "tenant_usd_per_month"
 )
 
-// ReserveInput asks for what an attempt may use at most.
+// ReserveInput is the input of ReserveUsage and CheckBudget.
 type ReserveInput struct {
-	AttemptUsage             // Usage has the most input tokens; the rest of it is not read
+	AttemptUsage             // Usage.InputTokens is the most that the prompt may have; the rest of Usage is not read
 	Price        *turn.Price // nil if unknown: every ceiling in dollars then refuses
-	// Output is the wanted limit of output tokens, and Least the fewest that are of use.
+	// Output is the wanted limit of output tokens. Least is the smallest limit that the caller accepts instead.
 	Output, Least int64
 	Budget        Budget
 }
 
-// BudgetRefusal says which ceiling leaves too little for an inference. Amounts are in dollars or tokens.
+// BudgetRefusal says which ceiling leaves too little for an inference. The amounts are texts, such as "$0.12" or
+// "4096 tokens".
 type BudgetRefusal struct {
-	Limit       fleet.LimitName
-	Used, Needs string // of the least that the inference may use
-	Max         string
+	Limit fleet.LimitName
+	Used  string // what is used or reserved already
+	Needs string // the most that the inference may use with ReserveInput.Least output tokens
+	Max   string // the ceiling
 }
 
 func (r BudgetRefusal) String() string {
 	return fmt.Sprintf("%s is %s, of which %s is used, and the inference may use %s", r.Limit, r.Max, r.Used, r.Needs)
 }
 
-// ReserveUsage reserves the most that an attempt may use, and returns how many output tokens that allows: at most
-// in.Output. If not even in.Least fit, it reserves nothing and returns why. ErrStale, ErrClosed.
+// ReserveUsage reserves the most that an attempt may use, so that concurrent attempts cannot exceed a ceiling together.
+// It returns the limit of output tokens for the attempt: the highest one up to in.Output that fits below all ceilings.
+// If not even in.Least fits, it reserves nothing and returns a refusal. ErrStale if a newer
+// attempt runs, ErrClosed if the turn has ended.
 func (db *DB) ReserveUsage(ctx context.Context, in ReserveInput) (output int64, refusal *BudgetRefusal, err error) {
 	err = db.write(ctx, stepName("reserving the budget of", in.Key), func(t *tx) error {
 		a, err := t.LockedAttempt(in.Key)
 		if err == nil {
-			err = current(a, in.Attempt)
+			err = checkRunning(a, in.Attempt)
 		}
 		if err != nil {
 			return err
 		}
-		old, err := usageRow(t.Querier, a.Turn, in.Key, in.row())
-		if err != nil || old.there { // an earlier run of this transaction was committed
+		old, err := usageRow(t.Querier, a.Turn, in.Key, in.attemptColumn())
+		if err != nil || old.exists { // an earlier run of this transaction was committed
 			output = old.output
 			return err
 		}
@@ -70,11 +74,11 @@ func (db *DB) ReserveUsage(ctx context.Context, in ReserveInput) (output int64, 
 		if err != nil {
 			return err
 		}
-		if output, refusal = in.fit(ceilings); refusal != nil {
+		if output, refusal = in.fitOutput(ceilings); refusal != nil {
 			return nil
 		}
 		in.Usage.OutputTokens = output
-		in.Usage.Cost, in.Usage.Unpriced = in.worst(output), in.Price == nil
+		in.Usage.Cost, in.Usage.Unpriced = in.maxCost(output), in.Price == nil
 		if err := t.insertUsage(a.Scope, in.AttemptUsage, day, true); err != nil {
 			return err
 		}
@@ -83,9 +87,10 @@ func (db *DB) ReserveUsage(ctx context.Context, in ReserveInput) (output int64, 
 	return output, refusal, err
 }
 
-// CheckBudget returns why a session's budget, or its tenant's, has no room for a request that belongs to no turn; nil if
-// it has. It reserves nothing. Key and Attempt of in are not read.
+// CheckBudget checks the budgets of a session and of its tenant for a request that belongs to no turn. It returns nil
+// if the request fits, and a refusal otherwise. It reserves nothing. Key and Attempt of in are not read.
 func (db *DB) CheckBudget(ctx context.Context, session string, in ReserveInput) (refusal *BudgetRefusal, err error) {
+	// It is a write, because ceilings may insert a row of the tenant's spending.
 	err = db.write(ctx, fmt.Sprintf("checking the budget of session %q", session), func(t *tx) error {
 		n, err := t.SessionRow(session)
 		if err != nil {
@@ -94,22 +99,24 @@ func (db *DB) CheckBudget(ctx context.Context, session string, in ReserveInput) 
 		in.Budget.Turn = nil
 		ceilings, err := t.ceilings(scope{Session: n, Tenant: t.Tenant}, in.Budget, dayOf(in.At))
 		if err == nil {
-			_, refusal = in.fit(ceilings)
+			_, refusal = in.fitOutput(ceilings)
 		}
 		return err
 	})
 	return refusal, err
 }
 
-// ceiling is one ceiling with what is used of it, in dollars or tokens.
+// ceiling is one ceiling of a Budget, with the spending that counts for it, reservations included.
 type ceiling struct {
 	name      fleet.LimitName
-	max, used int64
-	tokens    bool
+	max, used int64 // tokens, or a turn.USD
+	tokens    bool  // max and used are tokens
 }
 
+// ceilings returns the ceilings that b sets, each with its spending so far. day is the day of the request in UTC,
+// "2006-01-02": it selects the periods of the tenant's ceilings.
 func (t *tx) ceilings(sc scope, b Budget, day string) (list []ceiling, err error) {
-	add := func(name fleet.LimitName, most *turn.USD, used func() (turn.Usage, error)) {
+	addDollars := func(name fleet.LimitName, most *turn.USD, used func() (turn.Usage, error)) {
 		if most != nil && err == nil {
 			var u turn.Usage
 			u, err = used()
@@ -117,15 +124,17 @@ func (t *tx) ceilings(sc scope, b Budget, day string) (list []ceiling, err error
 		}
 	}
 	session := func() (turn.Usage, error) { return sessionUsage(t.Querier, sc.Session) }
-	add(BudgetTurn, b.Turn, func() (turn.Usage, error) { return turnUsage(t.Querier, sc.Turn) })
-	add(BudgetSession, b.Session, session)
+	addDollars(BudgetTurn, b.Turn, func() (turn.Usage, error) { return turnUsage(t.Querier, sc.Turn) })
+	addDollars(BudgetSession, b.Session, session)
 	if b.SessionTokens != nil && err == nil {
 		var u turn.Usage
 		u, err = session()
 		list = append(list, ceiling{name: BudgetSessionTokens, max: *b.SessionTokens, used: u.Total(), tokens: true})
 	}
-	add(BudgetTenantDay, b.TenantDay, func() (turn.Usage, error) { return t.spending(sc.Tenant, day, day) })
-	add(BudgetTenantMonth, b.TenantMonth, func() (turn.Usage, error) { return t.spending(sc.Tenant, monthOf(day), day) })
+	addDollars(BudgetTenantDay, b.TenantDay,
+		func() (turn.Usage, error) { return t.spending(sc.Tenant, day, day) })
+	addDollars(BudgetTenantMonth, b.TenantMonth,
+		func() (turn.Usage, error) { return t.spending(sc.Tenant, monthOf(day), day) })
 	return list, err
 }
 
@@ -136,11 +145,12 @@ func sessionUsage(q querier, session int64) (u turn.Usage, err error) {
 	return u, err
 }
 
-// spending returns what a tenant has spent in the period of a day: the day itself or its month. If the period has no
-// row yet, spending inserts one with the sum of what was used in the period so far. It locks the row, because the caller
-// decides by the sum whether another request may be sent.
+// spending returns what a tenant has spent in a period; only Cost is set. day is "2006-01-02" in UTC, and period is
+// the day itself or its month, "2006-01". If the period has no row yet, spending inserts one with the sum of what was
+// used in the period so far. It locks the row until the transaction ends, because the caller decides by the sum
+// whether another request may be sent.
 func (t *tx) spending(tenant, period, day string) (u turn.Usage, err error) {
-	begins, err := time.Parse(time.DateOnly, (period + "-01")[:len(time.DateOnly)])
+	begins, err := time.Parse(time.DateOnly, (period + "-01")[:len(time.DateOnly)]) // "2006-01" becomes "2006-01-01"
 	if err != nil {
 		return u, err
 	}
@@ -156,29 +166,31 @@ func (t *tx) spending(tenant, period, day string) (u turn.Usage, err error) {
 	return u, err
 }
 
-// worst returns the most that the attempt may cost with this many output tokens: no token is read from a cache, and all
-// are written to one if that is dearer.
-func (in ReserveInput) worst(output int64) turn.USD {
+// maxCost returns the most that the attempt may cost with this many output tokens, or 0 if its price is unknown. It
+// assumes that no input token is read from a cache, and that all are written to one if that costs more.
+func (in ReserveInput) maxCost(output int64) turn.USD {
 	if in.Price == nil {
 		return 0
 	}
 	u := turn.Usage{InputTokens: in.Usage.InputTokens, OutputTokens: output}
-	written := u
-	written.CacheWriteTokens = u.InputTokens
-	return max(in.Price.Cost(u), in.Price.Cost(written))
+	cached := u
+	cached.CacheWriteTokens = u.InputTokens
+	return max(in.Price.Cost(u), in.Price.Cost(cached))
 }
 
-// fit returns the output tokens that fit below all ceilings, or the refusal of the first one below which not even
-// in.Least fit.
-func (in ReserveInput) fit(ceilings []ceiling) (int64, *BudgetRefusal) {
+// fitOutput returns the highest limit of output tokens, up to in.Output, with which the attempt stays below all
+// ceilings. If in.Least output tokens exceed one of them, it returns 0 and the refusal of the first such ceiling. An
+// unknown price exceeds every ceiling in dollars.
+func (in ReserveInput) fitOutput(ceilings []ceiling) (int64, *BudgetRefusal) {
 	output, least := in.Output, min(in.Least, in.Output)
 	for _, c := range ceilings {
-		left, needs, fits := c.max-c.used, int64(in.worst(least)), output
+		// left and needs are in the ceiling's unit; fits counts the output tokens that fit below this ceiling.
+		left, needs, fits := c.max-c.used, int64(in.maxCost(least)), output
 		if c.tokens {
 			needs = in.Usage.InputTokens + least
 			fits = left - in.Usage.InputTokens
-		} else if rate := int64(in.worst(1) - in.worst(0)); rate > 0 {
-			fits = (left - int64(in.worst(0))) / rate
+		} else if costPerToken := int64(in.maxCost(1) - in.maxCost(0)); costPerToken > 0 {
+			fits = (left - int64(in.maxCost(0))) / costPerToken
 		}
 		if needs > left || left <= 0 || in.Price == nil && !c.tokens {
 			return 0, c.refusal(needs)
@@ -188,6 +200,7 @@ func (in ReserveInput) fit(ceilings []ceiling) (int64, *BudgetRefusal) {
 	return output, nil
 }
 
+// refusal returns the refusal of an inference that needs at least this much, in the ceiling's unit.
 func (c ceiling) refusal(needs int64) *BudgetRefusal {
 	show := func(n int64) string {
 		if c.tokens {

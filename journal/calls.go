@@ -13,9 +13,10 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// ClaimCall claims a call before it runs and emits tool_call_started, once for each call. See ClaimState for the
-// results. ErrClosed; ErrUnapproved if ClaimInput.Approved is set and no decision allows this call with these
-// arguments; ErrBehind if the turn does not exist.
+// ClaimCall claims a call before it runs and emits tool_call_started, once for each call. The caller may run the call
+// only if the result is ClaimGranted: see ClaimState. ErrClosed if the turn has
+// ended; ErrUnapproved if the call needs an approval and no
+// decision allows it with these arguments; ErrBehind if the turn does not exist.
 func (db *DB) ClaimCall(ctx context.Context, in ClaimInput) (out Claim, err error) {
 	in.Call, in.Worker = record.CleanCall(in.Call), record.CleanText(in.Worker)
 	err = db.writeTurn(ctx, in.Turn, callName("claiming", in.Turn, in.Call.ID), func(t *tx) error {
@@ -24,7 +25,7 @@ func (db *DB) ClaimCall(ctx context.Context, in ClaimInput) (out Claim, err erro
 		}
 		c, err := t.Call(in.Turn, in.Call.ID)
 		if err != nil {
-			return behind(err)
+			return asErrBehind(err)
 		}
 		if c.Row != 0 && (c.Rec.Call.Tool != in.Call.Tool || c.ArgumentsHash != record.HashOf([]byte(in.Call.Arguments))) {
 			return errors.New("the call is recorded with another tool or other arguments")
@@ -42,10 +43,12 @@ func (db *DB) ClaimCall(ctx context.Context, in ClaimInput) (out Claim, err erro
 	return out, err
 }
 
+// callName returns the context of an error about a call: "<doing> call 1.0 of turn x".
 func callName(doing, turnID, callID string) string {
 	return fmt.Sprintf("%s call %s of turn %s", doing, callID, turnID)
 }
 
+// checkAttempt returns an error if an attempt's number is below 1.
 func checkAttempt(attempt int) error {
 	if attempt < 1 {
 		return fmt.Errorf("attempt %d: attempts count from 1", attempt)
@@ -53,6 +56,7 @@ func checkAttempt(attempt int) error {
 	return nil
 }
 
+// claim decides about a claim of c and records it in c and in the ledger. c.Row is 0 if the call was never claimed.
 func (t *tx) claim(c *call, in ClaimInput) (ClaimState, error) {
 	switch {
 	case c.Rec.Outcome != "":
@@ -64,9 +68,10 @@ func (t *tx) claim(c *call, in ClaimInput) (ClaimState, error) {
 	case in.Attempt < c.Rec.Attempt:
 		return ClaimStale, nil
 	case c.Granted == in.Attempt && c.Rec.Worker == in.Worker &&
-		c.Rec.ClaimedAt.Equal(in.At): // the reply to its claim was lost
+		c.Rec.ClaimedAt.Equal(in.At): // the same claim again: the reply to the first one was lost
 		return ClaimGranted, nil
-	case underWay(c) && (!c.Rec.Repeatable || !in.Repeatable): // even if it is not approved: it may have run
+	case outcomeUnknown(c) && (!c.Rec.Repeatable || !in.Repeatable):
+		// The call may have run, so the claim is not granted, and the lack of an approval is no error.
 		c.Rec.Attempt = in.Attempt
 		return ClaimTaken, t.Exec(`UPDATE calls SET attempt = ? WHERE id = ?`, in.Attempt, c.Row)
 	}
@@ -90,18 +95,19 @@ func (t *tx) claim(c *call, in ClaimInput) (ClaimState, error) {
 		WHERE id = ?4`, in.Attempt, in.Worker, tables.Nanos(in.At), c.Row)
 }
 
-// mayRun reports whether an attempt may have reached the tool and left no outcome: it has a claim that was neither
-// released nor suspended.
-func mayRun(c *call) bool {
+// mayHaveRun reports whether an attempt without an outcome may have reached the tool: its claim was neither released
+// nor suspended. Such a claim stays when the attempt's worker dies.
+func mayHaveRun(c *call) bool {
 	return c.Granted != 0 || c.Rec.Runs > 0 && c.Rec.Suspended == 0
 }
 
-// underWay reports whether an attempt may run, or was suspended and its continuation is lost.
-func underWay(c *call) bool {
-	return mayRun(c) || c.Rec.Suspended != 0 && !c.Continuation.Valid
+// outcomeUnknown reports whether a call without an outcome may have taken effect and cannot be continued: an attempt
+// may have run, or the call was suspended and the journal lacks its continuation.
+func outcomeUnknown(c *call) bool {
+	return mayHaveRun(c) || c.Rec.Suspended != 0 && !c.Continuation.Valid
 }
 
-// insertCall writes the ledger's row and tells followers that the call has started.
+// insertCall inserts the row of c in the ledger, sets c.Row, and emits tool_call_started.
 func (t *tx) insertCall(c *call, at time.Time) (err error) {
 	r := c.Rec
 	if c.Arguments, err = t.Put(r.Call.Arguments, tables.TextPlain); err != nil {
@@ -125,9 +131,9 @@ func (t *tx) insertCall(c *call, at time.Time) (err error) {
 		started)
 }
 
-// ReleaseCall withdraws the claim of (turn, call, attempt): nothing reached the tool, and the next attempt is granted
-// as if this one had never existed. If that claim is not open, ReleaseCall changes nothing. Its tool_call_started
-// stays.
+// ReleaseCall withdraws the claim of an attempt that never reached its tool, so that the next attempt is granted as if
+// this one had never existed. If the attempt has no open claim, ReleaseCall changes nothing. The tool_call_started of
+// the call stays.
 func (db *DB) ReleaseCall(ctx context.Context, turnID, callID string, attempt int) error {
 	return db.writeTurn(ctx, turnID, callName("releasing", turnID, callID), func(t *tx) error {
 		return t.Exec(`UPDATE calls SET claimed_attempt = 0, runs = runs - 1, claimed_at = 0
@@ -136,9 +142,9 @@ func (db *DB) ReleaseCall(ctx context.Context, turnID, callID string, attempt in
 	})
 }
 
-// SettleCall records how a call ended and emits tool_call_completed. The first settlement stands. A later one, even
-// after the turn is closed, is kept in late_results, and SettleCall returns the settled record with Late set. With
-// SettleInput.Taints, both kinds taint the session if the result is from the server.
+// SettleCall records how a call ended, emits tool_call_completed and returns the call's record. The first settlement
+// stands. A later one, even after the turn is closed, is kept in late_results, and the returned record has the first
+// outcome and Late set. Either taints the session if SettleInput.Taints and Result.FromServer are set.
 func (db *DB) SettleCall(ctx context.Context, in SettleInput) (out CallRecord, err error) {
 	in.Result = record.CleanResult(in.Result)
 	err = db.writeTurn(ctx, in.Turn, callName("settling", in.Turn, in.CallID), func(t *tx) error {
@@ -171,7 +177,8 @@ func (db *DB) SettleCall(ctx context.Context, in SettleInput) (out CallRecord, e
 	return out, err
 }
 
-// settle records how a call ended and tells followers.
+// settle records the outcome of an open call in c and in the ledger, and emits tool_call_completed, and the changed
+// plan if r has one. attempt is the attempt that got the result; 0 if the call was never claimed.
 func (t *tx) settle(c *call, attempt int, r turn.ToolResult, at time.Time) (err error) {
 	if !r.Outcome.Known() {
 		return fmt.Errorf("unknown outcome %q", r.Outcome)
@@ -190,7 +197,7 @@ func (t *tx) settle(c *call, attempt int, r turn.ToolResult, at time.Time) (err 
 		duration_ms = ?, media = ?, code = ?, continuation_blob = NULL WHERE id = ?`, string(r.Outcome), c.Text.Inline, c.Text.Blob, full, c.Rec.SizeBytes, attempt,
 		tables.Nanos(at), c.Rec.DurationMS, c.Media, string(r.Code), c.Row)
 	if err == nil && strings.HasPrefix(c.Rec.Call.Tool, turn.AgentTools) {
-		err = t.EndSubagent(c.Row, false)
+		err = t.EndSubagent(c.Row, false) // a subagent in the background ends with its call's late result
 	}
 	if err != nil {
 		return err
@@ -207,6 +214,8 @@ func (t *tx) settle(c *call, attempt int, r turn.ToolResult, at time.Time) (err 
 	return t.emitData(&c.Scope, turn.Event{Kind: turn.EventPlan, Step: c.Rec.Step, Attempt: attempt, At: at}, r.Plan)
 }
 
+// putResult stores the content of a result and sets the columns c.Text and c.Media. full is the blob of the whole
+// output, null if r.Text has all of it.
 func (t *tx) putResult(c *call, r turn.ToolResult) (full sql.NullString, err error) {
 	if c.Text, err = t.Put(r.Text, tables.TextPlain); err != nil {
 		return full, err
@@ -219,7 +228,7 @@ func (t *tx) putResult(c *call, r turn.ToolResult) (full sql.NullString, err err
 	return full, err
 }
 
-// Call returns the call with its arguments and outcome; ErrNotFound if it was never claimed.
+// Call returns the call with its arguments and outcome. ErrNotFound if the call was never claimed.
 func (db *DB) Call(ctx context.Context, turnID, callID string) (CallRecord, error) {
 	return tables.GetOfNamedTurn(ctx, db.tables, turnID, "reading call "+callID,
 		func(q querier, _ scope) (CallRecord, error) {
@@ -239,7 +248,7 @@ func (db *DB) Calls(ctx context.Context, turnID string) ([]CallRecord, error) {
 	return tables.GetOfNamedTurn(ctx, db.tables, turnID, "listing the calls", querier.Calls)
 }
 
-// putArtifact stores content that a call has left, and records that the call has left it.
+// putArtifact stores b as a blob, records it as an artifact of the call, and returns its hash.
 func (t *tx) putArtifact(c *call, mediaType string, b []byte) (hash string, err error) {
 	if hash, err = t.PutBlob(mediaType, b); err != nil {
 		return "", err
@@ -247,7 +256,7 @@ func (t *tx) putArtifact(c *call, mediaType string, b []byte) (hash string, err 
 	return hash, t.NoteArtifact(c.Session, c.Row, hash, mediaType, c.Rec.Outcome != "")
 }
 
-// putMedia stores the media of a result and returns the column that names them.
+// putMedia stores the media of a result as artifacts of the call, and returns the column that names them.
 func (t *tx) putMedia(c *call, media []turn.Media) (tables.Content, error) {
 	for _, m := range media {
 		if _, err := t.putArtifact(c, m.Type, m.Data); err != nil {
@@ -257,8 +266,9 @@ func (t *tx) putMedia(c *call, media []turn.Media) (tables.Content, error) {
 	return tables.MediaColumn(media)
 }
 
-// Artifact returns a blob that a call of the turn's session, or of its shared past, has left: the whole of a truncated
-// result, or one of its media. ErrNotFound for every other blob.
+// Artifact returns the content and media type of an artifact: the whole text of a truncated result or message, or one
+// of a result's media. The artifact must belong to the turn's session or its shared past; every other hash is
+// ErrNotFound, so that a blob of another session cannot be read by its hash.
 func (db *DB) Artifact(ctx context.Context, turnID, hash string) (mediaType string, b []byte, err error) {
 	err = db.tables.Read(ctx, fmt.Sprintf("reading artifact %.80s for turn %s", record.CleanText(hash), turnID),
 		func(q querier) error {
@@ -275,13 +285,13 @@ func (db *DB) Artifact(ctx context.Context, turnID, hash string) (mediaType stri
 	return mediaType, b, err
 }
 
-// taint records that a call has brought text of an untrusted server into its session. The first mark stays.
+// taint marks the call's session as tainted by the call's result. The first mark stays.
 func (t *tx) taint(c call, at time.Time) error {
 	return t.InsertTaint(c.Session, TaintSource{Turn: c.TurnID, CallID: c.Rec.Call.ID, Tool: c.Rec.Call.Tool, At: at})
 }
 
 // Taint returns the first taint source of the turn's session (see SettleInput.Taints), nil if it has none. A fork
-// inherits it. ErrNotFound.
+// inherits it. ErrNotFound if the turn does not exist.
 func (db *DB) Taint(ctx context.Context, turnID string) (*TaintSource, error) {
 	return tables.GetOfTurn(ctx, db.tables, turnID, "reading the taint source",
 		func(q querier, sc scope) (*TaintSource, error) { return q.TaintSource(sc.Session) })

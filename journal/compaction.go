@@ -11,7 +11,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// SettleCompaction records what stands for the beginning of a transcript in prompts.
+// SettleCompaction is the input of DB.SettleCompaction: a compaction of the prompt of an inference.
 type SettleCompaction struct {
 	Session string
 	// Key and Attempt name the running attempt of the inference whose prompt is compacted.
@@ -20,9 +20,10 @@ type SettleCompaction struct {
 	turn.Compaction
 }
 
-// SettleCompaction records a compaction, with its summary and what that has cost, and emits compacted. If the
-// inference already has a compaction for this reason, SettleCompaction returns it and changes nothing. ErrStale if
-// a newer attempt runs, ErrClosed.
+// SettleCompaction records a compaction with its summary and the usage of the summary, and emits compacted. If the
+// inference already has a compaction for this reason, SettleCompaction returns that one and changes nothing. ErrStale
+// if a newer attempt runs; ErrConflict if in.At is not the head from which the inference renders its prompt; ErrClosed
+// if the turn has ended.
 func (db *DB) SettleCompaction(ctx context.Context, in SettleCompaction) (out turn.Compaction, err error) {
 	name := fmt.Sprintf("%s/%d/%s", in.Key.Turn, in.Key.Step, in.Reason)
 	err = db.write(ctx, stepName("compacting", in.Key), func(t *tx) error {
@@ -36,7 +37,7 @@ func (db *DB) SettleCompaction(ctx context.Context, in SettleCompaction) (out tu
 		if out, err = t.NamedCompaction(name); !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
-		if err := current(a, in.Attempt); err != nil {
+		if err := checkRunning(a, in.Attempt); err != nil {
 			return err
 		}
 		if a.Inf.Settled || in.At != a.Inf.Base {
@@ -50,7 +51,9 @@ func (db *DB) SettleCompaction(ctx context.Context, in SettleCompaction) (out tu
 		if err := t.addSpending(a.Tenant, dayOf(out.SettledAt), out.Usage.Cost); err != nil {
 			return err
 		}
-		for n := range maxSummaries { // the compaction has their usage from now on
+		// The compaction's row has the usage of the summaries now: a record without usage removes their reservations,
+		// so that they do not count twice.
+		for n := range maxSummaries {
 			summary := AttemptUsage{Key: in.Key, Attempt: in.Attempt, Summary: n + 1, At: out.SettledAt}
 			if err := t.recordUsage(a.Scope, summary); err != nil {
 				return err
@@ -62,8 +65,9 @@ func (db *DB) SettleCompaction(ctx context.Context, in SettleCompaction) (out tu
 	return out, err
 }
 
-// AddCompaction records a compaction that a user asked for under the name request, which is unique in the session.
-// A repetition returns the recorded one. ErrConflict unless At is a message of the session.
+// AddCompaction records a compaction that a user requested. request is its ID, unique in the session: if the session
+// has a compaction of this ID, AddCompaction returns that one and changes nothing. ErrConflict unless c.At is a
+// message of the session.
 func (db *DB) AddCompaction(ctx context.Context, session, request string,
 	c turn.Compaction) (out turn.Compaction, err error) {
 	err = db.write(ctx, fmt.Sprintf("compacting session %q", session), func(t *tx) error {
@@ -94,7 +98,7 @@ func (db *DB) AddCompaction(ctx context.Context, session, request string,
 	return out, err
 }
 
-// Compacted returns the compaction of the session that was recorded for a request of AddCompaction. ErrNotFound.
+// Compacted returns the compaction that AddCompaction recorded under the ID request. ErrNotFound if there is none.
 func (db *DB) Compacted(ctx context.Context, session, request string) (turn.Compaction, error) {
 	return tables.GetOfSession(ctx, db.tables, session, "reading a compaction",
 		func(q querier, n int64) (turn.Compaction, error) {
@@ -110,7 +114,7 @@ func (db *DB) Compaction(ctx context.Context, turnID string, seq int64) (*turn.C
 		})
 }
 
-// Compactions returns the compactions that apply to the session's prompts, or have applied to them, in order.
+// Compactions returns all compactions of the session's transcript, its shared past included, ordered by At.Seq.
 func (db *DB) Compactions(ctx context.Context, session string) ([]turn.Compaction, error) {
 	return tables.GetOfSession(ctx, db.tables, session, "listing the compactions",
 		func(q querier, n int64) (out []turn.Compaction, err error) {
@@ -126,7 +130,7 @@ func (db *DB) Compactions(ctx context.Context, session string) ([]turn.Compactio
 		})
 }
 
-// CompactionUsage returns what the compactions before an inference have used.
+// CompactionUsage returns the usage of the compactions of an inference's prompt.
 func (db *DB) CompactionUsage(ctx context.Context, key StepKey) (u turn.Usage, err error) {
 	list, err := tables.GetOfTurn(ctx, db.tables, key.Turn, "reading the compactions",
 		func(q querier, sc scope) ([]turn.Compaction,
@@ -141,9 +145,9 @@ func (db *DB) CompactionUsage(ctx context.Context, key StepKey) (u turn.Usage, e
 	return u, err
 }
 
-// LastInput returns the input tokens of the last settled inference before the message seq of the turn's session, as the
-// provider counted them, and the last message of its prompt. Both are 0 if there is none, or the provider did not
-// count.
+// LastInput returns the size of the last prompt whose answer is at or before the message seq: its input tokens as the
+// provider counted them, and the seq of its last message. It looks at the inferences of this turn and of the session's
+// earlier turns. Both results are 0 if there is no such inference or the provider did not report its usage.
 func (db *DB) LastInput(ctx context.Context, turnID string, seq int64) (tokens, upTo int64, err error) {
 	err = db.tables.Read(ctx, "reading the size of the last prompt", func(q querier) error {
 		sc, err := q.Scope(turnID)

@@ -6,7 +6,8 @@ import (
 	"github.com/everturn/everturn/journal/record"
 )
 
-// Errors that callers distinguish: see package record. Every other error means that the journal is unavailable or broken.
+// Errors that callers distinguish: see package record. Every other error means that the journal is unavailable or
+// broken.
 var (
 	ErrNotFound    = record.ErrNotFound
 	ErrConflict    = record.ErrConflict
@@ -27,7 +28,7 @@ var (
 // TooLargeError reports content that exceeds its reader's bound.
 type TooLargeError = record.TooLargeError
 
-// AwayError means that the journal's database is away: see DB.Guarded.
+// AwayError means that the journal's database is unavailable: see DB.Guarded.
 type AwayError = record.AwayError
 
 // SchemaVersion is the version of the schema that this program writes. A journal with a newer schema records in

@@ -11,7 +11,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// emit appends an event under the turn's next index.
+// emit appends an event to the turn's stream under the next index, and notifies the turn's followers after the commit.
 func (t *tx) emit(sc *scope, e turn.Event) error {
 	t.Changed[Topic{Turn: sc.TurnID}] = true
 	return t.Exec(`INSERT INTO events (turn, idx, step, attempt, kind, at, text, data)
@@ -20,6 +20,7 @@ func (t *tx) emit(sc *scope, e turn.Event) error {
 		tables.ContentOrNull(record.CleanText(string(e.Data))))
 }
 
+// emitData is emit with data, encoded as JSON, as the event's Data.
 func (t *tx) emitData(sc *scope, e turn.Event, data any) (err error) {
 	if e.Data, err = json.Marshal(data); err != nil {
 		return err
@@ -27,15 +28,20 @@ func (t *tx) emitData(sc *scope, e turn.Event, data any) (err error) {
 	return t.emit(sc, e)
 }
 
-// AppendEvents numbers events and appends them. Only Kind, Text, Data and At are read from each event; Step and Attempt
-// come from the key. Kinds that the journal writes itself are refused. AppendEvents and NoteCall have no idempotency
-// key: an error means that nothing was appended, and a call that is repeated after success appends again. With attempt
-// 0, AppendEvents accepts error events after the step is settled, for calls that failed. ErrStale if a newer attempt of
-// the step runs or the step is settled, ErrClosed, ErrNotFound if the attempt never started.
+// AppendEvents numbers the events of an inference's running attempt and appends them to the turn's stream. Of each
+// event, it reads only Kind, Text, Data and At. It refuses kinds that the journal writes itself. After an error
+// nothing is appended. A call that is repeated after success appends again: AppendEvents and NoteCall have no
+// idempotency key.
+//
+// ErrStale if a newer attempt of the step runs or the step is settled, ErrClosed if the turn has ended, ErrNotFound
+// if the attempt never started. Attempt 0 is for failures of the step's tool calls: once the step is settled, it may
+// append events of kind turn.EventError.
 func (db *DB) AppendEvents(ctx context.Context, key StepKey, attempt int, events []turn.Event) error {
 	return db.appendEvents(ctx, StreamInput{Key: key, Attempt: attempt, Events: events})
 }
 
+// appendEvents is AppendEvents and AppendStream. It also records in.PromptTokens, which marks the attempt as billed,
+// even if there are no events.
 func (db *DB) appendEvents(ctx context.Context, in StreamInput) error {
 	key, attempt, events := in.Key, in.Attempt, in.Events
 	doing := stepName("appending events to", key)
@@ -52,29 +58,31 @@ func (db *DB) appendEvents(ctx context.Context, in StreamInput) error {
 		}
 		switch {
 		case attempt == 0 && a.Inf.Settled && !a.Closed && onlyErrors(events):
-			a.Inf.Attempt = 0
+			a.Inf.Attempt = 0 // emitDeltas writes this number into the events
 		case a.Inf.Settled:
 			return fmt.Errorf("the step is settled: %w", ErrStale)
 		default:
-			if err := current(a, attempt); err != nil {
+			if err := checkRunning(a, attempt); err != nil {
 				return err
 			}
 		}
 		if err := t.markBilled(a, in.PromptTokens); err != nil || len(events) == 0 {
 			return err
 		}
+		// The events of one call are committed together: if the last one was appended, all of them were.
 		last := events[len(events)-1]
 		last.Step, last.Attempt = key.Step, attempt
-		if there, err := t.appended(&a.Scope, last); there || err != nil {
+		if done, err := t.isAppended(&a.Scope, last); done || err != nil {
 			return err
 		}
 		return t.emitDeltas(a, events)
 	})
 }
 
-// appended reports whether an earlier run of this transaction, which was lost while it was being committed, has
-// appended c.
-func (t *tx) appended(sc *scope, e turn.Event) (there bool, err error) {
+// isAppended reports whether an earlier run of this transaction has appended e. A transaction runs again if the reply
+// to its commit was lost; it may have been committed nevertheless. An event with the same step, attempt, kind, time
+// and text counts as e.
+func (t *tx) isAppended(sc *scope, e turn.Event) (done bool, err error) {
 	if !t.Again() {
 		return false, nil
 	}
@@ -83,12 +91,13 @@ func (t *tx) appended(sc *scope, e turn.Event) (there bool, err error) {
 	return slices.Contains(texts, record.CleanText(e.Text)), err
 }
 
+// onlyErrors reports whether all events are of kind turn.EventError.
 func onlyErrors(events []turn.Event) bool {
 	return !slices.ContainsFunc(events, func(e turn.Event) bool { return e.Kind != turn.EventError })
 }
 
-// checkEvents refuses events that callers may not append: kinds that the journal itself writes, and events over the
-// bounds.
+// checkEvents returns an error if callers may not append one of the events: its kind is one that the journal itself
+// writes, it exceeds a bound, or its data is not JSON.
 func checkEvents(events []turn.Event) error {
 	if len(events) > record.MaxEvents {
 		return fmt.Errorf("%d events at once; the maximum is %d", len(events), record.MaxEvents)
@@ -110,7 +119,8 @@ func checkEvents(events []turn.Event) error {
 	return nil
 }
 
-// emitDeltas appends an attempt's events and records, once for each attempt, that it has emitted text.
+// emitDeltas appends the events of the attempt a.Inf.Attempt. With the first text of an attempt it also sets emitted in
+// the inference's row: if the attempt is lost, the next one then emits attempt_restarted.
 func (t *tx) emitDeltas(a tables.Attempt, events []turn.Event) error {
 	for _, e := range events {
 		e.Step, e.Attempt = a.Inf.Key.Step, a.Inf.Attempt
@@ -128,8 +138,8 @@ func (t *tx) emitDeltas(a tables.Attempt, events []turn.Event) error {
 	return nil
 }
 
-// Events returns at most limit events of a turn with index > after (-1 for all), in order. A turn that has not begun
-// has no events.
+// Events returns the events of a turn with index > after (-1: from the first), in order, at most limit of them. It
+// returns none for a turn that has not begun.
 func (db *DB) Events(ctx context.Context, turnID string, after int64, limit int) ([]turn.Event, error) {
 	return tables.Get(ctx, db.tables, "reading the events of turn "+turnID, func(q querier) ([]turn.Event, error) {
 		return tables.Collect(q, func(scan tables.Scanner) (turn.Event, error) {

@@ -10,8 +10,10 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// ChangeModel records that another of the turn's models takes over from this attempt on, with the event model_changed.
-// The same change again changes nothing. ErrStale if a newer attempt of the step runs or the step is settled, ErrClosed.
+// ChangeModel records, with the event model_changed, that a fallback takes over from the step's next attempt on. The
+// fallback is the one at change.Position in the turn config; if it or a later one has taken over already, nothing
+// changes. ErrStale if a newer attempt of the step runs or the step is settled, ErrClosed if the turn has
+// ended.
 func (db *DB) ChangeModel(ctx context.Context, key StepKey, attempt int, event turn.Event,
 	change turn.ModelEvent) error {
 	return db.write(ctx, stepName("changing the model of", key), func(t *tx) error {
@@ -22,7 +24,7 @@ func (db *DB) ChangeModel(ctx context.Context, key StepKey, attempt int, event t
 		if a.Inf.Settled {
 			return ErrStale
 		}
-		if err := current(a, attempt); err != nil {
+		if err := checkRunning(a, attempt); err != nil {
 			return err
 		}
 		last, err := modelChange(t.Querier, key)
@@ -35,12 +37,14 @@ func (db *DB) ChangeModel(ctx context.Context, key StepKey, attempt int, event t
 	})
 }
 
-// ModelChange returns the last change of the turn's model up to a step; the zero ModelEvent if there was none.
+// ModelChange returns the last change of the turn's model at the step or before it; the zero ModelEvent if there was
+// none.
 func (db *DB) ModelChange(ctx context.Context, key StepKey) (turn.ModelEvent, error) {
 	return tables.Get(ctx, db.tables, stepName("reading the model of", key),
 		func(q querier) (turn.ModelEvent, error) { return modelChange(q, key) })
 }
 
+// modelChange is ModelChange in a transaction.
 func modelChange(q querier, key StepKey) (out turn.ModelEvent, err error) {
 	var data string
 	err = q.Row(`SELECT c.data FROM events c JOIN turns t ON t.id = c.turn

@@ -14,11 +14,11 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Finish appends results that are still open and turn.FinishInput.Messages, settles the turn and emits
-// turn_completed. Calls of the last assistant message that have no result get one: a settled call its own outcome, a
-// claimed call unknown, any other call cancelled. Open requests are cancelled. If the turn ends in the middle of an
-// inference, the text that the last attempt has emitted becomes a message, and the answer of a cancelled turn, up to
-// SummaryBytes.
+// Finish ends a turn and emits turn_completed. It appends the missing results of the last assistant message's calls: a
+// settled call gets its own outcome, a claimed one unknown, any other one in.Outcomes or cancelled. It cancels open
+// requests and appends in.Messages. If the turn ends in the middle of an inference, the text that the last attempt has
+// emitted becomes a message and, if the turn is cancelled, also its answer, up to record.SummaryBytes. If the turn has
+// ended already, Finish only records in.Left.
 func (db *DB) Finish(ctx context.Context, in turn.FinishInput) (out TurnRecord, err error) {
 	in.Result.Message = record.Preview(record.CleanText(in.Result.Message), record.SummaryBytes)
 	in.Answer = record.Preview(record.CleanText(in.Answer), record.SummaryBytes)
@@ -31,7 +31,7 @@ func (db *DB) Finish(ctx context.Context, in turn.FinishInput) (out TurnRecord, 
 				return err
 			}
 		}
-		if err := t.keepLeft(sc, in.Left); err != nil {
+		if err := t.saveLeftMessages(sc, in.Left); err != nil {
 			return err
 		}
 		out, err = t.TurnRecord(`t.id = ?`, sc.Turn)
@@ -40,13 +40,15 @@ func (db *DB) Finish(ctx context.Context, in turn.FinishInput) (out TurnRecord, 
 	return out, err
 }
 
-// endTurn gives every call of the turn one result, settles the turn and emits its last event.
+// endTurn ends an open turn for Finish or closeUnfinished. Afterwards each of its calls has one result, no request is
+// open, and its last event is written. The results come first, because they belong to the last assistant message, and
+// endInference may append another one.
 func (t *tx) endTurn(sc *scope, in turn.FinishInput) error {
 	before := sc.Head
 	if err := t.appendResults(sc, in.Outcomes, in.At, lenient); err != nil {
 		return err
 	}
-	if err := t.settleOpen(sc, in.At); err != nil {
+	if err := t.settleOpenCalls(sc, in.At); err != nil {
 		return err
 	}
 	if err := t.cancelRequests(sc, in.At); err != nil {
@@ -83,14 +85,14 @@ func (t *tx) endTurn(sc *scope, in turn.FinishInput) error {
 	})
 }
 
-// closeTurn writes the turn's end into its row.
+// closeTurn writes the state, the result and the usage of an ended turn to its row.
 func (t *tx) closeTurn(sc scope, in turn.FinishInput) error {
 	usage, err := json.Marshal(in.Counters.Usage)
 	if err != nil {
 		return err
 	}
-	spent := ""
-	if in.State != turn.StateClosed { // a closed turn has no counters of its workflow
+	spent := "" // null: only the turn's workflow knows what the turn spent, and it did not end a closed turn
+	if in.State != turn.StateClosed {
 		spent = string(record.MustJSON(in.Counters.Used()))
 	}
 	err = t.Exec(`UPDATE turns SET state = ?, reason = ?, code = ?, message = ?, answer = ?, usage = ?, steps = ?, calls = ?,
@@ -103,12 +105,12 @@ func (t *tx) closeTurn(sc scope, in turn.FinishInput) error {
 	return t.touchUpdatedAt(sc, in.At)
 }
 
-// touchUpdatedAt updates the time of the session's last change.
+// touchUpdatedAt sets the time of the session's last change, unless a later one is recorded.
 func (t *tx) touchUpdatedAt(sc scope, at time.Time) error {
 	return t.Exec(`UPDATE sessions SET updated_at = ?1 WHERE id = ?2 AND updated_at < ?1`, tables.Nanos(at), sc.Session)
 }
 
-// strictness tells how to handle a result of a call that the last assistant message did not ask for.
+// strictness says what happens to a result of a call that the last assistant message does not request.
 type strictness bool
 
 const (
@@ -116,48 +118,49 @@ const (
 	lenient strictness = false // skip it: a turn must be able to end
 )
 
-// appendResults appends the results that the turn's last assistant message waits for, one for each call, in request
-// order. A call that has a result in the transcript gets no second one.
+// appendResults appends a result for each call of the turn's last assistant message that has none in the transcript, in
+// the order of the calls. A call that results does not name gets an outcome from the ledger: see appendResult.
 func (t *tx) appendResults(sc *scope, results []turn.CallOutcome, at time.Time, mode strictness) error {
-	given := make(map[string]turn.CallOutcome, len(results))
+	byCall := make(map[string]turn.CallOutcome, len(results))
 	for _, r := range results {
-		given[r.CallID] = r
+		byCall[r.CallID] = r
 	}
-	asked, step, err := t.openCalls(sc)
+	requested, step, err := t.lastRequestedCalls(sc)
 	if err != nil {
 		return err
 	}
-	for _, c := range asked {
-		delete(given, c.call.ID)
+	for _, c := range requested {
+		delete(byCall, c.call.ID)
 	}
-	for id := range given {
+	for id := range byCall { // only results of other calls are left
 		if mode == strict {
 			return fmt.Errorf("a result for call %q, which the model's last message does not request", id)
 		}
 	}
-	for _, r := range results {
-		given[r.CallID] = r
+	for _, r := range results { // restores the entries that were deleted for the check
+		byCall[r.CallID] = r
 	}
-	for _, c := range asked {
-		if c.done {
+	for _, c := range requested {
+		if c.hasResult {
 			continue
 		}
-		if err := t.appendResult(sc, step, c.call, given[c.call.ID], at); err != nil {
+		if err := t.appendResult(sc, step, c.call, byCall[c.call.ID], at); err != nil {
 			return fmt.Errorf("the result of call %s: %w", c.call.ID, err)
 		}
 	}
 	return nil
 }
 
-// asked is a call of an assistant message; done means that its result is in the transcript.
-type asked struct {
-	call turn.ToolCall
-	done bool
+// requestedCall is a call of an assistant message.
+type requestedCall struct {
+	call      turn.ToolCall
+	hasResult bool // the transcript has the call's result
 }
 
-// openCalls returns the calls of the turn's last assistant message. It reads from the head back to that message; only
-// results of its calls are in between.
-func (t *tx) openCalls(sc *scope) (list []asked, step int, err error) {
+// lastRequestedCalls returns the calls of the turn's last assistant message, and the step of that message. It returns
+// none if the message requests no calls or the turn has no such message. The messages after it can only be results of
+// its calls, so a query for the last assistant message is enough.
+func (t *tx) lastRequestedCalls(sc *scope) (list []requestedCall, step int, err error) {
 	var seq int64
 	var stored tables.Content
 	err = t.Row(`SELECT seq, step, tool_calls FROM messages WHERE session = ? AND seq > ? AND role = 'assistant'
@@ -172,16 +175,17 @@ func (t *tx) openCalls(sc *scope) (list []asked, step int, err error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	done, err := tables.Column[string](t.Querier,
+	withResult, err := tables.Column[string](t.Querier,
 		`SELECT call_id FROM messages WHERE session = ? AND seq > ? AND role = 'tool'`, sc.Session, seq)
 	for _, c := range calls {
-		list = append(list, asked{c, slices.Contains(done, c.ID)})
+		list = append(list, requestedCall{c, slices.Contains(withResult, c.ID)})
 	}
 	return list, step, err
 }
 
-// appendResult writes one call's result. The ledger's settled outcome takes precedence over the caller's: a call that
-// the workflow abandoned may have ended after all. If the ledger has none, the caller's outcome settles the call.
+// appendResult appends the result of a call to the transcript. If the ledger has no outcome of the call, r settles it:
+// see settleOpenCall. Otherwise the ledger's outcome is appended instead of r: a call that the workflow abandoned may
+// have ended after all.
 func (t *tx) appendResult(sc *scope, step int, tc turn.ToolCall, r turn.CallOutcome, at time.Time) error {
 	c, err := t.Call(sc.TurnID, tc.ID)
 	if err != nil {
@@ -189,7 +193,7 @@ func (t *tx) appendResult(sc *scope, step int, tc turn.ToolCall, r turn.CallOutc
 	}
 	c.Scope = *sc
 	if c.Rec.Outcome == "" {
-		if err := t.settleWithoutReport(&c, step, tc, r, at); err != nil {
+		if err := t.settleOpenCall(&c, step, tc, r, at); err != nil {
 			return err
 		}
 	}
@@ -202,10 +206,11 @@ func (t *tx) appendResult(sc *scope, step int, tc turn.ToolCall, r turn.CallOutc
 	return err
 }
 
-// settleWithoutReport settles a call that is still open: as unknown if the call may have run, whatever the caller says;
-// otherwise with the caller's outcome, and as cancelled if there is none.
-func (t *tx) settleWithoutReport(c *call, step int, tc turn.ToolCall, r turn.CallOutcome, at time.Time) error {
-	if mayRun(c) && r.Outcome != turn.OutcomeUnknown {
+// settleOpenCall settles a call that has no outcome. If the call may have run, its outcome is unknown, whatever r
+// says. Otherwise r.Outcome settles it. If r has none, a suspended call is unknown and any other call is cancelled.
+// tc and step are the call as the transcript requests it, for a call that the ledger does not have yet.
+func (t *tx) settleOpenCall(c *call, step int, tc turn.ToolCall, r turn.CallOutcome, at time.Time) error {
+	if mayHaveRun(c) && r.Outcome != turn.OutcomeUnknown {
 		r = turn.CallOutcome{Outcome: turn.OutcomeUnknown}
 	}
 	outcome, text := r.Outcome, record.CleanText(r.Text)
@@ -229,9 +234,9 @@ func (t *tx) settleWithoutReport(c *call, step int, tc turn.ToolCall, r turn.Cal
 		Text: text}, at)
 }
 
-// settleOpen settles claims that the transcript does not wait for, so that each tool_call_started has its
-// tool_call_completed.
-func (t *tx) settleOpen(sc *scope, at time.Time) error {
+// settleOpenCalls settles the remaining open calls of a turn that ends, which the last assistant message does not
+// request, so that each tool_call_started has its tool_call_completed.
+func (t *tx) settleOpenCalls(sc *scope, at time.Time) error {
 	ids, err := tables.Column[string](t.Querier,
 		`SELECT call_id FROM calls WHERE turn = ? AND settled_at IS NULL ORDER BY id`,
 		sc.Turn)
@@ -243,7 +248,7 @@ func (t *tx) settleOpen(sc *scope, at time.Time) error {
 		if err != nil {
 			return err
 		}
-		if err := t.settleWithoutReport(&c, c.Rec.Step, c.Rec.Call, turn.CallOutcome{}, at); err != nil {
+		if err := t.settleOpenCall(&c, c.Rec.Step, c.Rec.Call, turn.CallOutcome{}, at); err != nil {
 			return err
 		}
 	}

@@ -11,16 +11,17 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// StartInference appends the results of the step before, late results of the session's calls whose outcome was unknown
-// (once each, as a notice and with tool_call_late_result), and the messages that were merged into the turn.
-// Then it opens an attempt of (turn, step). If the inference is settled, StartInference returns its completion with
-// Settled set and changes nothing. A second attempt emits attempt_restarted if the first one has emitted text.
-// ErrClosed, ErrConflict; ErrBehind also if the turn does not exist.
+// StartInference opens the next attempt of an inference. Before its first attempt, it appends the results of the step
+// before. Before every attempt, it appends what came in meanwhile: late results of the session's calls whose outcome
+// was unknown, each once as a notice, and the messages that were merged into the turn. An attempt after one that has
+// emitted text emits attempt_restarted. If the inference is settled, StartInference returns its completion with
+// Settled set and changes nothing. ErrClosed if the turn has ended; ErrConflict if another writer has appended to the
+// session; ErrBehind if the journal lacks the turn or the message in.Expect.
 func (db *DB) StartInference(ctx context.Context, in StartInference) (out Inference, err error) {
 	err = db.writeTurn(ctx, in.Key.Turn, stepName("starting", in.Key), func(t *tx) error {
 		a, err := t.Attempt(in.Key)
 		if err != nil {
-			return behind(err)
+			return asErrBehind(err)
 		}
 		if err := a.Check(in.Session); err != nil {
 			return err
@@ -50,18 +51,23 @@ func (db *DB) StartInference(ctx context.Context, in StartInference) (out Infere
 	return out, err
 }
 
-// behind returns ErrBehind in place of ErrNotFound: a turn's work comes after its begin.
-func behind(err error) error {
+// asErrBehind makes an ErrNotFound also an ErrBehind, for a turn that a worker works on. Begin recorded the turn
+// before, so a journal without it was restored to an earlier moment, or is another journal.
+func asErrBehind(err error) error {
 	if errors.Is(err, ErrNotFound) {
 		return fmt.Errorf("%w: %w", ErrBehind, err)
 	}
 	return err
 }
 
+// stepName returns the context of an error about an inference: "<doing> step 3 of turn x".
 func stepName(doing string, key StepKey) string {
 	return fmt.Sprintf("%s step %d of turn %s", doing, key.Step, key.Turn)
 }
 
+// firstAttempt opens the first attempt of an inference: it appends the results of the step before and the messages
+// that came in meanwhile, emits in.Events, and inserts the inference's row. ErrConflict if the session's head is not
+// in.Expect.
 func (t *tx) firstAttempt(a tables.Attempt, in StartInference) (Inference, error) {
 	if in.Key.Step < 1 {
 		return a.Inf, fmt.Errorf("step %d: steps count from 1", in.Key.Step)
@@ -93,8 +99,7 @@ func (t *tx) firstAttempt(a tables.Attempt, in StartInference) (Inference, error
 		a.Turn, in.Key.Step, a.Inf.Model, in.Expect.Seq, a.Head.Seq, a.Head.Hash, tables.Nanos(in.At))
 }
 
-// appendNewMessages appends what came in since the step before, in addition to its results: late results and user
-// messages.
+// appendNewMessages appends the late results and the user messages that came in since the last attempt or step.
 func (t *tx) appendNewMessages(a *tables.Attempt, in StartInference) error {
 	if a.HasLateResults {
 		if err := t.appendNotices(&a.Scope, in.Key.Step, in.At); err != nil {
@@ -104,8 +109,10 @@ func (t *tx) appendNewMessages(a *tables.Attempt, in StartInference) error {
 	return t.appendUserMessages(&a.Scope, in.Key.Step, in.Messages, in.At, strict)
 }
 
-// nextAttempt opens a later attempt. The head must still be the inference's base; otherwise another writer has appended
-// to the session. Messages and notices that have come in since the last attempt are appended now.
+// nextAttempt opens an attempt after the first one. It appends the messages that came in since the last attempt, so
+// that the prompt has them. ErrConflict if the session's head is no longer the inference's base, because another
+// writer has appended to the session, or if in.Expect is neither that base nor the head that the first attempt
+// expected.
 func (t *tx) nextAttempt(a tables.Attempt, in StartInference) (Inference, error) {
 	if a.Head != a.Inf.Base {
 		return a.Inf, conflict(a.Head, a.Inf.Base)
@@ -124,7 +131,7 @@ func (t *tx) nextAttempt(a tables.Attempt, in StartInference) (Inference, error)
 		}
 		a.Inf.Base = a.Head
 	}
-	if a.Emitted || a.PromptTokens > 0 {
+	if a.Emitted || a.PromptTokens > 0 { // the provider had begun to answer the last attempt, so it may bill it
 		lost, err := t.lostAttempt(a)
 		if err != nil {
 			return a.Inf, err
@@ -145,7 +152,8 @@ func (t *tx) nextAttempt(a tables.Attempt, in StartInference) (Inference, error)
 		a.Inf.Attempt, a.Inf.Model, tables.Nanos(in.At), a.Head.Seq, a.Head.Hash, a.Row)
 }
 
-// checkExpect checks expect against the head that the first attempt expected before it appended the step's results.
+// checkExpect returns an ErrConflict unless expect is the head that the first attempt expected. That head differs from
+// the inference's base if the first attempt appended results or messages.
 func (t *tx) checkExpect(a tables.Attempt, expect turn.Head) error {
 	var hash string
 	err := t.Row(`SELECT hash FROM messages WHERE session = ? AND seq = ?`, a.Session, expect.Seq).Scan(&hash)
@@ -158,13 +166,14 @@ func (t *tx) checkExpect(a tables.Attempt, expect turn.Head) error {
 	return nil
 }
 
+// conflict returns an ErrConflict about a session whose head is not the expected one.
 func conflict(head, expect turn.Head) error {
 	return fmt.Errorf("the head is %d %.8s, not %d %.8s: %w", head.Seq, head.Hash, expect.Seq, expect.Hash, ErrConflict)
 }
 
-// SettleInference appends the assistant's message, settles the inference and emits its last events. If the step is
-// settled already, SettleInference returns the settled inference unchanged and counts the late completion. ErrStale if
-// a newer attempt runs, ErrClosed.
+// SettleInference appends the assistant's message, settles the inference and emits its last events. If the inference
+// is settled already, it returns the settled one, and counts in.Answer as late if another attempt settled it.
+// ErrStale if a newer attempt runs, ErrClosed if the turn has ended.
 func (db *DB) SettleInference(ctx context.Context, in SettleInference) (out Inference, err error) {
 	if err := checkEvents(in.Events); err != nil {
 		return out, fmt.Errorf("%s: %w", stepName("settling", in.Key), err)
@@ -181,7 +190,7 @@ func (db *DB) SettleInference(ctx context.Context, in SettleInference) (out Infe
 			out, err = t.settleRepeated(a, in)
 			return err
 		}
-		if err := current(a, in.Attempt); err != nil {
+		if err := checkRunning(a, in.Attempt); err != nil {
 			return err
 		}
 		out, err = t.settleInference(a, in)
@@ -190,13 +199,14 @@ func (db *DB) SettleInference(ctx context.Context, in SettleInference) (out Infe
 	return out, err
 }
 
-// settleRepeated handles a settlement of a settled step. A settlement by the attempt that settled the step is a
-// repetition; any other one is a late completion.
+// settleRepeated is SettleInference for an inference that is settled already, which it returns. If in comes from the
+// attempt that settled it, it is a repetition and changes nothing. Otherwise it is a late completion: it is counted,
+// and its usage is recorded.
 func (t *tx) settleRepeated(a tables.Attempt, in SettleInference) (out Inference, err error) {
 	if in.Attempt != a.Inf.Attempt {
 		a.Inf.Late++
 		err = t.Exec(`UPDATE inferences SET late_count = late_count + 1 WHERE id = ?`, a.Row)
-		if err == nil { // it is paid as well
+		if err == nil { // the provider bills a late completion too
 			err = t.recordUsage(a.Scope, AttemptUsage{Key: in.Key, Attempt: in.Attempt, Provider: in.Provider,
 				Model: a.Inf.Model, Usage: in.Answer.Usage, At: in.At})
 		}
@@ -210,8 +220,9 @@ func (t *tx) settleRepeated(a tables.Attempt, in SettleInference) (out Inference
 	return out, err
 }
 
-// current refuses an attempt that is not the running one.
-func current(a tables.Attempt, number int) error {
+// checkRunning returns an error unless number is the running attempt of a step: ErrNotFound if that attempt was never
+// started, ErrClosed if the turn has ended, ErrStale if a newer attempt runs.
+func checkRunning(a tables.Attempt, number int) error {
 	switch {
 	case a.Row == 0 || number > a.Inf.Attempt || number < 1:
 		return fmt.Errorf("attempt %d was never started: %w", number, ErrNotFound)
@@ -223,6 +234,9 @@ func current(a tables.Attempt, number int) error {
 	return nil
 }
 
+// settleInference settles an open inference: it emits the last events, appends the assistant's message, and records
+// the completion and its usage. a must be the running attempt. ErrConflict if the session's head is not the
+// inference's base.
 func (t *tx) settleInference(a tables.Attempt, in SettleInference) (Inference, error) {
 	if a.Head != a.Inf.Base {
 		return a.Inf, conflict(a.Head, a.Inf.Base)
@@ -250,8 +264,9 @@ func (t *tx) settleInference(a tables.Attempt, in SettleInference) (Inference, e
 	return a.Inf, t.SaveCompletion(a, tables.Nanos(in.At))
 }
 
-// FailInference counts a failure of an attempt and returns the number of the step's failures. The failure of an attempt
-// counts once; failures of settled steps and closed turns do not count.
+// FailInference records the failure of an attempt and returns the number of failures of the step so far. It counts each
+// attempt once, and none after the step is settled or the turn has ended. code and message say why the attempt failed;
+// the journal keeps a preview of message.
 func (db *DB) FailInference(ctx context.Context, key StepKey, attempt int, code turn.Code,
 	message string) (failures int, err error) {
 	err = db.write(ctx, stepName("counting a failure of", key), func(t *tx) error {
@@ -275,14 +290,16 @@ func (db *DB) FailInference(ctx context.Context, key StepKey, attempt int, code 
 	return failures, err
 }
 
-// ReleaseInference records that an attempt was never sent to the model, so that it does not count as one. An attempt
-// that has failed stays one. Its number is not given out again: a worker that was believed dead may still have it.
+// ReleaseInference records that the running attempt was never sent to a model, unless it has failed. Inference.Released
+// counts such attempts. The next attempt gets a new number, because a worker that was believed dead may still use this
+// one.
 func (db *DB) ReleaseInference(ctx context.Context, key StepKey, attempt int) error {
 	return db.write(ctx, stepName("releasing", key), func(t *tx) error {
 		a, err := t.LockedAttempt(key)
 		if err == nil {
-			err = current(a, attempt)
+			err = checkRunning(a, attempt)
 		}
+		// At most all attempts so far are released.
 		if err != nil || a.Inf.Settled || attempt <= a.Failed || a.Inf.Released >= attempt {
 			return err
 		}
@@ -290,7 +307,7 @@ func (db *DB) ReleaseInference(ctx context.Context, key StepKey, attempt int) er
 	})
 }
 
-// StepMessage returns the assistant's message that settled the inference; ErrNotFound if it is not settled.
+// StepMessage returns the assistant's message that settled the inference. ErrNotFound if the inference is not settled.
 func (db *DB) StepMessage(ctx context.Context, key StepKey) (out turn.Message, err error) {
 	err = db.tables.Read(ctx, stepName("reading the message of", key), func(q querier) error {
 		a, err := q.Attempt(key)

@@ -17,10 +17,10 @@ import (
 // same arguments returns the same result and changes nothing.
 //
 // A DB is for one tenant, and a database is opened for the default tenant, whose name is empty. Methods that read a
-// named session or turn know only those of the tenant: the error for a session of another tenant is the same
-// ErrNotFound as for one that does not exist. The methods with which a worker records a turn name a turn that Begin has
-// returned, of any tenant. Catalogues, workers and blobs belong to the operator, and every tenant has the same: the
-// hash of a blob cannot be guessed.
+// named session or turn find only those of the tenant: the error for a session of another tenant is the same
+// ErrNotFound as for one that does not exist. The methods with which a worker records a turn name a turn that Begin
+// has returned, of any tenant. Catalogues, workers and blobs belong to the operator, and every tenant has the same:
+// the hash of a blob cannot be guessed.
 type DB struct {
 	fleet.Fleet
 	catalogue.Registry
@@ -40,9 +40,9 @@ func newDB(h *tables.Handle, cache *catalogue.Cache) *DB {
 // Tenant returns the journal of one tenant, on the same database.
 func (db *DB) Tenant(tenant string) *DB { return newDB(db.tables.OfTenant(tenant), db.cache) }
 
-// Guarded returns the journal with a guard against outages of its database, for a process that runs many turns: while
-// the database is away, one write and one read at a time ask whether it is back, and all others fail at once with an
-// AwayError.
+// Guarded returns the journal with a guard against outages of its database, for a process that runs many turns. While
+// the database is unavailable, one write and one read at a time test whether it is back. All others fail at once with
+// an AwayError, so that they do not all wait for their timeouts.
 func (db *DB) Guarded() *DB { return newDB(db.tables.Guarded(), db.cache) }
 
 // Close ends all operations that wait on the journal and closes its database.
@@ -55,8 +55,8 @@ func (db *DB) ID(ctx context.Context) (string, error) { return db.tables.ID(ctx)
 // process may not write, or on a read-only or full disk. Its methods that write return that error.
 func (db *DB) ReadOnly() error { return db.tables.ReadOnly() }
 
-// CheckWrite checks with a small transaction that the journal can be written now. It changes a number and changes it
-// back, because SQLite writes nothing if nothing changes.
+// CheckWrite returns an error if the journal cannot be written now. It tries a small transaction that changes the
+// schema version and changes it back, because SQLite writes nothing if nothing changes.
 func (db *DB) CheckWrite(ctx context.Context) error {
 	return db.write(ctx, "writing to the journal", func(t *tx) error {
 		if err := t.Exec(`UPDATE journal SET schema_version = schema_version + 1`); err != nil {
@@ -73,9 +73,9 @@ func (db *DB) Changed(ctx context.Context, topics ...Topic) <-chan struct{} {
 	return db.tables.Changed(ctx, topics...)
 }
 
-// Sealed returns the journal with the content encryption of keys. With nil, it only checks that the journal is not
-// encrypted. It encrypts a journal that has no content yet. ErrSealed if the journal has plain content, or if there are
-// no keys and it is encrypted.
+// Sealed returns the journal with its content encrypted by keys. A journal that has no content yet becomes an encrypted
+// one. If keys is nil, Sealed only checks that the journal is not encrypted. ErrSealed if the journal has plain content
+// and keys is not nil, or if it is encrypted and keys is nil.
 func (db *DB) Sealed(ctx context.Context, keys Keys) (*DB, error) {
 	h, err := db.tables.Sealed(ctx, keys)
 	if err != nil {
@@ -94,8 +94,8 @@ func (db *DB) Export(ctx context.Context, session string, w io.Writer) error {
 }
 
 // Import reads an export, checks the whole file and then writes the session in one transaction. Importing a session
-// that the journal has already changes nothing. Import takes only exports of its own tenant: ErrOtherTenant. An
-// imported session is tainted, and has no grants and no running turn: see Imported.
+// that the journal has already changes nothing. Import takes only exports of its own tenant, and returns
+// ErrOtherTenant for others. An imported session is tainted, and has no grants and no running turn: see Imported.
 func (db *DB) Import(ctx context.Context, r io.Reader) (portable.Imported, error) {
 	return portable.Import(ctx, db.tables, r, func(t *tables.Tx, sc *scope, at time.Time) error {
 		_, err := (&tx{t}).closeUnfinished(sc, record.ImportedMessage, at)
@@ -103,10 +103,10 @@ func (db *DB) Import(ctx context.Context, r io.Reader) (portable.Imported, error
 	})
 }
 
-// Copy copies everything in from into the empty journal to: sessions with their grants, open requests and running
-// turns. It reads one snapshot and writes one transaction. No worker may use from afterwards, or the two journals would
-// diverge. Each journal keeps its own ID, and its own encryption: content is sealed again. Copy returns the number of
-// sessions. ErrExists if to is not empty.
+// Copy copies the journal from, of all tenants and with grants, open requests and running turns, into the empty
+// journal to, and returns the number of sessions. It reads one snapshot and writes one transaction. No worker may use
+// from afterwards, or the two journals would diverge. Each journal keeps its own ID and its own encryption. ErrExists
+// if to is not empty.
 func Copy(ctx context.Context, from, to *DB) (sessions int, err error) {
 	return tables.Copy(ctx, from.tables, to.tables)
 }
@@ -126,8 +126,8 @@ func (db *DB) write(ctx context.Context, doing string, fn func(*tx) error) error
 	return db.tables.Write(ctx, doing, func(t *tables.Tx) error { return fn(&tx{t}) })
 }
 
-// writeTurn is write for one turn. It locks the turn's session first, so that transactions of a session run one after
-// the other.
+// writeTurn is write for a transaction about one turn. It locks the turn's session first, so that transactions of a
+// session run one after the other.
 func (db *DB) writeTurn(ctx context.Context, turnID, doing string, fn func(*tx) error) error {
 	return db.write(ctx, doing, func(t *tx) error {
 		err := t.LockRow(`SELECT 1 FROM sessions WHERE id = (SELECT session FROM turns WHERE turn_id = ?)`, turnID)
@@ -138,7 +138,8 @@ func (db *DB) writeTurn(ctx context.Context, turnID, doing string, fn func(*tx) 
 	})
 }
 
-// writeScope is writeTurn with the turn's scope. It refuses a turn of another session.
+// writeScope is writeTurn for an fn that needs the turn's scope. It returns an error if the turn does not exist or
+// belongs to another session than the named one.
 func (db *DB) writeScope(ctx context.Context, turnID, session, doing string, fn func(*tx, scope) error) error {
 	return db.writeTurn(ctx, turnID, doing+" turn "+turnID, func(t *tx) error {
 		sc, err := t.Scope(turnID)
@@ -152,7 +153,7 @@ func (db *DB) writeScope(ctx context.Context, turnID, session, doing string, fn 
 	})
 }
 
-// PutBlob stores bytes under their SHA-256 (hex) and returns it.
+// PutBlob stores b under its SHA-256 in lower-case hex, and returns that hash.
 func (db *DB) PutBlob(ctx context.Context, mediaType string, b []byte) (hash string, err error) {
 	err = db.write(ctx, "storing a blob", func(t *tx) (err error) {
 		hash, err = t.PutBlob(record.CleanText(mediaType), b)
@@ -161,7 +162,7 @@ func (db *DB) PutBlob(ctx context.Context, mediaType string, b []byte) (hash str
 	return hash, err
 }
 
-// GetBlob returns ErrNotFound if the journal has no such blob.
+// GetBlob returns the content of the blob with this hash. ErrNotFound if there is none.
 func (db *DB) GetBlob(ctx context.Context, hash string) ([]byte, error) {
 	return tables.Get(ctx, db.tables, "reading a blob", func(q querier) ([]byte, error) { return q.GetBlob(hash) })
 }

@@ -10,25 +10,28 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// A turn may end in the middle of an inference: it is stopped, its time is up, its provider fails for good, or a later
-// turn closes it. What the readers of the turn have seen of the answer becomes a message, so that the next prompt has it
-// too, and the usage of the attempt is estimated.
+// A turn may end in the middle of an inference: it is stopped, its time is up, its provider fails for good, or the
+// session's next turn closes it. The partial answer that followers have seen then becomes a message, so that later
+// prompts contain it, and the usage of the attempt is estimated.
 
-// StreamInput is what an attempt of an inference has received.
+// StreamInput is what an attempt of an inference has received from its provider.
 type StreamInput struct {
 	Key     StepKey
 	Attempt int
-	// PromptTokens estimates the size of the prompt. The first call that has it marks the attempt as billed.
+	// PromptTokens estimates the size of the prompt. The first call that sets it marks the attempt as billed: the
+	// provider has begun to answer.
 	PromptTokens int64
 	Events       []turn.Event // see DB.AppendEvents
 }
 
-// AppendStream is AppendEvents for an attempt whose provider has begun to answer. Events may be empty.
+// AppendStream is AppendEvents for an attempt whose provider has begun to answer: it also records in.PromptTokens.
+// in.Events may be empty.
 func (db *DB) AppendStream(ctx context.Context, in StreamInput) error {
 	return db.appendEvents(ctx, in)
 }
 
-// markBilled records the size of the prompt that the provider has begun to answer.
+// markBilled records, once for each attempt, that the provider has begun to answer a prompt of this size and will
+// bill it. With promptTokens 0 it changes nothing.
 func (t *tx) markBilled(a tables.Attempt, promptTokens int64) error {
 	if promptTokens <= 0 || a.PromptTokens > 0 {
 		return nil
@@ -36,7 +39,9 @@ func (t *tx) markBilled(a tables.Attempt, promptTokens int64) error {
 	return t.Exec(`UPDATE inferences SET prompt_tokens = ? WHERE id = ?`, promptTokens, a.Row)
 }
 
-// endInference ends the turn's last inference if it was never settled. It returns the text that it has kept.
+// endInference ends the last inference of a turn that ends in the given state. If the inference was not settled, it
+// appends the text that the running attempt has emitted as an assistant message, estimates the attempt's usage, and
+// returns the text. It returns "" if the inference was settled or the attempt has emitted no text.
 func (t *tx) endInference(sc *scope, state turn.State, at time.Time) (string, error) {
 	var step int
 	err := t.Row(`SELECT step FROM inferences WHERE turn = ?1 AND settled_at IS NULL
@@ -51,7 +56,7 @@ func (t *tx) endInference(sc *scope, state turn.State, at time.Time) (string, er
 	deltas, err := t.Texts(`SELECT text FROM events WHERE turn = ? AND step = ? AND attempt = ? AND kind = ? ORDER BY idx`,
 		sc.Turn, step, a.Inf.Attempt, string(turn.EventTextDelta))
 	if err == nil {
-		err = t.estimate(a, at)
+		err = t.recordEstimate(a, at)
 	}
 	text := strings.Join(deltas, "")
 	if err != nil || strings.TrimSpace(text) == "" { // providers refuse a message without text
@@ -65,14 +70,16 @@ func (t *tx) endInference(sc *scope, state turn.State, at time.Time) (string, er
 	return text, err
 }
 
-// estimate reserves what an attempt has used by its prompt and its events, if the provider has begun to answer and
-// nothing is reserved. The attempt's worker knows more and replaces the estimate, if it is still alive.
-func (t *tx) estimate(a tables.Attempt, at time.Time) error {
+// recordEstimate records an estimate of what the running attempt has used, from the size of its prompt and of the
+// text that it has emitted (about 4 bytes a token). It records nothing if the provider has not begun to answer, or
+// the ledger has a row of the attempt. The estimate is a reservation, so that the attempt's worker, if it is still
+// alive, replaces it by the usage that the provider reports.
+func (t *tx) recordEstimate(a tables.Attempt, at time.Time) error {
 	lost, err := t.lostAttempt(a)
 	if err != nil || lost.Attempt == 0 || a.PromptTokens == 0 {
 		return err
 	}
-	model, err := t.askedModel(a)
+	model, err := t.modelOfStep(a)
 	if err != nil {
 		return err
 	}
@@ -88,8 +95,9 @@ func (t *tx) estimate(a tables.Attempt, at time.Time) error {
 	return t.addSpending(a.Tenant, day, used.Usage.Cost)
 }
 
-// askedModel returns the model of the turn's config that a step asks. A turn without one has a model without a price.
-func (t *tx) askedModel(a tables.Attempt) (turn.Model, error) {
+// modelOfStep returns the model of a step with its price: that of the turn config, or the fallback that has taken over.
+// The model has no price if the config does not list it.
+func (t *tx) modelOfStep(a tables.Attempt) (turn.Model, error) {
 	var stored tables.Stored
 	err := t.Row(`SELECT config, config_blob FROM turns WHERE id = ?`, a.Turn).Scan(&stored.Inline, &stored.Blob)
 	if err != nil {

@@ -11,14 +11,15 @@ import (
 // pruneBatch is the number of turns whose events one transaction removes, so that running turns do not wait long.
 const pruneBatch = 16
 
-// PruneEvents removes the events of at most limit turns, of all tenants, that ended before the given time, and returns
-// the number of these turns. The transcript stays. A pruned turn keeps its turn_completed, so that a reader finds an
-// end. The turns that it counts are pruned even if it returns an error.
+// PruneEvents removes the events of turns that ended before the given time, of at most limit turns of all tenants,
+// and returns the number of these turns. The transcript stays. A pruned turn keeps its turn_completed, so that
+// followers end. If PruneEvents returns an error, the turns that it counts are pruned nevertheless.
 func (db *DB) PruneEvents(ctx context.Context, before time.Time, limit int) (turns int, err error) {
 	for turns < limit {
 		batch := min(pruneBatch, limit-turns)
 		var pruned []int64
 		err := db.write(ctx, "removing old events", func(t *tx) (err error) {
+			// If this is another run of the transaction, pruned has the turns of the run before.
 			if done, err := t.isPruned(pruned); done || err != nil {
 				return err
 			}
@@ -35,8 +36,8 @@ func (db *DB) PruneEvents(ctx context.Context, before time.Time, limit int) (tur
 	return turns, nil
 }
 
-// isPruned reports whether an earlier run of this transaction, which was lost while it was being committed, has pruned
-// these turns.
+// isPruned reports whether an earlier run of this transaction has pruned these turns: the reply to its commit was lost,
+// but it was committed. The turns of a run are committed together: if the first one is pruned, all of them are.
 func (t *tx) isPruned(turns []int64) (done bool, err error) {
 	if !t.Again() || len(turns) == 0 {
 		return false, nil
@@ -45,7 +46,8 @@ func (t *tx) isPruned(turns []int64) (done bool, err error) {
 	return done, err
 }
 
-// prune prunes at most limit turns and returns them.
+// prune removes the events of at most limit turns that ended before a time, in nanoseconds since 1970, and returns the
+// rows of these turns.
 func (t *tx) prune(before int64, limit int) (list []int64, err error) {
 	list, err = tables.Column[int64](t.Querier,
 		`SELECT id FROM turns WHERE NOT pruned AND ended_at IS NOT NULL AND ended_at < ? ORDER BY ended_at LIMIT ?`+

@@ -36,36 +36,42 @@ type TurnConfig struct {
 	Config  json.RawMessage // a turn.Config
 }
 
-// BeginResult is the result of Begin.
+// BeginResult is the result of Begin. If DuplicateOf, Earlier or Kept is set, Begin has opened no turn and Turn is
+// empty.
 type BeginResult struct {
 	Turn TurnRecord
 	// Head is the transcript's head right after this turn's message. A resuming run starts from it.
 	Head turn.Head
 	// Config is the turn config of the turn's first Begin; later calls do not change it.
 	Config json.RawMessage
-	// Resumed: this chain had begun the turn before.
+	// Resumed means that an earlier Begin of the same workflow chain opened the turn.
 	Resumed bool
-	// DuplicateOf is the turn that took the message first, if that is another turn. Begin has written nothing then.
+	// DuplicateOf is the other turn that has already taken the message. Begin has written nothing.
 	DuplicateOf *TurnRecord
 	// TextDiffers means that the message which DuplicateOf took has this ID but another text.
 	TextDiffers bool
-	// Earlier are the messages that the session's previous turn has left and that come before this one. Begin has written
-	// nothing then: the first of them begins the turn. Later are those that come after the message that began the turn.
-	Earlier, Later []turn.UserMessage
-	// Closed is the ID of the unfinished turn that Begin closed, if any.
+	// Earlier are late messages of the session's previous turn that come before this message. Begin has written
+	// nothing: the caller begins the turn with the first of them. See turn.FinishInput.Left.
+	Earlier []turn.UserMessage
+	// Later are the late messages of the previous turn that come after this message.
+	Later []turn.UserMessage
+	// Closed is the ID of the unfinished turn that Begin closed; empty if there was none.
 	Closed string
-	// Kept means that the message is the answer of a subagent that begins no turn: nothing is left for one, or a user has
-	// stopped the subagent. The session's next inference brings it to the model. Begin has opened no turn then.
+	// Kept means that the message is the answer of a subagent and may not begin a turn, because the limits of the
+	// user's message are used up or a user has stopped the subagent. The session's next inference shows the answer to
+	// the model.
 	Kept bool
 }
 
-// Origin is what the journal knows of the user's message that the answer of a subagent comes of.
+// Origin says which user message led to the answer of a subagent, and how much it has cost so far.
 type Origin struct {
-	Turn string // that called the subagent
-	Root string // that began with the user's message
-	// Spent is what all that came of the message has used, or may still use. Known is false if a turn has left no record of
-	// that: then nothing is left.
+	Turn string // the turn that called the subagent
+	Root string // the turn that began with the user's message
+	// Spent is what the user's message has cost so far: the sum of all turns that result from it. A subagent in the
+	// background counts with its whole allowance until its turn has ended.
 	Spent turn.Spending
+	// Known is false if a turn has no record of its spending, because it runs or its workflow did not end it. Then the
+	// caller must assume that no allowance is left.
 	Known bool
 }
 
@@ -88,8 +94,8 @@ type StartInference struct {
 // ForkInput names a point of a session and the new session that begins there.
 type ForkInput struct {
 	Session string // the session to fork
-	// At is the seq of the last shared message, at least 1. A fork does not separate calls from their results: if the
-	// message at At asks for calls, or the next message is a result, the point is refused with ErrForkPoint.
+	// At is the seq of the last shared message, at least 1. A fork must not separate calls from their results: Fork
+	// returns ErrForkPoint if the message at At requests calls, or the next message is a result.
 	At    int64
 	ID    string // the new session's ID
 	Agent string // empty: the forked session's agent
@@ -104,11 +110,12 @@ type SettleInference struct {
 	Answer  turn.Completion
 	// Message is appended to the transcript: role assistant, text, tool calls with their IDs.
 	Message turn.Message
-	// Events are the last deltas, which were not appended yet. The same transaction appends them.
+	// Events are the last deltas of the answer, which AppendEvents has not appended yet.
 	Events []turn.Event
 	At     time.Time
-	// Provider priced Answer.Usage. Reserved means that ReserveUsage has reserved the attempt's usage.
+	// Provider is the provider whose prices Answer.Usage.Cost is computed with.
 	Provider string
+	// Reserved means that ReserveUsage has reserved the attempt's usage.
 	Reserved bool
 }
 
@@ -121,7 +128,7 @@ type ClaimInput struct {
 	Attempt    int
 	Repeatable bool
 	Approved   bool // the journal must have a decision that allows the call
-	// Subagent is set for the call of an agent's tool. The first claim's stands.
+	// Subagent is set for the call of an agent's tool. That of the first claim stands.
 	Subagent *Subagent
 	Worker   string
 	At       time.Time
@@ -147,7 +154,7 @@ const (
 type Claim struct {
 	State  ClaimState
 	Record CallRecord
-	// Subagent is that of the first claim, nil for other calls.
+	// Subagent is the subagent that the first claim recorded; nil if the call starts none.
 	Subagent *Subagent
 }
 
@@ -157,9 +164,8 @@ type SettleInput struct {
 	CallID  string
 	Attempt int
 	// Result is how the call ended. Each of its media carries its Data; the journal computes hash and size. See
-	// record.CleanResult for the bounds. SuspendCall uses only its Continuation, of at most MaxContinuationBytes: the
-	// journal keeps it as opaque bytes and leaves it out of exports, because it is meant only for the server and its
-	// callers.
+	// record.CleanResult for the bounds. SuspendCall reads only Result.Continuation: opaque bytes, at most
+	// record.MaxContinuationBytes. Exports leave it out, because it is meant only for the server and its callers.
 	Result turn.ToolResult
 	// Taints means that the tool's server is untrusted. The settlement, even a late one, taints the session if
 	// Result.FromServer is set.

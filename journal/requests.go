@@ -13,28 +13,29 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Ask records what the turn waits for, emits approval_requested and question_asked once for each request, and shows the
-// turn as waiting. It returns the decisions that the requests have already, so that a reset turn does not ask twice.
-// ErrClosed if the turn is settled and a request has no decision.
-func (db *DB) Ask(ctx context.Context, in turn.AskInput) (ruled []turn.Decision, err error) {
+// Ask records the requests that a turn waits for, emits approval_requested or question_asked once for each of them, and
+// sets the turn's state to waiting. It returns the decisions of requests that have been decided before: a turn that was
+// reset makes the same requests again. ErrClosed if the turn has ended and a request has no decision.
+func (db *DB) Ask(ctx context.Context, in turn.AskInput) (decided []turn.Decision, err error) {
 	err = db.writeScope(ctx, in.Turn, in.Session, "recording the requests of", func(t *tx, sc scope) error {
-		ruled = nil
+		decided = nil // this may be another run of the transaction
 		for _, r := range in.Requests {
-			decision, err := t.openOnce(&sc, r, in.At)
+			decision, err := t.openRequestOnce(&sc, r, in.At)
 			if err != nil {
 				return fmt.Errorf("request %s: %w", r.ID, err)
 			}
 			if decision != nil {
-				ruled = append(ruled, *decision)
+				decided = append(decided, *decision)
 			}
 		}
 		return t.updateWaitingState(sc, in.At)
 	})
-	return ruled, err
+	return decided, err
 }
 
-// openOnce opens a request once, and returns its decision if it has one already.
-func (t *tx) openOnce(sc *scope, r turn.Request, at time.Time) (*turn.Decision, error) {
+// openRequestOnce records a request unless the turn has a request of this ID. It returns the decision of the existing
+// request, nil if the request is new or open. ErrConflict if the existing request is about something else.
+func (t *tx) openRequestOnce(sc *scope, r turn.Request, at time.Time) (*turn.Decision, error) {
 	if err := record.CheckID("request", r.ID); err != nil {
 		return nil, err
 	}
@@ -52,13 +53,14 @@ func (t *tx) openOnce(sc *scope, r turn.Request, at time.Time) (*turn.Decision, 
 	return nil, t.openRequest(sc, r, at)
 }
 
-// sameRequest reports whether a and b are the same request.
+// sameRequest reports whether two requests of the same ID are about the same: kind, call, arguments and elicitation.
 func sameRequest(a, b turn.Request) bool {
 	return a.Kind == b.Kind && a.ArgumentsHash == b.ArgumentsHash && a.Call == b.Call &&
 		reflect.DeepEqual(a.Elicitation, b.Elicitation)
 }
 
-// openRequest records a new request and tells followers.
+// openRequest records a new request and emits its event. The tool and the arguments of an approval, and the tool of an
+// elicitation, come from the journal and not from r, so that users see what was really requested.
 func (t *tx) openRequest(sc *scope, r turn.Request, at time.Time) (err error) {
 	row := tables.Request{Size: int64(len(r.Arguments))}
 	row.Rec.Request = record.CleanRequest(r)
@@ -69,7 +71,7 @@ func (t *tx) openRequest(sc *scope, r turn.Request, at time.Time) (err error) {
 	case r.Kind == turn.RequestApproval:
 		err = t.copyCall(sc, &row)
 	case r.Kind == turn.RequestElicitation:
-		row.Size, row.Rec.Arguments = 0, ""
+		row.Size, row.Rec.Arguments = 0, "" // only an approval has arguments
 		err = t.copyTool(sc, &row)
 	default:
 		row.Size, row.Rec.Arguments = 0, ""
@@ -87,9 +89,10 @@ func (t *tx) openRequest(sc *scope, r turn.Request, at time.Time) (err error) {
 	return t.emitRequest(sc, row, at)
 }
 
-// copyCall copies the call that needs the approval from the transcript.
+// copyCall sets the tool, the arguments and their size of an approval request from the call in the turn's last
+// assistant message. ErrConflict if that message does not request the call, or with other arguments.
 func (t *tx) copyCall(sc *scope, r *tables.Request) error {
-	list, _, err := t.openCalls(sc)
+	list, _, err := t.lastRequestedCalls(sc)
 	if err != nil {
 		return err
 	}
@@ -107,8 +110,8 @@ func (t *tx) copyCall(sc *scope, r *tables.Request) error {
 	return fmt.Errorf("the model's last message does not request this call: %w", ErrConflict)
 }
 
-// copyTool copies the tool of an elicitation from the ledger, so that a server cannot ask in the name of a call that
-// never ran.
+// copyTool sets the tool of an elicitation from the ledger's record of the call. ErrConflict if the call has never run:
+// only the server of a running call can send an elicitation.
 func (t *tx) copyTool(sc *scope, r *tables.Request) error {
 	c, err := t.Call(sc.TurnID, r.Rec.Call)
 	if err != nil {
@@ -121,10 +124,9 @@ func (t *tx) copyTool(sc *scope, r *tables.Request) error {
 	return nil
 }
 
-// updateWaitingState records in the turn's row whether the turn waits for a decision. A repeated Ask or Decide has
-// changed nothing.
+// updateWaitingState sets the state in the turn's row: waiting if the turn has an open request, running otherwise.
 func (t *tx) updateWaitingState(sc scope, at time.Time) error {
-	if len(t.Changed) == 0 {
+	if len(t.Changed) == 0 { // no event was emitted: the Ask or Decide is a repetition
 		return nil
 	}
 	err := t.Exec(`UPDATE turns SET state = CASE WHEN EXISTS (SELECT 1 FROM requests WHERE turn = ?1
@@ -136,9 +138,9 @@ func (t *tx) updateWaitingState(sc scope, at time.Time) error {
 	return t.touchUpdatedAt(sc, at)
 }
 
-// Decide records decisions, emits approval_decided and question_answered, keeps new grants, and shows the turn as
-// running when it has no open request left. The first decision of a request stands; another one changes nothing.
-// ErrNotFound if a request does not exist, ErrClosed if the turn is settled and a request has no decision.
+// Decide records decisions and their grants, and emits approval_decided or question_answered for each. If no open
+// request is left, it sets the turn's state to running. The first decision of a request stands; another one changes
+// nothing. ErrNotFound if a request does not exist, ErrClosed if the turn has ended and a request has no decision.
 func (db *DB) Decide(ctx context.Context, in turn.DecideInput) error {
 	return db.writeScope(ctx, in.Turn, in.Session, "recording the decisions of", func(t *tx, sc scope) error {
 		for _, r := range in.Decisions {
@@ -150,6 +152,8 @@ func (db *DB) Decide(ctx context.Context, in turn.DecideInput) error {
 	})
 }
 
+// decide records one decision and its event, and the grant if the decision gives one. It changes nothing if the request
+// has a decision already.
 func (t *tx) decide(sc scope, r turn.Decision, at time.Time) error {
 	row, err := t.Request(sc.Turn, r.ID)
 	if errors.Is(err, sql.ErrNoRows) && sc.Closed {
@@ -179,25 +183,26 @@ func (t *tx) decide(sc scope, r turn.Decision, at time.Time) error {
 	if r.Grant == "" {
 		return nil
 	}
-	rule := turn.Grant{Tool: row.Rec.Tool, By: r.By, At: r.At}
+	grant := turn.Grant{Tool: row.Rec.Tool, By: r.By, At: r.At} // without ArgumentsHash: for any arguments
 	switch r.Grant {
 	case turn.GrantCall:
-		rule.ArgumentsHash = row.Rec.ArgumentsHash
+		grant.ArgumentsHash = row.Rec.ArgumentsHash
 	case turn.GrantHost:
-		if rule.ArgumentsHash = turn.HostGrant(row.Rec.Arguments); rule.ArgumentsHash == "" {
-			rule.ArgumentsHash = row.Rec.ArgumentsHash
+		if grant.ArgumentsHash = turn.HostGrant(row.Rec.Arguments); grant.ArgumentsHash == "" {
+			grant.ArgumentsHash = row.Rec.ArgumentsHash // the arguments name no host: only the same arguments
 		}
 	}
-	return t.insertGrant(sc.Session, rule)
+	return t.insertGrant(sc.Session, grant)
 }
 
+// insertGrant records a grant of the session, once.
 func (t *tx) insertGrant(session int64, g turn.Grant) error {
 	return t.Exec(`INSERT INTO grants (session, tool, arguments_hash, decided_by, at) VALUES (?, ?, ?, ?, ?)
 		ON CONFLICT DO NOTHING`,
 		session, g.Tool, g.ArgumentsHash, g.By, tables.Nanos(g.At))
 }
 
-// cancelRequests cancels the open requests of a turn that ends.
+// cancelRequests decides the open requests of a turn that ends as cancelled, and emits their events.
 func (t *tx) cancelRequests(sc *scope, at time.Time) error {
 	list, err := t.Requests(`w.turn = ? AND w.status = '' ORDER BY w.id`, sc.Turn)
 	if err != nil {
@@ -214,34 +219,35 @@ func (t *tx) cancelRequests(sc *scope, at time.Time) error {
 	return nil
 }
 
-// checkApproval checks that a decision allows the call, if the claim needs one: the caller says so, or the journal has
-// an approval request for this call.
+// checkApproval returns ErrUnapproved if a call needs an approval and no decision allows it with these arguments. A
+// call needs an approval if in.Approved is set or the turn has an approval request for it.
 func (t *tx) checkApproval(c *call, in ClaimInput) error {
 	if !c.Requests && !in.Approved {
 		return nil
 	}
-	row, err := t.Request(c.Turn, in.Call.ID)
-	asked := err == nil && row.Rec.Kind == turn.RequestApproval
+	row, err := t.Request(c.Turn, in.Call.ID) // the request of an approval has the ID of its call
+	hasRequest := err == nil && row.Rec.Kind == turn.RequestApproval
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
-	if !asked && !in.Approved {
+	if !hasRequest && !in.Approved {
 		return nil
 	}
 	r := row.Rec.Decision
-	if !asked || r == nil || !r.Allowed || r.ArgumentsHash != record.HashOf([]byte(in.Call.Arguments)) {
+	if !hasRequest || r == nil || !r.Allowed || r.ArgumentsHash != record.HashOf([]byte(in.Call.Arguments)) {
 		return ErrUnapproved
 	}
 	return nil
 }
 
-// Grants returns the grants of the turn's session in the order in which they were given. ErrNotFound.
+// Grants returns the grants of the turn's session in the order in which they were given. ErrNotFound if the turn
+// does not exist.
 func (db *DB) Grants(ctx context.Context, turnID string) ([]turn.Grant, error) {
 	return tables.GetOfTurn(ctx, db.tables, turnID, "reading the grants",
 		func(q querier, sc scope) ([]turn.Grant, error) { return q.Grants(sc.Session) })
 }
 
-// emitRequest tells followers about a request or, if it has a decision, about the decision.
+// emitRequest emits the event of a request: that it was decided if r has a decision, and otherwise that it was made.
 func (t *tx) emitRequest(sc *scope, r tables.Request, at time.Time) error {
 	kinds := map[turn.RequestKind][2]turn.EventKind{
 		turn.RequestApproval:    {turn.EventApprovalRequested, turn.EventApprovalDecided},
@@ -263,8 +269,8 @@ func (db *DB) Requests(ctx context.Context, turnID string) ([]RequestRecord, err
 		})
 }
 
-// PendingRequests returns the open requests of turns that have not ended, the oldest first: those of one session and of
-// the subagents at work for it, or of all the tenant's sessions if session is empty.
+// PendingRequests returns at most limit open requests, the oldest first: those of one session and of the subagents that
+// work for it, or those of all the tenant's sessions if session is empty.
 func (db *DB) PendingRequests(ctx context.Context, session string, limit int) ([]RequestRecord, error) {
 	if session == "" {
 		return db.pending(ctx, `w.status = '' AND s.tenant = ? ORDER BY w.id LIMIT ?`, db.tables.Tenant, limit)
@@ -275,7 +281,7 @@ func (db *DB) PendingRequests(ctx context.Context, session string, limit int) ([
 }
 
 // PendingOfTurn returns the open requests that a turn waits for, the oldest first: its own and those of its inline
-// subagents. ErrNotFound.
+// subagents. ErrNotFound if the turn does not exist.
 func (db *DB) PendingOfTurn(ctx context.Context, turnID string) ([]RequestRecord, error) {
 	return tables.GetOfNamedTurn(ctx, db.tables, turnID, "listing the open requests",
 		func(q querier, sc scope) ([]RequestRecord, error) {
@@ -284,6 +290,7 @@ func (db *DB) PendingOfTurn(ctx context.Context, turnID string) ([]RequestRecord
 		})
 }
 
+// pending returns the requests that the SQL condition where selects.
 func (db *DB) pending(ctx context.Context, where string, args ...any) ([]RequestRecord, error) {
 	return tables.Get(ctx, db.tables, "listing the open requests",
 		func(q querier) ([]RequestRecord, error) { return q.Records(where, args...) })
@@ -303,15 +310,15 @@ func (db *DB) OpenRequests(ctx context.Context) (map[turn.RequestKind]int64, err
 	})
 }
 
-// Delivered returns the turn that took this message of the session, even if the message was merged into it.
-// ErrNotFound.
+// Delivered returns the turn that took the message with this ID: the turn that began with it, or into which it was
+// merged. ErrNotFound if the session has no such message.
 func (db *DB) Delivered(ctx context.Context, session, messageID string) (TurnRecord, error) {
 	return tables.GetOfSession(ctx, db.tables, session, fmt.Sprintf("looking for message %q", messageID),
 		func(q querier, n int64) (out TurnRecord, err error) {
-			turnN, _, err := q.FindMessage(n, messageID)
+			turnRow, _, err := q.FindMessage(n, messageID)
 			if err != nil {
 				return out, err
 			}
-			return q.TurnRecord(`t.id = ?`, turnN)
+			return q.TurnRecord(`t.id = ?`, turnRow)
 		})
 }

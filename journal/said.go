@@ -10,29 +10,29 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// appendUserMessages appends the messages that were merged into a turn, except those that the session has had. step is
-// the step before which they came in. A message without an ID gets one from its position, so that a repeated call finds
-// it.
+// appendUserMessages appends the messages that were merged into a turn, and emits message_added for each. It skips
+// those that the session has already. step is the step whose prompt shows them first. A message without an ID gets
+// one from its position, so that a repeated call finds it; mode is lenient if the messages come with the turn's end.
 func (t *tx) appendUserMessages(sc *scope, step int, messages []turn.UserMessage, at time.Time, mode strictness) error {
-	for i, output := range messages {
-		m := record.CleanMessage(turn.Message{ID: output.ID, Role: turn.RoleUser, Text: output.Text})
+	for i, merged := range messages {
+		m := record.CleanMessage(turn.Message{ID: merged.ID, Role: turn.RoleUser, Text: merged.Text})
 		if m.ID == "" {
 			m.ID = generatedMessageID(sc.TurnID, step, i, mode)
 		}
 		if err := record.CheckID("message", m.ID); err != nil {
 			return err
 		}
-		had, err := t.HasMessage(sc.Session, m.ID)
+		exists, err := t.HasMessage(sc.Session, m.ID)
 		if err != nil {
 			return err
 		}
-		if had {
+		if exists {
 			continue
 		}
-		if m.Text, err = t.messageText(output); err != nil {
+		if m.Text, err = t.loadTextOrPlaceholder(merged); err != nil {
 			return fmt.Errorf("the text of message %q: %w", m.ID, err)
 		}
-		if m.Media, err = t.attached(output.Media); err != nil {
+		if m.Media, err = t.keptAttachments(merged.Media); err != nil {
 			return fmt.Errorf("the attachments of message %q: %w", m.ID, err)
 		}
 		if err := t.addMessage(sc, step, m, at); err != nil {
@@ -42,45 +42,46 @@ func (t *tx) appendUserMessages(sc *scope, step int, messages []turn.UserMessage
 	return nil
 }
 
-// generatedMessageID returns the ID of a message that has none. Messages that come with the turn's end are numbered
-// separately.
-func generatedMessageID(turnID string, step, i int, mode strictness) string {
+// generatedMessageID returns an ID for a message without one: of its turn, its step and its index among the messages of
+// the step. Messages that come with the turn's end (lenient) have their own numbers, because the last step may have had
+// messages before.
+func generatedMessageID(turnID string, step, index int, mode strictness) string {
 	if mode == lenient {
-		return fmt.Sprintf("turn:%s:end.%d", turnID, i)
+		return fmt.Sprintf("turn:%s:end.%d", turnID, index)
 	}
-	return fmt.Sprintf("turn:%s:%d.%d", turnID, step, i)
+	return fmt.Sprintf("turn:%s:%d.%d", turnID, step, index)
 }
 
-// undelivered returns the IDs of the messages that the session has not had.
+// undelivered returns the IDs of the messages that the session does not have.
 func (t *tx) undelivered(session int64, messages []turn.UserMessage) (ids []string, err error) {
 	for _, m := range messages {
-		had, err := t.HasMessage(session, record.CleanText(m.ID))
+		exists, err := t.HasMessage(session, record.CleanText(m.ID))
 		if err != nil {
 			return nil, err
 		}
-		if !had {
+		if !exists {
 			ids = append(ids, m.ID)
 		}
 	}
 	return ids, nil
 }
 
-// messageText returns the text of a message. If the text is lost, a placeholder that says so replaces it, and the turn
-// continues.
-func (t *tx) messageText(output turn.UserMessage) (string, error) {
-	if output.Blob == "" {
-		return record.CleanText(output.Text), nil
+// loadTextOrPlaceholder returns the text of a message: m.Text, or the content of m.Blob if it is set. If the journal
+// has lost the blob, it returns record.LostText instead of an error, so that the turn continues.
+func (t *tx) loadTextOrPlaceholder(m turn.UserMessage) (string, error) {
+	if m.Blob == "" {
+		return record.CleanText(m.Text), nil
 	}
-	b, err := t.GetBlob(output.Blob)
+	b, err := t.GetBlob(m.Blob)
 	if errors.Is(err, ErrNotFound) {
 		return record.LostText, nil
 	}
 	return record.CleanText(string(b)), err
 }
 
-// attached returns the attachments of a message with the sizes of their blobs, without those that the journal does not
-// have or that are too large.
-func (t *tx) attached(media []turn.Media) (kept []turn.Media, err error) {
+// keptAttachments returns the attachments of a message, with the sizes of their blobs. It leaves out those that exceed
+// record.MaxMedia or record.MaxMediaBytes, and those whose blobs the journal does not have.
+func (t *tx) keptAttachments(media []turn.Media) (kept []turn.Media, err error) {
 	for _, m := range media[:min(len(media), record.MaxMedia)] {
 		err := t.Row(`SELECT size FROM blobs WHERE hash = ?`, m.Hash).Scan(&m.Bytes)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
@@ -93,13 +94,14 @@ func (t *tx) attached(media []turn.Media) (kept []turn.Media, err error) {
 	return kept, nil
 }
 
+// addMessage appends a message and emits message_added with a preview of its text.
 func (t *tx) addMessage(sc *scope, step int, m turn.Message, at time.Time) error {
 	if _, err := t.AppendMessage(sc, m); err != nil {
 		return err
 	}
-	joined := turn.MessageEvent{MessageID: m.ID, Text: record.Preview(m.Text, record.PreviewBytes)}
-	if len(joined.Text) < len(m.Text) {
-		joined.TextBytes = int64(len(m.Text))
+	added := turn.MessageEvent{MessageID: m.ID, Text: record.Preview(m.Text, record.PreviewBytes)}
+	if len(added.Text) < len(m.Text) {
+		added.TextBytes = int64(len(m.Text)) // the size of the whole text, because Text is only its beginning
 	}
-	return t.emitData(sc, turn.Event{Kind: turn.EventMessageAdded, Step: step, At: at}, joined)
+	return t.emitData(sc, turn.Event{Kind: turn.EventMessageAdded, Step: step, At: at}, added)
 }

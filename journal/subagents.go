@@ -11,21 +11,22 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// claimSubagent records the subagent of a call that a claim was granted for, and returns the one that the journal has.
+// claimSubagent records a as the subagent of a claimed call, unless the call has one, and returns the call's subagent:
+// that of the first claim. It returns nil if the call was settled before any claim.
 func (t *tx) claimSubagent(c call, a Subagent) (*Subagent, error) {
 	if c.Rec.Outcome == "" {
 		if err := t.InsertSubagent(c.Scope, c.Row, c.Rec.Call.ID, a); err != nil {
 			return nil, err
 		}
 	}
-	has, err := t.Subagent(c.TurnID, c.Rec.Call.ID)
-	if errors.Is(err, sql.ErrNoRows) { // the call was settled before it was claimed
+	recorded, err := t.Subagent(c.TurnID, c.Rec.Call.ID)
+	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
-	return &has.Subagent, err
+	return &recorded.Subagent, err
 }
 
-// Subagent returns the subagent that a turn's call has started. ErrNotFound.
+// Subagent returns the subagent that a turn's call has started. ErrNotFound if there is none.
 func (db *DB) Subagent(ctx context.Context, turnID, callID string) (Subagent, error) {
 	return tables.Get(ctx, db.tables, callName("reading the subagent of", turnID, callID),
 		func(q querier) (Subagent, error) {
@@ -34,8 +35,9 @@ func (db *DB) Subagent(ctx context.Context, turnID, callID string) (Subagent, er
 		})
 }
 
-// SpentBySubagent returns what the subagent of a call has used, with those below it: all that it was granted, unless its
-// turn has ended in a way that tells. ErrNotFound.
+// SpentBySubagent returns what the subagent of a call has used, its own subagents included. If its turn has not
+// ended, or ended without a record of its spending, this is the whole allowance that it was granted. ErrNotFound if
+// the call has started no subagent.
 func (db *DB) SpentBySubagent(ctx context.Context, turnID, callID string) (turn.Spending, error) {
 	return tables.Get(ctx, db.tables, callName("reading what was used by the subagent of", turnID, callID),
 		func(q querier) (spent turn.Spending, err error) {
@@ -47,8 +49,10 @@ func (db *DB) SpentBySubagent(ctx context.Context, turnID, callID string) (turn.
 		})
 }
 
-// answered returns the subagent whose answer a message of the session is; the zero value for every other message.
-func answered(q querier, sc scope, messageID string) (a tables.Subagent, err error) {
+// answeringSubagent returns the subagent whose answer the message is, from the form of the message's ID; the zero value
+// if the ID is not that of an answer. ErrNotFound if the ID has this form, but no subagent in the background that has
+// ended belongs to it and to the session: a client may send any message ID.
+func answeringSubagent(q querier, sc scope, messageID string) (a tables.Subagent, err error) {
 	turnID, callID, ok := turn.AnsweredCall(messageID)
 	if !ok {
 		return a, nil
@@ -64,12 +68,13 @@ func answered(q querier, sc scope, messageID string) (a tables.Subagent, err err
 	return a, nil
 }
 
-// Origin returns what the message of a subagent's answer comes of. own is the turn that begins with it and does not count.
-// ErrNotFound if the journal has no such answer for the session.
+// Origin returns the turn that called a subagent, the user message behind that turn, and the spending of everything
+// that resulted from this user message. messageID is the ID of the subagent's answer. own is the ID of the turn that
+// begins with the answer; its spending does not count. ErrNotFound if the session has no such answer.
 func (db *DB) Origin(ctx context.Context, session, messageID, own string) (Origin, error) {
 	return tables.GetOfSession(ctx, db.tables, session, "looking for what an answer comes of",
 		func(q querier, n int64) (out Origin, err error) {
-			a, err := answered(q, scope{Session: n}, messageID)
+			a, err := answeringSubagent(q, scope{Session: n}, messageID)
 			if err != nil {
 				return out, err
 			}
@@ -83,8 +88,8 @@ func (db *DB) Origin(ctx context.Context, session, messageID, own string) (Origi
 		})
 }
 
-// StopSubagents stops the session's subagents in the background: answers that have not begun a turn yet begin none. It
-// returns the sessions of those that may still be at work.
+// StopSubagents stops the session's subagents in the background: their answers begin no turn from now on. It returns
+// the session IDs of the subagents whose turns may still run; none if the session does not exist.
 func (db *DB) StopSubagents(ctx context.Context, session string) (names []string, err error) {
 	err = db.write(ctx, fmt.Sprintf("stopping the subagents of session %q", session), func(t *tx) error {
 		if err := t.LockSession(session); err != nil {
@@ -101,15 +106,15 @@ func (db *DB) StopSubagents(ctx context.Context, session string) (names []string
 	return names, err
 }
 
-// AnswerKept reports whether the session's next inference brings a subagent's answer to the model, because the answer
-// begins no turn: see BeginResult.Kept.
+// AnswerKept reports whether the message is a subagent's answer that begins no turn and that the session's next
+// inference shows to the model: see BeginResult.Kept.
 func (db *DB) AnswerKept(ctx context.Context, session, messageID string) (bool, error) {
 	if _, _, ok := turn.AnsweredCall(messageID); !ok {
 		return false, nil
 	}
 	return tables.GetOfSession(ctx, db.tables, session, "looking for an answer",
 		func(q querier, n int64) (bool, error) {
-			a, err := answered(q, scope{Session: n}, messageID)
+			a, err := answeringSubagent(q, scope{Session: n}, messageID)
 			if err != nil {
 				return false, err
 			}

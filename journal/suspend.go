@@ -10,10 +10,11 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// SuspendCall withdraws a claim in the middle of its call, because the server needs a response first, and keeps the
-// continuation. The next attempt is granted and finds it in Claim.Record.Continuation; there is no second
-// tool_call_started. A suspended call that is never continued ends as unknown: its server may have begun. ErrStale if
-// the call is settled or another attempt has claimed it, ErrClosed, ErrNotFound.
+// SuspendCall ends an attempt in the middle of its call, because the server needs a response first: it withdraws the
+// claim and keeps in.Result.Continuation. The next claim is granted and returns it in Claim.Record.Continuation;
+// there is no second tool_call_started. If no attempt continues the call, its outcome is unknown, because the server
+// may have begun. A repetition changes nothing. ErrStale if the call is settled or another attempt has claimed it,
+// ErrClosed if the turn has ended, ErrNotFound if the attempt never claimed the call.
 func (db *DB) SuspendCall(ctx context.Context, in SettleInput) error {
 	return db.writeTurn(ctx, in.Turn, callName("suspending", in.Turn, in.CallID), func(t *tx) error {
 		if n := len(in.Result.Continuation); n > record.MaxContinuationBytes {
@@ -23,12 +24,13 @@ func (db *DB) SuspendCall(ctx context.Context, in SettleInput) error {
 		if err != nil {
 			return err
 		}
-		again := c.Row != 0 && c.Granted == 0 && in.Attempt == c.Rec.Suspended &&
+		isRepetition := c.Row != 0 && c.Granted == 0 && in.Attempt == c.Rec.Suspended &&
 			c.Continuation.String == record.HashOf(in.Result.Continuation)
-		if err := holds(c, in.Attempt); err != nil && (!again || c.Closed || c.Rec.Outcome != "") {
+		// The claim of a repetition is withdrawn already, which is an error only if the call or its turn has ended.
+		if err := checkClaim(c, in.Attempt); err != nil && (!isRepetition || c.Closed || c.Rec.Outcome != "") {
 			return err
 		}
-		if again {
+		if isRepetition {
 			return nil
 		}
 		hash, err := t.PutBlob("application/octet-stream", in.Result.Continuation)
@@ -40,8 +42,10 @@ func (db *DB) SuspendCall(ctx context.Context, in SettleInput) error {
 	})
 }
 
-// holds refuses an attempt that does not hold the claim.
-func holds(c call, attempt int) error {
+// checkClaim returns an error unless the attempt holds the claim of an open call: ErrNotFound if it never claimed the
+// call, ErrClosed if the turn has ended, ErrStale if the call is settled or the claim is withdrawn or another
+// attempt's.
+func checkClaim(c call, attempt int) error {
 	switch {
 	case c.Row == 0 || attempt < 1 || attempt > c.Rec.Attempt:
 		return fmt.Errorf("attempt %d never claimed it: %w", attempt, ErrNotFound)
@@ -55,21 +59,22 @@ func holds(c call, attempt int) error {
 	return nil
 }
 
-// NoteCall appends tool_progress of an open claim. The journal keeps at most MaxNotes for each call: a later one
-// changes nothing and is not an error. NoteCall is not idempotent: like AppendEvents, it appends again if it is called
-// again. ErrStale if the call is settled or suspended or another attempt has claimed it, ErrClosed, ErrNotFound.
+// NoteCall appends a tool_progress event for the attempt that holds the call's claim. After record.MaxNotes events of a
+// call, it changes nothing and returns no error. NoteCall is not idempotent: like AppendEvents, it appends again if it
+// is called again. ErrStale if the call is settled or suspended or another attempt has claimed it, ErrClosed if
+// the turn has ended, ErrNotFound if the attempt never claimed the call.
 func (db *DB) NoteCall(ctx context.Context, turnID, callID string, attempt int, p turn.ToolProgress,
 	at time.Time) error {
 	return db.writeTurn(ctx, turnID, callName("noting the progress of", turnID, callID), func(t *tx) error {
 		c, err := t.Call(turnID, callID)
 		if err == nil {
-			err = holds(c, attempt)
+			err = checkClaim(c, attempt)
 		}
 		if err != nil || c.Notes >= record.MaxNotes {
 			return err
 		}
 		event := turn.Event{Kind: turn.EventToolProgress, Step: c.Rec.Step, Attempt: attempt, At: at}
-		if there, err := t.appended(&c.Scope, event); there || err != nil {
+		if done, err := t.isAppended(&c.Scope, event); done || err != nil {
 			return err
 		}
 		if err := t.Exec(`UPDATE calls SET notes = notes + 1 WHERE id = ?`, c.Row); err != nil {

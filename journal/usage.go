@@ -13,19 +13,19 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// The ledger of usage has one row for each attempt of an inference that the provider bills, as far as is known. A
-// budget reserves the most that an attempt may use before the prompt is sent; SettleInference and RecordUsage replace
-// the reservation by what the attempt has used. The reservation of an attempt whose worker died stays: the provider may
-// bill all of it.
+// The ledger of usage, the table inference_usage, has one row for each attempt of an inference that the provider bills,
+// as far as is known. If there is a budget, ReserveUsage inserts the row before the prompt is sent, with the most that
+// the attempt may use; SettleInference and RecordUsage replace this reservation by what the attempt has used. The
+// reservation of an attempt whose worker died stays, because the provider may bill all of it.
 
 // AttemptUsage is what one attempt of an inference has used.
 type AttemptUsage struct {
 	Key     StepKey
 	Attempt int
-	// Summary counts the summaries that the attempt asks for before its own prompt; 0 is the attempt itself. Its row only
-	// stays if no compaction is settled, which has the usage of its summaries.
+	// Summary is 0 for the attempt's own prompt, and counts from 1 the summaries that the attempt requests before.
+	// The row of a summary stays only if no compaction is settled: a settled one has the usage of its summaries.
 	Summary int
-	// Provider and Model price the attempt.
+	// Provider and Model are those that the attempt was sent to, and whose prices Usage.Cost is computed with.
 	Provider, Model string
 	Usage           turn.Usage
 	At              time.Time
@@ -34,16 +34,17 @@ type AttemptUsage struct {
 // maxSummaries is the largest Summary.
 const maxSummaries = 2
 
-// row returns the attempt's number in the ledger, which is negative for a summary.
-func (u AttemptUsage) row() int {
+// attemptColumn returns the attempt's number in the ledger. That of a summary is negative, so that it differs from the
+// numbers of all attempts and of other summaries.
+func (u AttemptUsage) attemptColumn() int {
 	if u.Summary == 0 {
 		return u.Attempt
 	}
 	return -(u.Attempt*(maxSummaries+1) + u.Summary)
 }
 
-// settleUsage records the usage of the attempt that settles its step. The caller has checked that the step was not
-// settled, so the row is missing unless it was reserved.
+// settleUsage records the usage of the attempt that settles its step. Without a reservation it inserts a row without
+// looking for one: the caller has checked that the step was not settled, so the attempt has none.
 func (t *tx) settleUsage(a tables.Attempt, in SettleInference) error {
 	used := AttemptUsage{Key: in.Key, Attempt: in.Attempt, Provider: in.Provider, Model: a.Inf.Model,
 		Usage: in.Answer.Usage, At: in.At}
@@ -57,9 +58,10 @@ func (t *tx) settleUsage(a tables.Attempt, in SettleInference) error {
 	return t.addSpending(a.Tenant, day, used.Usage.Cost)
 }
 
-// RecordUsage records the usage of an attempt that is not settled: it failed, it was stopped, or another attempt was
-// settled. It ends the attempt's reservation; if the attempt used nothing, no row is left. The first record of an
-// attempt stands. The turn may have ended; its usage then changes. ErrNotFound if the step was never started.
+// RecordUsage records the usage of an attempt that does not settle its step, because it failed or was stopped, or
+// another attempt settled the step. It replaces the attempt's reservation; if the attempt used nothing, no row is
+// left. The first record of an attempt stands. If the turn has ended already, RecordUsage also updates the turn's
+// usage. ErrNotFound if the attempt was never started.
 func (db *DB) RecordUsage(ctx context.Context, in AttemptUsage) error {
 	return db.write(ctx, stepName("recording the usage of", in.Key), func(t *tx) error {
 		a, err := t.LockedAttempt(in.Key)
@@ -76,7 +78,7 @@ func (db *DB) RecordUsage(ctx context.Context, in AttemptUsage) error {
 	})
 }
 
-// saveTurnUsage writes the usage of a turn that has ended into its row.
+// saveTurnUsage writes the sum of a turn's usage to its row, which has it once the turn has ended.
 func (t *tx) saveTurnUsage(sc scope) error {
 	used, err := turnUsage(t.Querier, sc.Turn)
 	if err != nil {
@@ -89,37 +91,39 @@ func (t *tx) saveTurnUsage(sc scope) error {
 	return t.Exec(`UPDATE turns SET usage = ? WHERE id = ?`, string(usage), sc.Turn)
 }
 
-// usageRecord is what a budget needs of a row.
+// usageRecord is a part of a row of the usage ledger. It is zero if the ledger has no such row.
 type usageRecord struct {
-	there    bool
-	reserved bool
-	output   int64
+	exists   bool  // the ledger has the row
+	reserved bool  // it is a reservation
+	output   int64 // output tokens
 	cost     turn.USD
-	day      string
+	day      string // of UTC, "2006-01-02": the day whose spending has the cost
 }
 
+// usageRow reads the row of an attempt. attempt is its AttemptUsage.attemptColumn.
 func usageRow(q querier, turnRow int64, key StepKey, attempt int) (r usageRecord, err error) {
 	err = q.Row(`SELECT reserved, output_tokens, cost, day FROM inference_usage
 		WHERE turn = ? AND step = ? AND attempt = ?`, turnRow, key.Step, attempt).Scan(&r.reserved, &r.output, &r.cost, &r.day)
 	if errors.Is(err, sql.ErrNoRows) {
 		return r, nil
 	}
-	r.there = err == nil
+	r.exists = err == nil
 	return r, err
 }
 
-// recordUsage replaces the attempt's reservation. It reads the old row because a repeated transaction must not change
-// the tenant's spending twice.
+// recordUsage replaces the attempt's reservation by what the attempt has used, and corrects the tenant's spending by
+// the difference. If the ledger has a row that is not a reservation, it changes nothing: the first record stands, and
+// a repeated transaction must not change the spending twice.
 func (t *tx) recordUsage(sc scope, in AttemptUsage) error {
-	old, err := usageRow(t.Querier, sc.Turn, in.Key, in.row())
-	if err != nil || old.there && !old.reserved {
+	old, err := usageRow(t.Querier, sc.Turn, in.Key, in.attemptColumn())
+	if err != nil || old.exists && !old.reserved {
 		return err
 	}
 	day := dayOf(in.At)
-	if old.there { // the cost stays in the day of its reservation
+	if old.exists { // the cost stays in the day of its reservation
 		day = old.day
 		err = t.Exec(`DELETE FROM inference_usage WHERE turn = ? AND step = ? AND attempt = ?`, sc.Turn, in.Key.Step,
-			in.row())
+			in.attemptColumn())
 	}
 	if err == nil && in.Usage != (turn.Usage{}) {
 		err = t.insertUsage(sc, in, day, false)
@@ -130,33 +134,41 @@ func (t *tx) recordUsage(sc scope, in AttemptUsage) error {
 	return err
 }
 
+// insertUsage inserts a row of the ledger. day is the day of UTC that the cost counts for, "2006-01-02". reserved means
+// that the usage is a reservation or an estimate, which recordUsage may replace.
 func (t *tx) insertUsage(sc scope, in AttemptUsage, day string, reserved bool) error {
 	u := in.Usage
 	return t.Exec(`INSERT INTO inference_usage (turn, step, attempt, provider, model, input_tokens, cached_tokens,
 		cache_write_tokens, output_tokens, reasoning_tokens, cost, unpriced, estimated, reserved, at, day)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, sc.Turn, in.Key.Step, in.row(), in.Provider,
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, sc.Turn, in.Key.Step, in.attemptColumn(), in.Provider,
 		record.CleanText(in.Model), u.InputTokens, u.CachedTokens, u.CacheWriteTokens, u.OutputTokens, u.ReasoningTokens,
 		int64(u.Cost), u.Unpriced, u.Estimated, reserved, tables.Nanos(in.At), day)
 }
 
-// addSpending changes the sums of a day and its month, if a budget keeps them.
+// addSpending adds change, which may be negative, to the tenant's spending of a day and of its month. It changes
+// nothing if the table has no such rows: spending inserts them when a budget first needs them.
 func (t *tx) addSpending(tenant, day string, change turn.USD) error {
 	return t.Exec(`UPDATE spending SET cost = cost + ? WHERE tenant = ? AND period IN (?, ?)`, int64(change), tenant, day,
 		monthOf(day))
 }
 
-// dayOf returns the day of a time in UTC, and monthOf the month of a day.
-func dayOf(at time.Time) string    { return at.UTC().Format(time.DateOnly) }
-func monthOf(day string) string    { return day[:len("2006-01")] }
-func flag(condition string) string { return `max(CASE WHEN ` + condition + ` THEN 1 ELSE 0 END)` }
+// dayOf returns the day of a time in UTC, "2006-01-02".
+func dayOf(at time.Time) string { return at.UTC().Format(time.DateOnly) }
 
-// usageSums are the columns of a sum over inference_usage u. An open reservation is an estimate.
+// monthOf returns the month of a day, "2006-01".
+func monthOf(day string) string { return day[:len("2006-01")] }
+
+// anyRow returns an SQL aggregate that is 1 if the condition holds for any row, and 0 otherwise.
+func anyRow(condition string) string { return `max(CASE WHEN ` + condition + ` THEN 1 ELSE 0 END)` }
+
+// usageSums are the columns of a sum over rows u of inference_usage or of the view used, which also has the usage of
+// compactions. A reservation counts as an estimate. See scanUsage.
 var usageSums = `CAST(coalesce(sum(u.input_tokens), 0) AS BIGINT), CAST(coalesce(sum(u.output_tokens), 0) AS BIGINT),
 	CAST(coalesce(sum(u.cached_tokens), 0) AS BIGINT), CAST(coalesce(sum(u.cache_write_tokens), 0) AS BIGINT),
 	CAST(coalesce(sum(u.reasoning_tokens), 0) AS BIGINT), CAST(coalesce(sum(u.cost), 0) AS BIGINT),
-	coalesce(` + flag("u.unpriced") + `, 0), coalesce(` + flag("u.estimated OR u.reserved") + `, 0)`
+	coalesce(` + anyRow("u.unpriced") + `, 0), coalesce(` + anyRow("u.estimated OR u.reserved") + `, 0)`
 
-// scanUsage reads the fields before and then usageSums.
+// scanUsage scans a row into u. The columns of the row are those for the destinations in before, followed by usageSums.
 func scanUsage(scan tables.Scanner, u *turn.Usage, before ...any) error {
 	var unpriced, estimated int
 	err := scan(append(before, &u.InputTokens, &u.OutputTokens, &u.CachedTokens, &u.CacheWriteTokens, &u.ReasoningTokens,
@@ -171,7 +183,7 @@ func turnUsage(q querier, turnRow int64) (u turn.Usage, err error) {
 	return u, err
 }
 
-// otherUsage returns the usage of the step's other attempts.
+// otherUsage returns the usage of the step's attempts other than a.Inf.Attempt. It is zero if that is the first one.
 func otherUsage(q querier, a tables.Attempt) (u turn.Usage, err error) {
 	if a.Inf.Attempt == 1 {
 		return u, nil
@@ -181,10 +193,11 @@ func otherUsage(q querier, a tables.Attempt) (u turn.Usage, err error) {
 	return u, err
 }
 
-// lostAttempt returns the running attempt if it has no record of its usage.
+// lostAttempt returns the attempt a.Inf.Attempt with the size of the text that it has emitted, if the ledger has no
+// row of its usage; otherwise the zero value. Such an attempt has usage that no worker has reported.
 func (t *tx) lostAttempt(a tables.Attempt) (lost record.LostAttempt, err error) {
 	row, err := usageRow(t.Querier, a.Turn, a.Inf.Key, a.Inf.Attempt)
-	if err != nil || row.there {
+	if err != nil || row.exists {
 		return lost, err
 	}
 	texts, err := t.Texts(`SELECT text FROM events WHERE turn = ? AND step = ? AND attempt = ? AND kind IN (?, ?)`, a.Turn,

@@ -9,7 +9,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// UsageBy is what a report of usage is grouped by.
+// UsageBy names the key by which a report of usage is grouped.
 type UsageBy string
 
 // The groupings.
@@ -20,7 +20,7 @@ const (
 	UsageByTenant  UsageBy = "tenant"
 )
 
-// usageKeys are the expressions of the groupings.
+// usageKeys are the SQL expressions of the keys, for a query of usage u and sessions s.
 var usageKeys = map[UsageBy]string{
 	UsageByModel: `u.provider || '/' || u.model`, UsageBySession: `s.session_id`, UsageByDay: `u.day`,
 	UsageByTenant: `s.tenant`,
@@ -35,15 +35,16 @@ type UsageRow struct {
 	Usage    turn.Usage `json:"usage"`
 }
 
-// SessionUsage returns the usage of all attempts of a session's own turns.
+// SessionUsage returns the usage of all attempts of the session's turns. A fork does not count the turns of its
+// shared past.
 func (db *DB) SessionUsage(ctx context.Context, session string) (turn.Usage, error) {
 	return tables.GetOfSession(ctx, db.tables, session, "reading the usage", func(q querier, n int64) (turn.Usage, error) {
 		return sessionUsage(q, n)
 	})
 }
 
-// Usage returns what the tenant's turns have used since a time, by group, in the order of the keys. Grouped by tenant,
-// the journal of the default tenant, which is the operator's, has the usage of all tenants.
+// Usage returns the usage of the tenant's turns since a time, one row for each group, ordered by key. Only the operator
+// may compare tenants: grouped by tenant, the handle of the default tenant returns all tenants, any other only its own.
 func (db *DB) Usage(ctx context.Context, by UsageBy, since time.Time) ([]UsageRow, error) {
 	key, ok := usageKeys[by]
 	if !ok {

@@ -17,13 +17,13 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Registry is the journal's record of tool servers. All tenants have the same.
+// Registry has the catalogues of tool servers and the approvals of their tools. All tenants share them.
 type Registry struct {
 	tables *tables.Handle
 	cache  *Cache
 }
 
-// New returns the registry of a journal. All handles on the journal share one cache.
+// New returns the registry of a journal. All handles of a journal must have the same cache.
 func New(h *tables.Handle, cache *Cache) Registry { return Registry{h, cache} }
 
 // LocalServer is the server name of the program's own tools. They need no approval, because they change with the
@@ -35,19 +35,20 @@ type ApproveToolsInput struct {
 	Server string
 	// Tools are IDs ("mcp/files/read") or the server's own names ("read"); empty means all quarantined tools.
 	Tools []string
-	// Hashes are the versions that the operator saw, by tool ID or name (turn.QuarantinedTool's Now.Hash). If Hashes is
-	// not nil, a tool that has another hash now, or that Hashes does not name, is not approved. Nil skips this check.
+	// Hashes are the hashes of the tools that the operator saw (Now.Hash of turn.QuarantinedTool), by tool ID or
+	// name. A tool that has another hash now, or that Hashes does not name, is not approved. Nil skips this check.
 	Hashes map[string]string
 	By     string
 	At     time.Time
 }
 
-// seen returns the version of a tool that the operator saw, or an empty string.
+// seen returns the hash of a tool that the operator saw; empty if in.Hashes does not name the tool.
 func (in ApproveToolsInput) seen(d turn.QuarantinedTool) string {
 	return cmp.Or(in.Hashes[d.Now.ID], in.Hashes[ToolName(in.Server, d.Now.ID)])
 }
 
-// ToolName returns the server's own name of a tool: the part of its ID after the server.
+// ToolName returns the server's own name of a tool: the part of its ID after the server ("read" of "mcp/files/read"),
+// or the whole ID if it is a tool of another server.
 func ToolName(server, id string) string {
 	for _, prefix := range []string{"mcp/" + server + "/", server + "/"} {
 		if name, ok := strings.CutPrefix(id, prefix); ok {
@@ -63,38 +64,41 @@ const (
 	MaxApprovedVersions = 16
 	// MaxConfigVersions bounds the known configurations of one server.
 	MaxConfigVersions = 64
-	// MaxVersions bounds the catalogues of one server that workers with other configurations or programs have published.
+	// MaxVersions bounds the catalogues of one server that workers with other configurations or programs have
+	// published.
 	MaxVersions = 8
 )
 
-// Review decides about the tools that a server publishes: take are the tools to approve now, hold the tools to
-// quarantine. The others are approved already. accepted are the approved hashes, by tool ID; fresh means that the
-// server was never published with this configuration.
-func Review(c turn.Catalogue, accepted map[string][]string, fresh bool) (take, hold []turn.Descriptor) {
+// Review decides about the tools that a server publishes. It returns the tools to approve now and the tools to
+// quarantine; the others are approved already. approved are the hashes of all approved versions, by tool ID. newConfig
+// means that the server was never published with this configuration: then tools without an approved version are
+// approved, because the operator has just configured the server.
+func Review(c turn.Catalogue, approved map[string][]string,
+	newConfig bool) (toApprove, toQuarantine []turn.Descriptor) {
 	if c.Server == LocalServer {
 		return nil, nil
 	}
 	for _, d := range c.Tools {
-		known := accepted[d.ID]
+		hashes := approved[d.ID]
 		switch {
-		case slices.Contains(known, d.Hash):
-		case c.AllowToolChanges || fresh && len(known) == 0:
-			take = append(take, d)
+		case slices.Contains(hashes, d.Hash):
+		case c.AllowToolChanges || newConfig && len(hashes) == 0:
+			toApprove = append(toApprove, d)
 		default:
-			hold = append(hold, d)
+			toQuarantine = append(toQuarantine, d)
 		}
 	}
-	return take, hold
+	return toApprove, toQuarantine
 }
 
-// chooseQuarantined returns the quarantined tools that the operator names, or an error if they cannot be approved: see
-// DB.ApproveTools.
-func chooseQuarantined(held []turn.QuarantinedTool, in ApproveToolsInput) ([]turn.QuarantinedTool, error) {
+// chooseQuarantined returns the quarantined tools that in.Tools names, or all of them if in.Tools is empty. It
+// returns an error if no tool has one of the names, or a tool is not the one that the operator saw.
+func chooseQuarantined(quarantined []turn.QuarantinedTool, in ApproveToolsInput) ([]turn.QuarantinedTool, error) {
 	var missing []string
 	chosen := map[int]bool{}
 	for _, name := range in.Tools {
 		found := false
-		for i, d := range held {
+		for i, d := range quarantined {
 			if d.Now.ID == name || ToolName(in.Server, d.Now.ID) == name {
 				found, chosen[i] = true, true
 			}
@@ -108,7 +112,7 @@ func chooseQuarantined(held []turn.QuarantinedTool, in ApproveToolsInput) ([]tur
 			in.Server, record.ErrNotFound)
 	}
 	var out []turn.QuarantinedTool
-	for i, d := range held {
+	for i, d := range quarantined {
 		if len(in.Tools) > 0 && !chosen[i] {
 			continue
 		}
@@ -120,7 +124,8 @@ func chooseQuarantined(held []turn.QuarantinedTool, in ApproveToolsInput) ([]tur
 	return out, nil
 }
 
-// checkReviewedHash refuses a tool that differs from the one that the operator saw, if in.Hashes is set.
+// checkReviewedHash returns an ErrConflict if in.Hashes is set and the operator saw the tool with another hash than
+// it has now, or did not see it.
 func checkReviewedHash(d turn.QuarantinedTool, in ApproveToolsInput) error {
 	if in.Hashes == nil {
 		return nil
@@ -132,16 +137,19 @@ func checkReviewedHash(d turn.QuarantinedTool, in ApproveToolsInput) error {
 	return nil
 }
 
-// PublishCatalogue makes c current: what the workers offer that have this version of the server. Unchanged content
-// changes nothing. All tools of a server that is published for the first time are approved. Later, a new tool is
-// approved if the server's configuration (ConfigHash) is new, and a changed tool only if AllowToolChanges is set. An
-// approval stays: a tool that disappears and returns unchanged, or that two workers publish in two versions, needs no
-// second approval. c.Quarantined is ignored. A catalogue with a Problem keeps the tools of its configuration's versions,
-// and the Since of the first one with a Problem.
+// PublishCatalogue records the catalogue that a worker got from a server, as the latest version of the server's
+// catalogue. If c has a Problem, because the server is unavailable, the versions with the same ConfigHash get the
+// Problem and keep their tools; their Since is that of the first Problem. c.Quarantined is ignored. Unchanged content
+// changes nothing.
 //
-// Catalogues, views of them and descriptors are kept in their rows, however long they are: a replaced row
-// gives its pages back, so a server that changes its tools endlessly does not grow the database. Blobs are never
-// removed.
+// All tools of a server that is published for the first time are approved. Later, a new tool is approved if the
+// server's configuration (ConfigHash) is new, and a changed tool only if AllowToolChanges is set. An approval stays:
+// a tool that disappears and returns unchanged, or that two workers publish in two versions, needs no second
+// approval.
+//
+// Catalogues and descriptors are stored in their rows, however long they are, and not in blobs, which are never
+// removed: the pages of a replaced row are used again, so a server that keeps changing its tools does not grow the
+// database.
 func (r Registry) PublishCatalogue(ctx context.Context, c turn.Catalogue) error {
 	doing := fmt.Sprintf("publishing the catalogue of %q", c.Server)
 	c.Quarantined = nil
@@ -156,7 +164,8 @@ func (r Registry) PublishCatalogue(ctx context.Context, c turn.Catalogue) error 
 	})
 }
 
-// lockCatalogue locks all versions of a server, of which a transaction may insert and delete some.
+// lockCatalogue locks all versions of a server's catalogue until the transaction ends. It locks a row of tool_servers
+// in place of their rows, because the transaction may insert and delete versions.
 func lockCatalogue(t *tables.Tx, server string) error {
 	if t.Lock() == "" {
 		return nil
@@ -167,42 +176,42 @@ func lockCatalogue(t *tables.Tx, server string) error {
 	return t.LockRow(`SELECT 1 FROM tool_servers WHERE server = ?`, server)
 }
 
-// Catalogues returns the catalogues that running workers offer, ordered by server and, if workers offer several versions
-// of one, the latest published first. Of a server that no running worker offers, it returns the latest. Tools are the
-// approved tools, Quarantined the others. Hash covers both. No tool of LocalServer is ever quarantined.
+// Catalogues returns the catalogues of all servers, ordered by server: those versions that running workers offer, the
+// latest published first, or the latest version if no running worker offers the server. In each, Tools are the approved
+// tools and Quarantined are the others; Hash covers both. No tool of LocalServer is ever quarantined.
 func (r Registry) Catalogues(ctx context.Context) ([]turn.Catalogue, error) {
 	return r.OfferedBy(ctx, nil)
 }
 
-// OfferedBy is like Catalogues, but the first catalogue of each server is the one that a worker offers itself. own are
-// the versions of the worker's servers, by server. If the worker has not got the server's tools yet, it is the latest one
-// of its configuration.
+// OfferedBy is Catalogues for one worker: the first catalogue of each server is the version that this worker offers.
+// own are the worker's versions, by server. If the worker has not got the server's tools yet, the first one is the
+// latest version with the worker's configuration.
 func (r Registry) OfferedBy(ctx context.Context, own map[string]string) (out []turn.Catalogue, err error) {
 	err = r.tables.Read(ctx, "reading the catalogues", func(q tables.Querier) error {
-		list, err := versions(q)
+		list, err := listVersions(q)
 		if err != nil {
 			return err
 		}
-		running, err := offers(q)
+		running, err := runningOffers(q)
 		if err == nil {
-			out, err = r.cache.get(choose(list, own, running), list,
-				func(id int64) (turn.Catalogue, error) { return view(q, id) })
+			out, err = r.cache.get(chooseVersions(list, own, running), list,
+				func(id int64) (turn.Catalogue, error) { return readView(q, id) })
 		}
 		return err
 	})
 	return out, err
 }
 
-// versions returns all versions, ordered by server, the latest version first.
-func versions(q tables.Querier) ([]version, error) {
-	return tables.Collect(q, func(scan tables.Scanner) (v version, err error) {
+// listVersions returns all versions of all catalogues, ordered by server, the latest version of each first.
+func listVersions(q tables.Querier) ([]catalogueVersion, error) {
+	return tables.Collect(q, func(scan tables.Scanner) (v catalogueVersion, err error) {
 		err = scan(&v.id, &v.server, &v.version, &v.hash)
 		return v, err
 	}, `SELECT id, server, version, view_hash FROM catalogues ORDER BY server, id DESC`)
 }
 
-// offers returns the versions that running workers offer, as "server version".
-func offers(q tables.Querier) (map[string]bool, error) {
+// runningOffers returns the set of versions that running workers offer, as "<server> <version>".
+func runningOffers(q tables.Querier) (map[string]bool, error) {
 	out := map[string]bool{}
 	err := q.Each(func(rows tables.Rows) error {
 		var text string
@@ -219,47 +228,50 @@ func offers(q tables.Querier) (map[string]bool, error) {
 	return out, err
 }
 
-// choose returns the versions of list that OfferedBy returns. list is ordered by server, the latest version first.
-func choose(list []version, own map[string]string, running map[string]bool) (out []version) {
+// chooseVersions returns the versions that OfferedBy returns. list has all versions, ordered by server, the latest
+// version first. own are the versions that the worker offers, by server; running is the result of runningOffers.
+func chooseVersions(list []catalogueVersion, own map[string]string, running map[string]bool) (out []catalogueVersion) {
 	for from := 0; from < len(list); {
 		to := from + 1
 		for to < len(list) && list[to].server == list[from].server {
 			to++
 		}
-		of := list[from:to]
-		first := pick(of, own[list[from].server])
+		ofServer := list[from:to]
+		first := ownVersion(ofServer, own[list[from].server])
 		if first >= 0 {
-			out = append(out, of[first])
+			out = append(out, ofServer[first])
 		}
 		n := len(out)
-		for i, v := range of {
+		for i, v := range ofServer {
 			if i != first && running[v.server+" "+v.version] {
 				out = append(out, v)
 			}
 		}
-		if first < 0 && len(out) == n {
-			out = append(out, of[0])
+		if first < 0 && len(out) == n { // no running worker offers the server
+			out = append(out, ofServer[0])
 		}
 		from = to
 	}
 	return out
 }
 
-// pick returns the index of the version that a worker offers itself, or of the latest one of its configuration; -1 if
-// there is none.
-func pick(of []version, own string) int {
-	if i := slices.IndexFunc(of, func(v version) bool { return v.version == own }); i >= 0 || own == "" {
+// ownVersion returns the index of the version own in the versions of a server or, if it is not there, of the latest one
+// with the same configuration; -1 if there is none. own is empty if the worker does not offer the server. See
+// turn.Catalogue.Version.
+func ownVersion(ofServer []catalogueVersion, own string) int {
+	if i := slices.IndexFunc(ofServer, func(v catalogueVersion) bool { return v.version == own }); i >= 0 || own == "" {
 		return i
 	}
 	config, _, _ := strings.Cut(own, "/")
-	return slices.IndexFunc(of, func(v version) bool { return strings.HasPrefix(v.version, config+"/") })
+	return slices.IndexFunc(ofServer, func(v catalogueVersion) bool { return strings.HasPrefix(v.version, config+"/") })
 }
 
-// view returns a catalogue as turns see it.
-func view(q tables.Querier, id int64) (turn.Catalogue, error) {
+// readView returns the catalogue of a row as turns see it, without its quarantined tools among Tools.
+func readView(q tables.Querier, id int64) (turn.Catalogue, error) {
 	return readCatalogue(q, `SELECT view FROM catalogues WHERE id = ?`, id)
 }
 
+// readCatalogue returns the catalogue in the first column of a query, which is JSON.
 func readCatalogue(q tables.Querier, query string, args ...any) (c turn.Catalogue, err error) {
 	var content []byte
 	if err := q.Row(query, args...).Scan(&content); err != nil {
@@ -268,20 +280,23 @@ func readCatalogue(q tables.Querier, query string, args ...any) (c turn.Catalogu
 	return c, json.Unmarshal(content, &c)
 }
 
-// version identifies a catalogue as turns see it.
-type version struct {
-	id                    int64
-	server, version, hash string
+// catalogueVersion is a row of the table catalogues, without the catalogue.
+type catalogueVersion struct {
+	id      int64
+	server  string
+	version string // turn.Catalogue.Version
+	hash    string // of the catalogue as turns see it
 }
 
-// Cache has the current catalogues as turns see them, decoded: every turn reads them, and they rarely change.
+// Cache holds decoded catalogues as turns see them, because every turn reads them and they rarely change.
 type Cache struct {
 	mu     sync.Mutex
 	byHash map[string]turn.Catalogue
 }
 
-// get returns the wanted catalogues of list, loads those that are not cached and forgets those that are not in list.
-func (cache *Cache) get(wanted, list []version, load func(id int64) (turn.Catalogue, error)) ([]turn.Catalogue, error) {
+// get returns the catalogues of the wanted versions, and loads those that are not cached. list has all versions: get
+// removes catalogues of other versions from the cache.
+func (cache *Cache) get(wanted, list []catalogueVersion, load func(id int64) (turn.Catalogue, error)) ([]turn.Catalogue, error) {
 	cache.mu.Lock()
 	defer cache.mu.Unlock()
 	var out []turn.Catalogue
@@ -300,7 +315,7 @@ func (cache *Cache) get(wanted, list []version, load func(id int64) (turn.Catalo
 			}
 			kept[v.hash] = c
 		}
-		c.Tools, c.Quarantined = slices.Clone(c.Tools), slices.Clone(c.Quarantined)
+		c.Tools, c.Quarantined = slices.Clone(c.Tools), slices.Clone(c.Quarantined) // the caller may change them
 		out = append(out, c)
 	}
 	cache.byHash = kept

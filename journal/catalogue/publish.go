@@ -10,47 +10,49 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// publish writes the catalogue of a server that is available, as the latest one, and deletes what stands for its
-// configuration while the server has never been available. An outage of the version ends with it.
+// publish writes the catalogue of an available server as the latest version of the server's catalogue. It replaces the
+// row of the same version, and the row that publishOutage wrote if the server was unavailable before it was ever
+// available with this configuration. It changes nothing if the latest version has the same content.
 func publish(t *tables.Tx, c turn.Catalogue) error {
 	content, hash, err := encode(c)
 	if err != nil {
 		return err
 	}
-	var current, latest string
+	var latestVersion, latestHash string
 	err = t.Row(`SELECT version, hash FROM catalogues WHERE server = ? ORDER BY id DESC LIMIT 1`, c.Server).
-		Scan(&latest, &current)
-	if tables.IgnoreNoRows(err) != nil || latest == c.Version() && current == hash {
+		Scan(&latestVersion, &latestHash)
+	if tables.IgnoreNoRows(err) != nil || latestVersion == c.Version() && latestHash == hash {
 		return err
 	}
-	unavailable := turn.Catalogue{ConfigHash: c.ConfigHash}.Version()
+	unavailable := turn.Catalogue{ConfigHash: c.ConfigHash}.Version() // a version without tools
 	if err := t.Exec(`DELETE FROM catalogues WHERE server = ? AND version IN (?, ?)`, c.Server, c.Version(),
 		unavailable); err != nil {
 		return err
 	}
-	if err := insert(t, c, content, hash); err != nil {
+	if err := insertVersion(t, c, content, hash); err != nil {
 		return err
 	}
 	return t.Exec(`DELETE FROM catalogues WHERE server = ?1 AND id NOT IN (SELECT id FROM catalogues
 		WHERE server = ?1 ORDER BY id DESC LIMIT ?2)`, c.Server, MaxVersions)
 }
 
-// publishOutage records that a server is unavailable to the workers with a configuration. Its versions keep their last
-// good tools, and the time at which the server became unavailable.
+// publishOutage records that a server is unavailable to the workers with the configuration c.ConfigHash. All versions
+// with this configuration keep their tools and get c.Problem. If there is none, it inserts a version without tools.
+// Since stays the time of the first Problem.
 func publishOutage(t *tables.Tx, c turn.Catalogue) error {
 	type row struct {
 		id int64
 		c  turn.Catalogue
 	}
 	var rows []row
-	err := t.Each(func(scan tables.Rows) error {
+	err := t.Each(func(result tables.Rows) error {
 		var r row
 		var content []byte
-		if err := scan.Scan(&r.id, &content); err != nil {
+		if err := result.Scan(&r.id, &content); err != nil {
 			return err
 		}
 		err := json.Unmarshal(content, &r.c)
-		if r.c.ConfigHash == c.ConfigHash {
+		if r.c.ConfigHash == c.ConfigHash { // otherwise the server may be available with that configuration
 			rows = append(rows, r)
 		}
 		return err
@@ -64,10 +66,10 @@ func publishOutage(t *tables.Tx, c turn.Catalogue) error {
 		if err != nil {
 			return err
 		}
-		return insert(t, c, content, hash)
+		return insertVersion(t, c, content, hash)
 	}
 	for _, r := range rows {
-		if r.c.Problem == "" {
+		if r.c.Problem == "" { // the outage has just begun
 			r.c.Since = c.Since
 		}
 		r.c.Problem, r.c.Required, r.c.Grace = c.Problem, c.Required, c.Grace
@@ -85,6 +87,8 @@ func publishOutage(t *tables.Tx, c turn.Catalogue) error {
 	return nil
 }
 
+// encode returns a catalogue as JSON, and the hash of the JSON. Since is left out of a catalogue without a Problem, so
+// that an unchanged catalogue has an unchanged hash.
 func encode(c turn.Catalogue) (content, hash string, err error) {
 	if c.Problem == "" {
 		c.Since = time.Time{}
@@ -97,8 +101,9 @@ func encode(c turn.Catalogue) (content, hash string, err error) {
 	return string(b), record.HashOf(b), err
 }
 
-// insert writes a version as the latest one of its server, unless another worker has just done so.
-func insert(t *tables.Tx, c turn.Catalogue, content, hash string) error {
+// insertVersion inserts a catalogue as the latest version of its server, unless the journal has this version, and
+// reviews it. content and hash are the result of encode.
+func insertVersion(t *tables.Tx, c turn.Catalogue, content, hash string) error {
 	err := t.Exec(`INSERT INTO catalogues (server, version, hash, content, view_hash, view) VALUES (?, ?, ?, ?, '', '')
 		ON CONFLICT DO NOTHING`, c.Server, c.Version(), hash, content)
 	if err != nil {

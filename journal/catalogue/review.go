@@ -14,15 +14,16 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// review approves the tools of a catalogue that need no operator, and writes the catalogue that turns see to its row. Only a
-// catalogue without a Problem makes its configuration known: a server that was unavailable at first still counts as
-// published for the first time afterwards.
+// review approves the tools of a catalogue that need no approval by the operator, and writes the catalogue as turns
+// see it to the row id. c is the catalogue as it was published. Only a catalogue without a Problem makes its
+// configuration known, so that a server that was unavailable at first counts as published for the first time
+// afterwards.
 func review(t *tables.Tx, id int64, c turn.Catalogue) error {
-	accepted, err := approvedHashes(t.Querier, c.Server)
+	approved, err := approvedHashes(t.Querier, c.Server)
 	if err != nil {
 		return err
 	}
-	var known int
+	var known int // 1 if the configuration is known, otherwise 0
 	err = t.Row(`SELECT count(*) FROM config_versions WHERE server = ? AND config_hash = ?`, c.Server,
 		c.ConfigHash).Scan(&known)
 	if err == nil && known == 0 && c.Problem == "" {
@@ -31,26 +32,26 @@ func review(t *tables.Tx, id int64, c turn.Catalogue) error {
 	if err != nil {
 		return err
 	}
-	take, hold := Review(c, accepted, known == 0)
-	for _, d := range take {
+	toApprove, toQuarantine := Review(c, approved, known == 0)
+	for _, d := range toApprove {
 		if err := approve(t, c.Server, d, "", time.Time{}); err != nil {
 			return err
 		}
 	}
-	if len(take) > 0 {
-		if err := forgetApprovals(t, c.Server); err != nil {
+	if len(toApprove) > 0 {
+		if err := pruneApprovals(t, c.Server); err != nil {
 			return err
 		}
 	}
-	return saveView(t, id, c, hold)
+	return saveView(t, id, c, toQuarantine)
 }
 
-// maxApprovalsOfServer bounds the approved tool versions of a server that may change its tools. Another check refuses a
-// server with more tools than that at once.
+// maxApprovalsOfServer bounds the approved tool versions of a server, because a server that is trusted to change its
+// tools could add versions without end. A worker accepts far fewer tools from a server at once.
 const maxApprovalsOfServer = 4096
 
-// forgetApprovals deletes the oldest approvals beyond maxApprovalsOfServer.
-func forgetApprovals(t *tables.Tx, server string) error {
+// pruneApprovals deletes the oldest approvals of a server beyond maxApprovalsOfServer.
+func pruneApprovals(t *tables.Tx, server string) error {
 	return t.Exec(`DELETE FROM approved_tools WHERE server = ?1 AND id NOT IN (SELECT id FROM approved_tools
 		WHERE server = ?1 ORDER BY id DESC LIMIT ?2)`,
 		server, maxApprovalsOfServer)
@@ -68,8 +69,10 @@ func approvedHashes(q tables.Querier, server string) (map[string][]string, error
 	return out, err
 }
 
-func insertConfigVersion(t *tables.Tx, server, setup string) error {
-	if err := t.Exec(`INSERT INTO config_versions (server, config_hash) VALUES (?, ?)`, server, setup); err != nil {
+// insertConfigVersion records that a server was published with a configuration, and deletes the oldest records of the
+// server beyond MaxConfigVersions.
+func insertConfigVersion(t *tables.Tx, server, configHash string) error {
+	if err := t.Exec(`INSERT INTO config_versions (server, config_hash) VALUES (?, ?)`, server, configHash); err != nil {
 		return err
 	}
 	return t.Exec(`DELETE FROM config_versions WHERE server = ?1 AND id NOT IN (SELECT id FROM config_versions
@@ -77,7 +80,8 @@ func insertConfigVersion(t *tables.Tx, server, setup string) error {
 		server, MaxConfigVersions)
 }
 
-// approve records this version of the tool as the latest approved one.
+// approve records this version of the tool as its latest approved one, and deletes the oldest approved versions beyond
+// MaxApprovedVersions. by is the operator; empty if the tool needed no approval by the operator.
 func approve(t *tables.Tx, server string, d turn.Descriptor, by string, at time.Time) error {
 	content, err := json.Marshal(d)
 	if err != nil {
@@ -96,7 +100,7 @@ func approve(t *tables.Tx, server string, d turn.Descriptor, by string, at time.
 		(SELECT id FROM approved_tools WHERE server = ?1 AND tool = ?2 ORDER BY id DESC LIMIT ?3)`, server, d.ID, MaxApprovedVersions)
 }
 
-// lastApproved returns the version of a tool that was approved last, nil if none was.
+// lastApproved returns the version of a tool that was approved last; nil if the tool was never approved.
 func lastApproved(q tables.Querier, server, tool string) (*turn.Descriptor, error) {
 	var content []byte
 	err := q.Row(`SELECT descriptor FROM approved_tools WHERE server = ? AND tool = ? ORDER BY id DESC LIMIT 1`, server,
@@ -111,18 +115,19 @@ func lastApproved(q tables.Querier, server, tool string) (*turn.Descriptor, erro
 	return &d, json.Unmarshal(content, &d)
 }
 
-// saveView writes a catalogue as turns see it, with the tools in hold quarantined.
-func saveView(t *tables.Tx, id int64, c turn.Catalogue, hold []turn.Descriptor) error {
-	isHeld := func(d turn.Descriptor) bool {
-		return slices.ContainsFunc(hold, func(h turn.Descriptor) bool { return h.ID == d.ID && h.Hash == d.Hash })
+// saveView writes a catalogue as turns see it to the row id: with the tools of toQuarantine in Quarantined and not in
+// Tools.
+func saveView(t *tables.Tx, id int64, c turn.Catalogue, toQuarantine []turn.Descriptor) error {
+	isQuarantined := func(d turn.Descriptor) bool {
+		return slices.ContainsFunc(toQuarantine, func(q turn.Descriptor) bool { return q.ID == d.ID && q.Hash == d.Hash })
 	}
-	c.Tools = slices.DeleteFunc(slices.Clone(c.Tools), isHeld)
-	for _, d := range hold {
-		accepted, err := lastApproved(t.Querier, c.Server, d.ID)
+	c.Tools = slices.DeleteFunc(slices.Clone(c.Tools), isQuarantined)
+	for _, d := range toQuarantine {
+		approved, err := lastApproved(t.Querier, c.Server, d.ID)
 		if err != nil {
 			return err
 		}
-		c.Quarantined = append(c.Quarantined, turn.QuarantinedTool{Now: d, Approved: accepted})
+		c.Quarantined = append(c.Quarantined, turn.QuarantinedTool{Now: d, Approved: approved})
 	}
 	view, err := json.Marshal(c)
 	if err != nil {
@@ -131,23 +136,24 @@ func saveView(t *tables.Tx, id int64, c turn.Catalogue, hold []turn.Descriptor) 
 	return t.Exec(`UPDATE catalogues SET view_hash = ?, view = ? WHERE id = ?`, record.HashOf(view), string(view), id)
 }
 
-// ApproveTools records the operator's approval of quarantined tools as they are now: of the named ones, or of all of
-// the server's if none is named. It returns them. ErrNotFound for a server that has published nothing, and for names of
-// tools that are not quarantined; ErrConflict if a tool is not the one that the operator saw
+// ApproveTools records the operator's approval of the current versions of a server's quarantined tools: of those that
+// in.Tools names, or of all. It returns the tools that it approved. record.ErrNotFound if the server has published
+// nothing or a named tool is not quarantined; record.ErrConflict if a tool is not the one that the operator saw
 // (ApproveToolsInput.Hashes). After an error no tool is approved.
 func (r Registry) ApproveTools(ctx context.Context, in ApproveToolsInput) (out []turn.QuarantinedTool, err error) {
 	err = r.tables.Write(ctx, fmt.Sprintf("approving tools of server %q", in.Server), func(t *tables.Tx) error {
 		if err := lockCatalogue(t, in.Server); err != nil {
 			return err
 		}
+		// If this is another run of the transaction, out has the tools of the run before.
 		if done, err := isApproved(t, in.Server, out); done || err != nil {
 			return err
 		}
-		held, err := quarantined(t.Querier, in)
+		quarantined, err := currentQuarantined(t.Querier, in)
 		if err != nil {
 			return err
 		}
-		if out, err = chooseQuarantined(held, in); err != nil || len(out) == 0 {
+		if out, err = chooseQuarantined(quarantined, in); err != nil || len(out) == 0 {
 			return err
 		}
 		for _, d := range out {
@@ -160,46 +166,47 @@ func (r Registry) ApproveTools(ctx context.Context, in ApproveToolsInput) (out [
 	return out, err
 }
 
-// quarantined returns the quarantined tools of the versions of a server that are current: see Registry.Catalogues. If
-// the operator saw one of several versions of a tool, it is that one.
-func quarantined(q tables.Querier, in ApproveToolsInput) (held []turn.QuarantinedTool, err error) {
-	list, err := versions(q)
+// currentQuarantined returns the quarantined tools of a server, in the versions that Registry.Catalogues returns. If
+// these have several versions of a tool, it returns the one that the operator saw (in.Hashes), or all of them if
+// in.Hashes is nil. sql.ErrNoRows if the server has published nothing.
+func currentQuarantined(q tables.Querier, in ApproveToolsInput) (list []turn.QuarantinedTool, err error) {
+	all, err := listVersions(q)
 	if err != nil {
 		return nil, err
 	}
-	running, err := offers(q)
+	running, err := runningOffers(q)
 	if err != nil {
 		return nil, err
 	}
 	known := false
-	for _, v := range choose(list, nil, running) {
+	for _, v := range chooseVersions(all, nil, running) {
 		if v.server != in.Server {
 			continue
 		}
 		known = true
-		c, err := view(q, v.id)
+		c, err := readView(q, v.id)
 		if err != nil {
 			return nil, err
 		}
 		for _, d := range c.Quarantined {
-			i := slices.IndexFunc(held, func(h turn.QuarantinedTool) bool { return h.Now.ID == d.Now.ID })
+			i := slices.IndexFunc(list, func(other turn.QuarantinedTool) bool { return other.Now.ID == d.Now.ID })
 			switch {
-			case i < 0 || in.Hashes == nil && held[i].Now.Hash != d.Now.Hash:
-				held = append(held, d)
+			case i < 0 || in.Hashes == nil && list[i].Now.Hash != d.Now.Hash:
+				list = append(list, d)
 			case in.seen(d) == d.Now.Hash:
-				held[i] = d
+				list[i] = d
 			}
 		}
 	}
 	if !known {
 		return nil, sql.ErrNoRows
 	}
-	return held, nil
+	return list, nil
 }
 
-// reviewAll reviews every version of a server again.
+// reviewAll reviews every version of a server's catalogue again, after tools were approved.
 func reviewAll(t *tables.Tx, server string) error {
-	list, err := versions(t.Querier)
+	list, err := listVersions(t.Querier)
 	if err != nil {
 		return err
 	}
@@ -218,8 +225,8 @@ func reviewAll(t *tables.Tx, server string) error {
 	return nil
 }
 
-// isApproved reports whether an earlier run of this transaction, which was lost while it was being committed, has
-// approved these tools.
+// isApproved reports whether an earlier run of this transaction has approved these tools: the reply to its commit was
+// lost, but it was committed.
 func isApproved(t *tables.Tx, server string, tools []turn.QuarantinedTool) (bool, error) {
 	if !t.Again() || len(tools) == 0 {
 		return false, nil

@@ -28,11 +28,11 @@ const (
 	LimitInFlight          LimitName = "requests_in_flight"
 	LimitTokensPerDay      LimitName = "tokens_per_day"   // of UTC
 	LimitTokensPerMonth    LimitName = "tokens_per_month" // of UTC
-	// LimitReserve is the percentage of the limits above, except of those per day and month, that scheduled turns leave to
-	// others.
+	// LimitReserve is the percentage of the limits above, except of those per day and month, that background turns
+	// may not use.
 	LimitReserve LimitName = "interactive_reserve"
-	// LimitPause and LimitRetryAfter are limits only in a Refusal: the scope is paused, or its provider has asked for a
-	// pause.
+	// LimitPause and LimitRetryAfter occur only in a Refusal, and cannot be set: an operator has paused the scope, or
+	// its provider has refused a request with a Retry-After.
 	LimitPause      LimitName = "pause"
 	LimitRetryAfter LimitName = "retry_after"
 )
@@ -53,7 +53,7 @@ func (l Limits) Over(defaults Limits) Limits {
 	return all
 }
 
-// limited reports whether one of the limits applies.
+// limited reports whether any limit is set. A reserve alone limits nothing.
 func (l Limits) limited() bool {
 	for name, n := range l {
 		if name != LimitReserve && n > 0 {
@@ -84,7 +84,7 @@ func TenantScope(tenant string) string {
 // IsTenantScope reports whether a scope is that of a tenant.
 func IsTenantScope(scope string) bool { return strings.HasPrefix(scope, tenantScope) }
 
-// DescribeScope names a scope in a message.
+// DescribeScope returns the name of a scope for messages, such as "model m of provider p".
 func DescribeScope(scope string) string {
 	if tenant, ok := strings.CutPrefix(scope, tenantScope); ok {
 		return "tenant " + tenant
@@ -102,24 +102,25 @@ type Pause struct {
 	Until  time.Time `json:"until"`
 }
 
-// ScopeState is what the journal has of a scope.
+// ScopeState is the state of a scope in the journal at one moment.
 type ScopeState struct {
 	Scope     string    `json:"scope"`
-	Limits    Limits    `json:"limits"`              // that were set; configurations have the defaults
-	Pause     *Pause    `json:"pause,omitempty"`     // under way
-	NotBefore time.Time `json:"not_before,omitzero"` // in the future: the provider has asked for a pause until then
+	Limits    Limits    `json:"limits"`              // those that were set; the defaults are in configurations
+	Pause     *Pause    `json:"pause,omitempty"`     // nil if the scope is not paused now
+	NotBefore time.Time `json:"not_before,omitzero"` // the end of the provider's Retry-After; zero if it has passed
 	Usage     Usage     `json:"usage"`
 
 	row *fleetRow
 	at  time.Time
 }
 
-// Applies reports whether a request of the scope has to ask the journal for capacity.
+// Applies reports whether requests of the scope need capacity from the journal, because the scope has limits or is
+// paused. Otherwise they may be sent at once.
 func (s ScopeState) Applies(defaults Limits) bool {
 	return s.Pause != nil || !s.NotBefore.IsZero() || s.Limits.Over(defaults).limited()
 }
 
-// Refusal returns why another small request of the scope would have to wait, or nil.
+// Refusal returns the refusal that another small request of the scope would get now; nil if it would be granted.
 func (s ScopeState) Refusal(defaults Limits) *Refusal {
 	r := s.row
 	if r == nil {
@@ -139,7 +140,8 @@ type Usage struct {
 	TokensThisMonth    int64 `json:"tokens_this_month"`
 }
 
-// FleetScopes returns the named scopes that the journal has, or all of them, by name.
+// FleetScopes returns the states of the named scopes, or of all scopes if no names are given, ordered by name. It
+// leaves out scopes that the journal does not have.
 func (f Fleet) FleetScopes(ctx context.Context, names ...string) ([]ScopeState, error) {
 	return tables.Get(ctx, f.tables, "reading the fleet limits", func(q tables.Querier) (out []ScopeState, err error) {
 		now, err := now(q)
@@ -148,7 +150,7 @@ func (f Fleet) FleetScopes(ctx context.Context, names ...string) ([]ScopeState, 
 		}
 		rows, err := readScopes(q, names, "")
 		for _, name := range slices.Sorted(maps.Keys(rows)) {
-			out = append(out, rows[name].scope(now))
+			out = append(out, rows[name].state(now))
 		}
 		return out, err
 	})
@@ -177,16 +179,19 @@ func (f Fleet) PauseScope(ctx context.Context, scope, by, reason string, pause t
 	return p, err
 }
 
-// ResumeScope ends a pause and also the wait that the provider has asked for. It reports whether there was either.
+// ResumeScope ends the pause of a scope, and also the one that its provider requested with Retry-After. It reports
+// whether there was either.
 func (f Fleet) ResumeScope(ctx context.Context, scope string) (waited bool, err error) {
 	err = f.changeScope(ctx, "resuming "+scope, scope, func(r *fleetRow, now time.Time) {
-		is := r.scope(now)
-		waited = is.Pause != nil || !is.NotBefore.IsZero()
+		state := r.state(now)
+		waited = state.Pause != nil || !state.NotBefore.IsZero()
 		r.pause, r.notBefore = nil, time.Time{}
 	})
 	return waited, err
 }
 
+// changeScope applies change to the row of a scope, which is locked, and created if it is missing. change gets the
+// database's time.
 func (f Fleet) changeScope(ctx context.Context, doing, scope string, change func(*fleetRow, time.Time)) error {
 	return f.tables.Write(ctx, doing, func(t *tables.Tx) error {
 		if err := record.CheckID("scope", scope); err != nil {
@@ -201,19 +206,20 @@ func (f Fleet) changeScope(ctx context.Context, doing, scope string, change func
 	})
 }
 
-// CapacityInput asks for capacity of fleet limits, on behalf of all requests that wait in one worker.
+// CapacityInput is the input of LeaseCapacity: the requests that wait in one worker, and those that have ended.
 type CapacityInput struct {
-	Worker   string            // a process; its requests in flight are counted for LeaseExpiry
-	Defaults map[string]Limits // by scope, of the worker's configuration
+	Worker   string            // the ID of the process; its requests in flight are counted for LeaseExpiry
+	Defaults map[string]Limits // of the worker's configuration, by scope
 	Requests []CapacityRequest // the most urgent first
-	Ended    []EndedRequest
+	Ended    []EndedRequest    // granted requests that have ended, each once
 	// InFlight are the worker's requests in flight by scope, without Requests and Ended.
 	InFlight map[string]int64
-	// RetryAfter are waits that providers have asked for, by scope.
+	// RetryAfter are the pauses that providers have requested with Retry-After, by scope.
 	RetryAfter map[string]time.Duration
 }
 
-// LeaseExpiry is how long requests in flight count after their worker's last report, which it repeats much more often.
+// LeaseExpiry is how long requests in flight count after the last LeaseCapacity of their worker. A worker that runs
+// calls it much more often.
 const LeaseExpiry = 30 * time.Second
 
 // CapacityRequest is one request to a provider.
@@ -223,23 +229,23 @@ type CapacityRequest struct {
 	Background bool  // a scheduled turn, which leaves LimitReserve to others
 }
 
-// EndedRequest settles a granted request with what it used.
+// EndedRequest is a granted request that has ended, with the tokens that it used.
 type EndedRequest struct {
 	Scopes   []string
-	At       time.Time // CapacityResult.At
+	At       time.Time // CapacityResult.At of its grant
 	Reserved int64     // CapacityRequest.Tokens
-	Used     int64
+	Used     int64     // tokens
 }
 
 // CapacityResult says which requests may be sent.
 type CapacityResult struct {
-	At       time.Time  // by the database's clock
+	At       time.Time  // when they were decided, by the database's clock
 	Read     time.Time  // the same moment by this process's clock
-	Refusals []*Refusal // for each request; nil: it may be sent now
+	Refusals []*Refusal // one for each of CapacityInput.Requests; nil if the request may be sent now
 }
 
-// LeaseCapacity grants or refuses requests, and records those that have ended. A granted request counts from now on. A
-// request that is granted in a transaction whose reply is lost counts although it is not sent.
+// LeaseCapacity grants or refuses each request, and records the requests that have ended. A granted request counts as
+// sent from now on, even if the reply of the transaction is lost and the worker does not send it.
 func (f Fleet) LeaseCapacity(ctx context.Context, in CapacityInput) (out CapacityResult, err error) {
 	err = f.tables.Write(ctx, "leasing capacity of the fleet limits", func(t *tables.Tx) error {
 		rows, now, err := lockScopes(t, in.scopes(), func(scope string) bool {
@@ -286,13 +292,14 @@ func (in CapacityInput) scopes() []string {
 	return slices.Sorted(maps.Keys(set))
 }
 
-// lockScopes locks and returns the rows of scopes, and creates those that are missing and wanted. The time is read when
-// the rows are locked.
-func lockScopes(t *tables.Tx, scopes []string, wanted func(string) bool) (fleetRows, time.Time, error) {
+// lockScopes locks and returns the rows of scopes, and the database's time once they are locked. It creates a missing
+// row if create returns true for its scope. The scopes must be sorted, so that concurrent transactions lock them in
+// the same order.
+func lockScopes(t *tables.Tx, scopes []string, create func(scope string) bool) (fleetRows, time.Time, error) {
 	rows, err := readScopes(t.Querier, scopes, t.Lock())
 	missing := false
 	for _, scope := range scopes {
-		if err == nil && wanted(scope) && rows[scope] == nil {
+		if err == nil && create(scope) && rows[scope] == nil {
 			missing = true
 			err = t.Exec(`INSERT INTO fleet_limits (scope, limits, usage, pause, not_before) VALUES (?, '{}', '{}', '', 0)
 				ON CONFLICT DO NOTHING`, scope)
@@ -308,13 +315,15 @@ func lockScopes(t *tables.Tx, scopes []string, wanted func(string) bool) (fleetR
 	return rows, now, err
 }
 
+// now returns the time of the database's clock.
 func now(q tables.Querier) (time.Time, error) {
 	var now int64
 	err := q.Row(`SELECT now FROM clock`).Scan(&now)
 	return tables.Instant(now), err
 }
 
-// readScopes reads the named scopes, or all of them.
+// readScopes returns the rows of the named scopes, or of all scopes if there are no names, without their effective
+// limits. lock is the clause that locks the rows, or empty.
 func readScopes(q tables.Querier, names []string, lock string) (fleetRows, error) {
 	where, args := "", []any{}
 	if len(names) > 0 {
@@ -345,6 +354,7 @@ func readScopes(q tables.Querier, names []string, lock string) (fleetRows, error
 	return rows, err
 }
 
+// saveScope writes the row of a scope.
 func saveScope(t *tables.Tx, r *fleetRow) error {
 	pause := ""
 	if r.pause != nil {

@@ -6,75 +6,81 @@ import (
 	"time"
 )
 
-// The rules of fleet limits. A limit per second or minute holds in every such span of time, wherever it begins, so the
-// rows keep when requests were granted. Between the grant and its arrival at the provider a request is delayed, each by
-// another time: ArrivalSlack is by how much these delays may differ. The limit holds as long as they differ by less.
+// The rules of fleet limits. A limit per second or minute holds in every second or minute, wherever it begins (a
+// sliding window), so a row records when requests were granted. A request arrives at its provider some time after its
+// grant. The windows are longer than a second or a minute by ArrivalSlack or more, so a limit also holds for the
+// arrivals as long as these delays differ by less than ArrivalSlack.
 
 // fleetRow is the row of a scope.
 type fleetRow struct {
-	name      string
-	Limits    Limits
-	used      fleetUse
-	pause     *Pause
-	notBefore time.Time
-	effective Limits // Limits over the defaults
+	name      string // the scope
+	Limits    Limits // those that were set
+	used      fleetUsage
+	pause     *Pause    // nil if there was none; it may have ended
+	notBefore time.Time // the end of the pause that the provider asked for; zero if there was none
+	effective Limits    // Limits over the defaults
 }
 
+// fleetRows are the rows of scopes, by scope.
 type fleetRows map[string]*fleetRow
 
-// fleetUse is the JSON in which a row keeps what was used.
-type fleetUse struct {
-	Recent  []use               `json:"recent,omitempty"`  // the last minute, in order
+// fleetUsage is the JSON in which a row records what was used.
+type fleetUsage struct {
+	Recent  []usageEntry        `json:"recent,omitempty"`  // the last minute, in order
 	Workers map[string]inFlight `json:"workers,omitempty"` // the requests in flight of each worker
-	Day     spent               `json:"day,omitzero"`
-	Month   spent               `json:"month,omitzero"`
+	Day     periodTokens        `json:"day,omitzero"`
+	Month   periodTokens        `json:"month,omitzero"`
 }
 
-// use is what was granted between two times that are close together. Times are nanoseconds since 1970.
-type use struct {
+// usageEntry is the sum of the requests that were granted from From to To. Times are nanoseconds since 1970.
+type usageEntry struct {
 	From     int64 `json:"f"`
 	To       int64 `json:"t"`
 	Requests int64 `json:"n"`
 	Tokens   int64 `json:"k"`
 }
 
+// inFlight is the number of a worker's requests in flight. It counts until Until, in nanoseconds since 1970: see
+// LeaseExpiry.
 type inFlight struct {
 	Requests int64 `json:"n"`
 	Until    int64 `json:"u"`
 }
 
-// spent are the tokens of a day or month.
-type spent struct {
-	Of     string `json:"of,omitempty"`
+// periodTokens are the tokens of a day, "2006-01-02", or of a month, "2006-01".
+type periodTokens struct {
+	Period string `json:"of,omitempty"`
 	Tokens int64  `json:"k,omitempty"`
 }
 
-// Of grants that are closer together than fineUse, or coarseUse once they are older than recentUse, a row keeps the
-// sum.
+// A row merges grants that are closer together than fineInterval into one usageEntry, so that it stays small. Entries
+// that are older than fineAge are merged into those of coarseInterval.
 const (
-	fineUse   = 50 * time.Millisecond
-	coarseUse = time.Second
-	recentUse = 3 * time.Second
+	fineInterval   = 50 * time.Millisecond
+	coarseInterval = time.Second
+	fineAge        = 3 * time.Second
 )
 
-// ArrivalSlack is the maximum time that a worker may take from a grant to the request. A worker asks again if it took
-// longer.
+// ArrivalSlack is the longest time that a worker may take from a grant to the request. After a longer time, the worker
+// must request capacity again.
 const ArrivalSlack = 150 * time.Millisecond
 
-// span is a limit per span of time.
+// span is the window of a limit per second or minute.
 type span struct {
 	limit  LimitName
-	within time.Duration // including the slack
-	of     func(use) int64
+	length time.Duration // including the slack
+	amount func(usageEntry) int64
 }
 
+// spans are the windows; the last one is the longest. Each is longer than a second or a minute by at least
+// ArrivalSlack.
 var spans = []span{
-	{LimitRequestsPerSecond, time.Second + ArrivalSlack, func(u use) int64 { return u.Requests }},
-	{LimitRequestsPerMinute, time.Minute + time.Second, func(u use) int64 { return u.Requests }},
-	{LimitTokensPerMinute, time.Minute + time.Second, func(u use) int64 { return u.Tokens }},
+	{LimitRequestsPerSecond, time.Second + ArrivalSlack, func(u usageEntry) int64 { return u.Requests }},
+	{LimitRequestsPerMinute, time.Minute + time.Second, func(u usageEntry) int64 { return u.Requests }},
+	{LimitTokensPerMinute, time.Minute + time.Second, func(u usageEntry) int64 { return u.Tokens }},
 }
 
-// Refusal says why a request may not be sent now.
+// Refusal says which limit of which scope a request would exceed now.
 type Refusal struct {
 	Scope string    `json:"scope"`
 	Limit LimitName `json:"limit"`
@@ -87,7 +93,8 @@ type Refusal struct {
 	Final bool `json:"final,omitempty"`
 }
 
-// String says what a turn waits for, or what has run out, and what to do about it.
+// String returns a sentence for users: what a request waits for and about how long, or which tokens are used up and
+// what to do about it.
 func (r Refusal) String() string {
 	about := max(r.Retry, time.Second).Round(time.Second)
 	waits := "waits for " + DescribeScope(r.Scope) + ": "
@@ -111,12 +118,12 @@ func (r Refusal) String() string {
 	return fmt.Sprintf("%s%d of %d %s, about %s", waits, r.Used, r.Max, what, about)
 }
 
-// lease applies the input to rows that are locked. again means that it may have been applied already: then nothing is
-// given back twice.
+// lease applies the input of LeaseCapacity to rows that are locked. again means that an earlier run of the
+// transaction may have applied it already: then in.Ended is ignored, because tokens must not be given back twice.
 func (rows fleetRows) lease(in CapacityInput, now time.Time, again bool) CapacityResult {
 	out := CapacityResult{At: now, Read: time.Now()}
 	for _, r := range rows {
-		r.forget(now)
+		r.prune(now)
 		r.setInFlight(in.Worker, in.InFlight[r.name], now)
 	}
 	for _, e := range in.Ended {
@@ -131,37 +138,44 @@ func (rows fleetRows) lease(in CapacityInput, now time.Time, again bool) Capacit
 			r.notBefore = now.Add(after)
 		}
 	}
-	full := map[string]*Refusal{} // a later request must not overtake one that waits for the same limit
+	// A request must not overtake an earlier one that waits for the same scope. waiting has the refusals of such
+	// earlier requests, by scope.
+	waiting := map[string]*Refusal{}
 	for _, request := range in.Requests {
 		refusal := rows.check(request, now)
 		if refusal == nil {
-			refusal = rows.overtaken(request, full)
+			refusal = earlierRefusal(request, waiting)
 		}
 		if refusal == nil {
 			rows.grant(in.Worker, request, now)
-		} else if !refusal.Final && full[refusal.Scope] == nil {
-			full[refusal.Scope] = refusal
+		} else if !refusal.Final && waiting[refusal.Scope] == nil {
+			waiting[refusal.Scope] = refusal
 		}
 		out.Refusals = append(out.Refusals, refusal)
 	}
 	return out
 }
 
-func (rows fleetRows) overtaken(request CapacityRequest, full map[string]*Refusal) *Refusal {
+// earlierRefusal returns the refusal of an earlier request that waits for one of the request's scopes; nil if there is
+// none.
+func earlierRefusal(request CapacityRequest, waiting map[string]*Refusal) *Refusal {
 	for _, scope := range request.Scopes {
-		if full[scope] != nil {
-			return full[scope]
+		if waiting[scope] != nil {
+			return waiting[scope]
 		}
 	}
 	return nil
 }
 
-// check returns the refusal that lasts longest.
+// check returns the refusal of the request by its scopes, or nil if none refuses it. Of several refusals it returns a
+// final one, or else the one that lasts longest.
 func (rows fleetRows) check(request CapacityRequest, now time.Time) (worst *Refusal) {
 	for _, scope := range request.Scopes {
 		if r := rows[scope]; r != nil {
 			for _, refusal := range r.refusals(request, now) {
-				if worst == nil || refusal.Final && !worst.Final || refusal.Final == worst.Final && refusal.Retry > worst.Retry {
+				isWorse := worst == nil || refusal.Final && !worst.Final ||
+					refusal.Final == worst.Final && refusal.Retry > worst.Retry
+				if isWorse {
 					worst = refusal
 				}
 			}
@@ -170,22 +184,23 @@ func (rows fleetRows) check(request CapacityRequest, now time.Time) (worst *Refu
 	return worst
 }
 
+// refusals returns a refusal for each pause and limit of the scope that forbids the request now.
 func (r *fleetRow) refusals(request CapacityRequest, now time.Time) (out []*Refusal) {
-	is := r.scope(now)
-	if is.Pause != nil {
-		out = append(out, &Refusal{Scope: r.name, Limit: LimitPause, Retry: is.Pause.Until.Sub(now), Pause: is.Pause})
+	state := r.state(now)
+	if state.Pause != nil {
+		out = append(out, &Refusal{Scope: r.name, Limit: LimitPause, Retry: state.Pause.Until.Sub(now), Pause: state.Pause})
 	}
-	if !is.NotBefore.IsZero() {
-		out = append(out, &Refusal{Scope: r.name, Limit: LimitRetryAfter, Retry: is.NotBefore.Sub(now)})
+	if !state.NotBefore.IsZero() {
+		out = append(out, &Refusal{Scope: r.name, Limit: LimitRetryAfter, Retry: state.NotBefore.Sub(now)})
 	}
 	for _, s := range spans {
-		if refusal := r.exceeds(s, request, now); refusal != nil {
+		if refusal := r.checkSpan(s, request, now); refusal != nil {
 			out = append(out, refusal)
 		}
 	}
-	if most := r.share(LimitInFlight, request); most > 0 && is.Usage.RequestsInFlight >= most {
-		out = append(out, &Refusal{Scope: r.name, Limit: LimitInFlight, Used: is.Usage.RequestsInFlight,
-			Max: r.effective[LimitInFlight], Retry: time.Second})
+	if most := r.limitFor(LimitInFlight, request); most > 0 && state.Usage.RequestsInFlight >= most {
+		out = append(out, &Refusal{Scope: r.name, Limit: LimitInFlight, Used: state.Usage.RequestsInFlight,
+			Max: r.effective[LimitInFlight], Retry: time.Second}) // a guess, because a request may end at any time
 	}
 	day, month := periods(now)
 	for _, p := range []struct {
@@ -193,8 +208,8 @@ func (r *fleetRow) refusals(request CapacityRequest, now time.Time) (out []*Refu
 		used  int64
 		ends  time.Time
 	}{
-		{LimitTokensPerDay, is.Usage.TokensToday, day.AddDate(0, 0, 1)},
-		{LimitTokensPerMonth, is.Usage.TokensThisMonth, month.AddDate(0, 1, 0)},
+		{LimitTokensPerDay, state.Usage.TokensToday, day.AddDate(0, 0, 1)},
+		{LimitTokensPerMonth, state.Usage.TokensThisMonth, month.AddDate(0, 1, 0)},
 	} {
 		if most := r.effective[p.limit]; most > 0 && p.used+request.Tokens > most {
 			out = append(out, &Refusal{Scope: r.name, Limit: p.limit, Used: p.used, Max: most, Retry: p.ends.Sub(now),
@@ -204,8 +219,9 @@ func (r *fleetRow) refusals(request CapacityRequest, now time.Time) (out []*Refu
 	return out
 }
 
-// share returns how much of a limit the request may use; 0 means all it wants.
-func (r *fleetRow) share(limit LimitName, request CapacityRequest) int64 {
+// limitFor returns the value of a limit for the request; 0 means no limit. For a background request it is lower by the
+// percentage of LimitReserve, but at least 1.
+func (r *fleetRow) limitFor(limit LimitName, request CapacityRequest) int64 {
 	most := r.effective[limit]
 	if most > 0 && request.Background {
 		most = max(most*(100-r.effective[LimitReserve])/100, 1)
@@ -213,19 +229,20 @@ func (r *fleetRow) share(limit LimitName, request CapacityRequest) int64 {
 	return most
 }
 
-// exceeds returns a refusal if the request exceeds a limit per span of time. A request that alone exceeds the limit is
-// refused only while the span has others; otherwise it could never be sent.
-func (r *fleetRow) exceeds(s span, request CapacityRequest, now time.Time) *Refusal {
-	most, wants := r.share(s.limit, request), s.of(use{Requests: 1, Tokens: request.Tokens})
-	used := r.within(s, now)
+// checkSpan returns a refusal if the request exceeds a limit per second or minute, and nil otherwise. A request that
+// is larger than the whole limit is granted as soon as the window is empty; otherwise it could never be sent. The
+// refusal's Retry is when enough of the oldest entries have left the window.
+func (r *fleetRow) checkSpan(s span, request CapacityRequest, now time.Time) *Refusal {
+	most, wants := r.limitFor(s.limit, request), s.amount(usageEntry{Requests: 1, Tokens: request.Tokens})
+	used := r.usedWithin(s, now)
 	if most == 0 || used == 0 || used+wants <= most {
 		return nil
 	}
 	refusal := &Refusal{Scope: r.name, Limit: s.limit, Used: used, Max: r.effective[s.limit]}
 	for _, u := range r.used.Recent {
-		if n := s.of(u); u.To > now.Add(-s.within).UnixNano() && n > 0 {
+		if n := s.amount(u); u.To > now.Add(-s.length).UnixNano() && n > 0 {
 			used -= n
-			refusal.Retry = time.Unix(0, u.To).Add(s.within).Sub(now)
+			refusal.Retry = time.Unix(0, u.To).Add(s.length).Sub(now)
 			if used+wants <= most {
 				break
 			}
@@ -234,60 +251,64 @@ func (r *fleetRow) exceeds(s span, request CapacityRequest, now time.Time) *Refu
 	return refusal
 }
 
-// within returns what was used within a span of time before now.
-func (r *fleetRow) within(s span, now time.Time) (n int64) {
+// usedWithin returns what was used in the window that ends now: requests or tokens.
+func (r *fleetRow) usedWithin(s span, now time.Time) (n int64) {
 	for _, u := range r.used.Recent {
-		if u.To > now.Add(-s.within).UnixNano() {
-			n += s.of(u)
+		if u.To > now.Add(-s.length).UnixNano() {
+			n += s.amount(u)
 		}
 	}
 	return n
 }
 
-// grant counts a request.
+// grant counts a request as sent, in all its scopes, with its estimated tokens and as one of the worker's requests in
+// flight.
 func (rows fleetRows) grant(worker string, request CapacityRequest, now time.Time) {
 	for _, scope := range request.Scopes {
 		if r := rows[scope]; r != nil {
-			r.add(1, request.Tokens, now)
+			r.count(1, request.Tokens, now)
 			r.setInFlight(worker, r.used.Workers[worker].Requests+1, now)
 		}
 	}
 }
 
-func (r *fleetRow) add(requests, tokens int64, now time.Time) {
+// count adds requests and tokens to what is used now, today and this month.
+func (r *fleetRow) count(requests, tokens int64, now time.Time) {
 	at, recent := now.UnixNano(), r.used.Recent
-	if n := len(recent); n > 0 && at-recent[n-1].From < int64(fineUse) {
+	if n := len(recent); n > 0 && at-recent[n-1].From < int64(fineInterval) {
 		last := &recent[n-1]
 		last.To, last.Requests, last.Tokens = max(at, last.To), last.Requests+requests, last.Tokens+tokens
 	} else {
-		r.used.Recent = append(recent, use{at, at, requests, tokens})
+		r.used.Recent = append(recent, usageEntry{at, at, requests, tokens})
 	}
 	r.used.Day.Tokens += tokens
 	r.used.Month.Tokens += tokens
 }
 
-// settle replaces the estimate of a request by what it used. Tokens that it used in addition count from now on, because
-// they may exceed what was free when it was granted.
+// settle corrects the estimated tokens of a request that has ended to those that it used. Tokens above the estimate
+// count as used now, because the window of the grant may have no room for them. Tokens below it are given back where
+// the estimate was counted: to the entry of the grant, and to the day and the month if they are still the same.
 func (r *fleetRow) settle(e EndedRequest, now time.Time) {
-	more := e.Used - e.Reserved
-	if more > 0 {
-		r.add(0, more, now)
+	difference := e.Used - e.Reserved
+	if difference > 0 {
+		r.count(0, difference, now)
 		return
 	}
 	at := e.At.UnixNano()
-	i := slices.IndexFunc(r.used.Recent, func(u use) bool { return u.From <= at && at <= u.To })
+	i := slices.IndexFunc(r.used.Recent, func(u usageEntry) bool { return u.From <= at && at <= u.To })
 	if i >= 0 {
-		r.used.Recent[i].Tokens = max(r.used.Recent[i].Tokens+more, 0)
+		r.used.Recent[i].Tokens = max(r.used.Recent[i].Tokens+difference, 0)
 	}
 	day, month := periods(now)
 	if !e.At.Before(day) {
-		r.used.Day.Tokens = max(r.used.Day.Tokens+more, 0)
+		r.used.Day.Tokens = max(r.used.Day.Tokens+difference, 0)
 	}
 	if !e.At.Before(month) {
-		r.used.Month.Tokens = max(r.used.Month.Tokens+more, 0)
+		r.used.Month.Tokens = max(r.used.Month.Tokens+difference, 0)
 	}
 }
 
+// setInFlight records the number of a worker's requests in flight, until LeaseExpiry from now.
 func (r *fleetRow) setInFlight(worker string, requests int64, now time.Time) {
 	if requests == 0 {
 		delete(r.used.Workers, worker)
@@ -299,14 +320,14 @@ func (r *fleetRow) setInFlight(worker string, requests int64, now time.Time) {
 	r.used.Workers[worker] = inFlight{requests, now.Add(LeaseExpiry).UnixNano()}
 }
 
-// forget removes what no longer counts, and merges what is old.
-func (r *fleetRow) forget(now time.Time) {
-	var kept []use
+// prune removes entries, leases and periods that no longer count, and merges entries that are older than fineAge.
+func (r *fleetRow) prune(now time.Time) {
+	var kept []usageEntry
 	for _, u := range r.used.Recent {
 		n := len(kept)
 		switch {
-		case u.To <= now.Add(-spans[len(spans)-1].within).UnixNano():
-		case n > 0 && u.To < now.Add(-recentUse).UnixNano() && u.To-kept[n-1].From < int64(coarseUse):
+		case u.To <= now.Add(-spans[len(spans)-1].length).UnixNano(): // it has left the longest window
+		case n > 0 && u.To < now.Add(-fineAge).UnixNano() && u.To-kept[n-1].From < int64(coarseInterval):
 			last := &kept[n-1]
 			last.To, last.Requests, last.Tokens = u.To, last.Requests+u.Requests, last.Tokens+u.Tokens
 		default:
@@ -323,22 +344,22 @@ func (r *fleetRow) forget(now time.Time) {
 	r.used.Day, r.used.Month = r.used.Day.in(day.Format(time.DateOnly)), r.used.Month.in(month.Format("2006-01"))
 }
 
-// in returns what was spent in a period.
-func (s spent) in(period string) spent {
-	if s.Of != period {
-		return spent{Of: period}
+// in returns the tokens of a period: s, or none if s is of another period.
+func (s periodTokens) in(period string) periodTokens {
+	if s.Period != period {
+		return periodTokens{Period: period}
 	}
 	return s
 }
 
-// periods returns the beginnings of the day and the month in UTC.
+// periods returns when the current day and the current month began, in UTC.
 func periods(now time.Time) (day, month time.Time) {
 	y, m, d := now.UTC().Date()
 	return time.Date(y, m, d, 0, 0, 0, 0, time.UTC), time.Date(y, m, 1, 0, 0, 0, 0, time.UTC)
 }
 
-// scope returns the state of the row at a time.
-func (r *fleetRow) scope(now time.Time) ScopeState {
+// state returns the row as readers see it at a time: without a pause that has ended.
+func (r *fleetRow) state(now time.Time) ScopeState {
 	s := ScopeState{Scope: r.name, Limits: r.Limits, row: r, at: now}
 	if r.pause != nil && r.pause.Until.After(now) {
 		s.Pause = r.pause
@@ -348,8 +369,8 @@ func (r *fleetRow) scope(now time.Time) ScopeState {
 	}
 	day, month := periods(now)
 	s.Usage = Usage{
-		RequestsLastSecond: r.within(spans[0], now), RequestsLastMinute: r.within(spans[1], now),
-		TokensLastMinute: r.within(spans[2], now),
+		RequestsLastSecond: r.usedWithin(spans[0], now), RequestsLastMinute: r.usedWithin(spans[1], now),
+		TokensLastMinute: r.usedWithin(spans[2], now),
 		TokensToday:      r.used.Day.in(day.Format(time.DateOnly)).Tokens,
 		TokensThisMonth:  r.used.Month.in(month.Format("2006-01")).Tokens,
 	}

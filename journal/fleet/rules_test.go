@@ -112,10 +112,10 @@ func TestRequestsSettleWithWhatTheyUsed(t *testing.T) {
 	require.Nil(t, rows.ask(noon, CapacityRequest{Tokens: 900})[0])
 	ended := CapacityInput{Ended: []EndedRequest{{Scopes: p, At: noon, Reserved: 900, Used: 100}}}
 	rows.lease(ended, noon.Add(5*time.Second), true)
-	assert.EqualValues(t, 900, rows["p"].scope(noon.Add(5*time.Second)).Usage.TokensLastMinute,
+	assert.EqualValues(t, 900, rows["p"].state(noon.Add(5*time.Second)).Usage.TokensLastMinute,
 		"nothing is given back twice")
 	rows.lease(ended, noon.Add(5*time.Second), false)
-	is := rows["p"].scope(noon.Add(5 * time.Second)).Usage
+	is := rows["p"].state(noon.Add(5 * time.Second)).Usage
 	assert.EqualValues(t, 100, is.TokensLastMinute)
 	assert.EqualValues(t, 100, is.TokensToday)
 	require.Nil(t, rows.ask(noon.Add(6*time.Second), CapacityRequest{Tokens: 900})[0])
@@ -134,5 +134,5 @@ func TestManyGrantsOfOneMomentAreOneEntry(t *testing.T) {
 		require.Nil(t, rows.ask(noon.Add(time.Duration(i)*time.Millisecond), CapacityRequest{})[0], fmt.Sprint(i))
 	}
 	assert.Less(t, len(rows["p"].used.Recent), 150)
-	assert.InDelta(t, 60_000, rows["p"].within(spans[1], noon.Add(time.Minute)), 1)
+	assert.InDelta(t, 60_000, rows["p"].usedWithin(spans[1], noon.Add(time.Minute)), 1)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/everturn/everturn/journal/record"
 )
 
-// Fleet is what the workers with one journal share: their reports and their limits. All tenants have the same.
+// Fleet holds the reports and the limits that the workers with one journal share. They are not separate for tenants.
 type Fleet struct{ tables *tables.Handle }
 
 // New returns the fleet of a journal.
@@ -21,18 +21,19 @@ const WorkerExpiry = 15 * time.Second
 
 // WorkerReport is what a running worker reports about itself.
 type WorkerReport struct {
-	ID        string // of the process
+	ID        string // of the worker's process
 	Identity  string // the worker's name in Temporal; several workers may have the same
 	TaskQueue string
 	Servers   json.RawMessage // the state of its tool servers
-	// Home is the task queue that only this worker polls, or empty. Offers are the versions that it offers of tool
-	// servers and of the local tools, by server: see turn.Catalogue.Version.
-	Home   string
+	// Home is the task queue that only this worker polls; empty if it has none.
+	Home string
+	// Offers are the versions of the catalogues that the worker offers, by server: see turn.Catalogue.Version.
 	Offers map[string]string
-	SeenAt time.Time // when it was reported, by the database's clock; ReportWorker ignores it
+	SeenAt time.Time // the time of the report by the database's clock; ReportWorker ignores it
 }
 
-// ReportWorker records that a worker runs, and replaces its last report.
+// ReportWorker records that a worker runs, in place of its last report. It also deletes the expired reports of all
+// workers.
 func (f Fleet) ReportWorker(ctx context.Context, r WorkerReport) error {
 	return f.tables.Write(ctx, "reporting on a worker", func(t *tables.Tx) error {
 		if err := record.CheckID("worker", r.ID); err != nil {
@@ -63,7 +64,8 @@ func (f Fleet) RemoveWorker(ctx context.Context, id string) error {
 	})
 }
 
-// Workers returns the valid reports of all workers with this journal, ordered by identity: see WorkerExpiry.
+// Workers returns the reports of all workers with this journal that have not expired, ordered by identity: see
+// WorkerExpiry.
 func (f Fleet) Workers(ctx context.Context) (out []WorkerReport, err error) {
 	err = f.tables.Read(ctx, "listing the workers", func(q tables.Querier) (err error) {
 		out, err = tables.Collect(q, func(scan tables.Scanner) (r WorkerReport, err error) {

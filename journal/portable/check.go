@@ -9,24 +9,24 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// exportCheck is the state of the checks of an import after the lines so far. They make sure that the file is one whole
-// export, and that every name in it is safe to show and to look up. They do not make sure that a turn could have
-// written it: anyone can write an export.
+// exportCheck checks the lines of an export one after the other, with what the lines so far contain. It accepts a file
+// only if it is one whole export, and every name in it is safe to show and to look up. It does not check that a turn
+// could have produced the content: anyone can write an export.
 type exportCheck struct {
-	lines   int64
-	ended   bool
-	header  ExportHeader
-	blobs   map[string]int64 // their sizes, and those of the arguments of calls
-	over    map[string]bool  // by turn
-	running bool             // one of the turns is not over
-	grants  int
-	head    turn.Head
+	lines     int64 // checked so far
+	ended     bool  // the end line was checked
+	header    ExportHeader
+	blobs     map[string]int64 // by hash: the sizes of blobs, and of the arguments of calls in messages
+	turnEnded map[string]bool  // by turn ID: whether the turn has ended
+	running   bool             // one of the turns has not ended
+	grants    int
+	head      turn.Head // of the messages so far
 }
 
 // maxGrants bounds the grants of an export: a user gave each of them.
 const maxGrants = 10_000
 
-// line checks the next line.
+// line checks the next line: that it sets one field, that it may follow the lines before, and its content.
 func (c *exportCheck) line(l Line) error {
 	n := 0
 	for _, set := range []bool{l.Header != nil, l.Blob != nil, l.Turn != nil, l.Message != nil, l.Inference != nil,
@@ -49,6 +49,7 @@ func (c *exportCheck) line(l Line) error {
 	return err
 }
 
+// content checks the content of a line of any kind.
 func (c *exportCheck) content(l Line) error {
 	switch {
 	case l.Header != nil:
@@ -60,12 +61,12 @@ func (c *exportCheck) content(l Line) error {
 	case l.Message != nil:
 		return c.checkMessage(*l.Message)
 	case l.Inference != nil:
-		return errors.Join(c.checkTurnID(l.Inference.Key.Turn), badWord("code", l.Inference.FailedCode))
+		return errors.Join(c.checkTurnID(l.Inference.Key.Turn), checkKnown("code", l.Inference.FailedCode))
 	case l.Call != nil:
 		return errors.Join(c.checkTurnID(l.Call.Turn), checkShownID("call", l.Call.Call.ID),
-			badWord("outcome", l.Call.Outcome), badWord("code", l.Call.Code), c.checkArtifacts(l.Call.FullBlob, l.Call.Media))
+			checkKnown("outcome", l.Call.Outcome), checkKnown("code", l.Call.Code), c.checkArtifacts(l.Call.FullBlob, l.Call.Media))
 	case l.LateResult != nil:
-		return errors.Join(c.checkTurnID(l.LateResult.Turn), badWord("outcome", l.LateResult.Outcome),
+		return errors.Join(c.checkTurnID(l.LateResult.Turn), checkKnown("outcome", l.LateResult.Outcome),
 			c.checkArtifacts(l.LateResult.FullBlob, l.LateResult.Media))
 	case l.Request != nil:
 		return c.checkRequest(*l.Request)
@@ -79,6 +80,7 @@ func (c *exportCheck) content(l Line) error {
 	return c.checkEnd(*l.End)
 }
 
+// checkHeader checks the format, the version, the fork point and the session ID of the header.
 func (c *exportCheck) checkHeader(h ExportHeader) error {
 	c.header = h
 	switch {
@@ -95,14 +97,16 @@ func (c *exportCheck) checkHeader(h ExportHeader) error {
 	return turn.CheckSession(h.Session.ID)
 }
 
-// checkShownID is CheckID for an ID that Everturn generates and shows to users.
-func checkShownID(what, id string) error {
+// checkShownID is record.CheckID for an ID that Everturn shows to users: it must also be printable. kind names the ID
+// in the error.
+func checkShownID(kind, id string) error {
 	if !turn.Printable(id) {
-		return fmt.Errorf("the %s ID has characters that cannot be printed", what)
+		return fmt.Errorf("the %s ID has characters that cannot be printed", kind)
 	}
-	return record.CheckID(what, id)
+	return record.CheckID(kind, id)
 }
 
+// checkBlob checks the size and the hash of a blob.
 func (c *exportCheck) checkBlob(b ExportBlob) error {
 	if len(b.Bytes) > record.MaxBlobBytes {
 		return fmt.Errorf("the blob is %d bytes; the maximum is %d", len(b.Bytes), record.MaxBlobBytes)
@@ -114,15 +118,16 @@ func (c *exportCheck) checkBlob(b ExportBlob) error {
 	return nil
 }
 
-// checkArtifacts refuses blobs that have not appeared in the export, because the importing journal could have them from
-// another session, and media that exceed the journal's bounds.
+// checkArtifacts returns an error if the export has not had the blob full (unless it is empty) or a blob of media, or
+// if media exceed the journal's bounds. A hash without its blob must not be imported: the importing journal could
+// have the blob from another session, which would then become readable.
 func (c *exportCheck) checkArtifacts(full string, media []turn.Media) error {
 	if len(media) > record.MaxMedia {
 		return fmt.Errorf("it has %d media; the maximum is %d", len(media), record.MaxMedia)
 	}
 	for _, m := range media {
-		size, there := c.blobs[m.Hash]
-		if !there {
+		size, exists := c.blobs[m.Hash]
+		if !exists {
 			return fmt.Errorf("the export has no blob %q", record.Preview(m.Hash, 64))
 		}
 		if m.Bytes != size || size > record.MaxMediaBytes {
@@ -130,38 +135,41 @@ func (c *exportCheck) checkArtifacts(full string, media []turn.Media) error {
 				record.MaxMediaBytes)
 		}
 	}
-	if _, there := c.blobs[full]; full != "" && !there {
+	if _, exists := c.blobs[full]; full != "" && !exists {
 		return fmt.Errorf("the export has no blob %q", record.Preview(full, 64))
 	}
 	return nil
 }
 
+// checkTurn checks a turn's IDs and enums, and that the export has each turn once and at most one that runs.
 func (c *exportCheck) checkTurn(t ExportTurn) error {
-	_, known := c.over[t.ID]
-	over := t.State.Terminal()
+	_, known := c.turnEnded[t.ID]
+	ended := t.State.Terminal()
 	switch {
 	case known:
 		return fmt.Errorf("turn %s is there already", t.ID)
-	case !over && c.running:
+	case !ended && c.running:
 		return fmt.Errorf("turn %s is running, and so is another one", t.ID)
 	}
-	c.running = c.running || !over
-	c.over[t.ID] = over
-	return errors.Join(checkShownID("turn", t.ID), record.CheckID("message", t.MessageID), badWord("state", t.State),
-		badWord("finish reason", t.Reason), badWord("code", t.Code))
+	c.running = c.running || !ended
+	c.turnEnded[t.ID] = ended
+	return errors.Join(checkShownID("turn", t.ID), record.CheckID("message", t.MessageID), checkKnown("state", t.State),
+		checkKnown("finish reason", t.Reason), checkKnown("code", t.Code))
 }
 
-// badWord refuses a word that is not in a closed set. The empty word is valid.
-func badWord[W interface {
+// checkKnown returns an error if an enum such as turn.State has an unknown value. The empty value is valid. kind
+// names the enum in the error.
+func checkKnown[W interface {
 	~string
 	Known() bool
-}](what string, w W) error {
+}](kind string, w W) error {
 	if w != "" && !w.Known() {
-		return fmt.Errorf("unknown %s %q", what, record.Preview(string(w), 64))
+		return fmt.Errorf("unknown %s %q", kind, record.Preview(string(w), 64))
 	}
 	return nil
 }
 
+// checkGrant checks the number of grants and the tool ID of a grant.
 func (c *exportCheck) checkGrant(g turn.Grant) error {
 	if c.grants++; c.grants > maxGrants {
 		return fmt.Errorf("there are more than %d grants", maxGrants)
@@ -169,6 +177,8 @@ func (c *exportCheck) checkGrant(g turn.Grant) error {
 	return record.CheckID("tool", g.Tool)
 }
 
+// checkMessage checks a message and that it continues the transcript's hash chain. It also remembers the arguments of
+// the message's calls, which a request may need: see checkRequest.
 func (c *exportCheck) checkMessage(e ExportMessage) error {
 	m := e.Message
 	if !slices.Contains([]turn.Role{turn.RoleUser, turn.RoleAssistant, turn.RoleTool}, m.Role) {
@@ -177,7 +187,7 @@ func (c *exportCheck) checkMessage(e ExportMessage) error {
 	if len(m.ToolCalls) > record.MaxCalls {
 		return fmt.Errorf("the message has %d calls; the maximum is %d", len(m.ToolCalls), record.MaxCalls)
 	}
-	err := errors.Join(c.checkTurnID(m.TurnID), badWord("outcome", m.Outcome), c.checkArtifacts("", m.Media))
+	err := errors.Join(c.checkTurnID(m.TurnID), checkKnown("outcome", m.Outcome), c.checkArtifacts("", m.Media))
 	if err != nil {
 		return err
 	}
@@ -195,25 +205,25 @@ func (c *exportCheck) checkMessage(e ExportMessage) error {
 	return nil
 }
 
-// checkTurnID returns an error if no line so far has that turn.
+// checkTurnID returns an error if the export has not had a turn with this ID so far.
 func (c *exportCheck) checkTurnID(id string) error {
-	if _, known := c.over[id]; !known {
+	if _, known := c.turnEnded[id]; !known {
 		return fmt.Errorf("it belongs to turn %q, which the export does not have", record.Preview(id, 64))
 	}
 	return nil
 }
 
-// checkRequest checks a request. The line has the beginning of its arguments; readers get the rest from the
-// transcript's call, by their hash.
+// checkRequest checks a request and its decision. The line has only the beginning of long arguments, so a message of
+// the export must have a call with all of them: readers find them by their hash.
 func (c *exportCheck) checkRequest(r record.RequestRecord) error {
 	shown := int64(len(r.Arguments))
 	if shown > turn.WaitArguments {
 		return fmt.Errorf("request %s shows %d bytes of arguments; the maximum is %d", r.ID, shown, turn.WaitArguments)
 	}
-	if _, there := c.blobs[r.ArgumentsHash]; r.ArgumentsBytes > shown && !there {
+	if _, exists := c.blobs[r.ArgumentsHash]; r.ArgumentsBytes > shown && !exists {
 		return fmt.Errorf("the export has no arguments of request %s", r.ID)
 	}
-	if r.Decision == nil && c.over[r.Turn] {
+	if r.Decision == nil && c.turnEnded[r.Turn] {
 		return fmt.Errorf("request %s is open and turn %s is over", r.ID, r.Turn)
 	}
 	request := record.CleanRequest(r.Request)
@@ -222,10 +232,12 @@ func (c *exportCheck) checkRequest(r record.RequestRecord) error {
 			return fmt.Errorf("the decision of request %s: %w", r.ID, err)
 		}
 	}
-	return errors.Join(c.checkTurnID(r.Turn), checkShownID("request", r.ID), badWord("risk", r.Risk),
+	return errors.Join(c.checkTurnID(r.Turn), checkShownID("request", r.ID), checkKnown("risk", r.Risk),
 		record.CheckRequest(request))
 }
 
+// checkEnd checks that the export is whole: that it has as many lines as its end line says, and ends with the head that
+// its header names.
 func (c *exportCheck) checkEnd(e ExportEnd) error {
 	c.ended = true
 	switch {

@@ -10,20 +10,23 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
+// compactions writes the compactions of a part of the transcript.
 func (e *exporter) compactions(p part) error {
 	names, err := tables.Column[string](e.Querier, `SELECT name FROM compactions WHERE session = ? AND at_seq <= ?
 		ORDER BY at_seq, id`, p.Session, p.High)
 	return writeAll(e, names, err, func(name string) (l Line, err error) {
 		x := &ExportCompaction{}
 		if x.Compaction, err = e.NamedCompaction(name); x.Turn == "" {
-			_, x.Request, _ = strings.Cut(name, "/")
+			_, x.Request, _ = strings.Cut(name, "/") // the name is "session row/request"
 		}
 		return Line{Compaction: x}, err
 	})
 }
 
+// checkCompaction checks the enums, the range of messages and the turn of a compaction. importCompaction checks its
+// hashes.
 func (c *exportCheck) checkCompaction(x ExportCompaction) error {
-	err := errors.Join(badWord("reason", x.Reason), badWord("method", x.Method))
+	err := errors.Join(checkKnown("reason", x.Reason), checkKnown("method", x.Method))
 	switch {
 	case err != nil:
 		return err
@@ -35,10 +38,11 @@ func (c *exportCheck) checkCompaction(x ExportCompaction) error {
 	return c.checkTurnID(x.Turn)
 }
 
-// importCompaction inserts a compaction of the session's own messages. The messages are imported before it.
+// importCompaction inserts a compaction, unless it belongs to the shared past that the journal has already. It returns
+// an error if the compaction's hashes are not those of the messages, which were imported before.
 func (im *importer) importCompaction(x ExportCompaction) error {
-	n := im.turns[x.Turn]
-	if n == 0 && (x.Turn != "" || x.At.Seq <= im.forkSeq) {
+	turnRow := im.turns[x.Turn]
+	if turnRow == 0 && (x.Turn != "" || x.At.Seq <= im.forkSeq) {
 		return nil
 	}
 	for _, h := range []turn.Head{x.At, {Seq: x.To, Hash: x.Hash}} {
@@ -54,9 +58,9 @@ func (im *importer) importCompaction(x ExportCompaction) error {
 	if x.Turn == "" {
 		name = fmt.Sprintf("%d/%s", im.Scope.Session, x.Request)
 	}
-	if err := im.InsertCompaction(im.Scope.Session, n, name, &x.Compaction); err != nil {
+	if err := im.InsertCompaction(im.Scope.Session, turnRow, name, &x.Compaction); err != nil {
 		return err
 	}
-	// What it used is no spending of this journal, as with imported inferences.
+	// The usage of imported compactions and inferences does not count as spending in this journal.
 	return im.Exec(`UPDATE compactions SET input_tokens = 0, output_tokens = 0, cost = 0 WHERE name = ?`, name)
 }

@@ -16,7 +16,7 @@ func Export(ctx context.Context, h *tables.Handle, session string, w io.Writer) 
 	out := NewExporter(untilDone{ctx: ctx, Writer: w})
 	return h.ReadOnce(ctx, fmt.Sprintf("exporting session %q", session), func(q tables.Querier) error {
 		e := exporter{Querier: q, out: out, blobsSeen: map[string]bool{}}
-		if err := e.open(session); err != nil {
+		if err := e.writeHeader(session); err != nil {
 			return err
 		}
 		for _, write := range []func(part) error{
@@ -32,25 +32,27 @@ func Export(ctx context.Context, h *tables.Handle, session string, w io.Writer) 
 	})
 }
 
+// exporter reads a session and writes it to out.
 type exporter struct {
 	tables.Querier
 	out       *Exporter
-	parts     []part
-	created   time.Time // of the session
-	head      turn.Head // of the messages so far
-	blobsSeen map[string]bool
+	parts     []part          // the oldest first
+	created   time.Time       // when the session was created
+	head      turn.Head       // of the messages written so far
+	blobsSeen map[string]bool // the hashes of the blobs written so far
 }
 
-// part is a segment of the transcript with the turns that begin in it and their ledgers. The last part of a fork is its
-// own. The other parts are its shared past, and are exported as they were at their end.
+// part is a segment of the transcript, with the turns that begin in it and their ledgers. A session that is no fork has
+// one part. The parts of a fork are its shared past, one for each session that holds a segment of it, and its own
+// messages. Of the shared past, an export has only what was recorded up to the fork point.
 type part struct {
 	tables.Segment
-	own       bool
-	splitTurn int64 // the turn that continues after the part's end; 0 if none does
+	own       bool  // the session's own messages, not shared ones
+	splitTurn int64 // the row of the turn that continues after the part's end; 0 if none does
 }
 
-// open writes the header and finds the parts.
-func (e *exporter) open(session string) error {
+// writeHeader writes the header of the session with this ID, and sets the fields of e for the lines that follow.
+func (e *exporter) writeHeader(session string) error {
 	h := ExportHeader{Format: Format, Version: Version, Tenant: e.Tenant}
 	n, err := e.SessionRow(session)
 	if err != nil {
@@ -60,6 +62,7 @@ func (e *exporter) open(session string) error {
 		return err
 	}
 	e.created = h.Session.CreatedAt
+	// These fields would repeat the lines that follow and h.Tenant.
 	h.Session.LastTurn, h.Session.PendingRequests, h.Session.Tenant = record.TurnRecord{}, 0, ""
 	if h.Session.Parent != "" {
 		p, err := e.Point(n, h.Session.ForkSeq)
@@ -71,13 +74,15 @@ func (e *exporter) open(session string) error {
 	if h.TaintSource, err = e.TaintSource(n); err != nil {
 		return err
 	}
-	if err := e.split(n); err != nil {
+	if err := e.findParts(n); err != nil {
 		return err
 	}
 	return e.out.Write(Line{Header: &h})
 }
 
-func (e *exporter) split(session int64) error {
+// findParts sets e.parts of the session with this row. The turn at the end of a shared part is split if it had not
+// ended or a later message of its session belongs to it: then the fork has only the turn's beginning.
+func (e *exporter) findParts(session int64) error {
 	list, err := e.Segments(session, 1, tables.AllMessages)
 	if err != nil {
 		return err
@@ -97,7 +102,8 @@ func (e *exporter) split(session int64) error {
 	return nil
 }
 
-// Content of a part: of session ?1, the messages ?2 < seq <= ?3. ?4 tells whether the part is the session's own.
+// SQL conditions for the rows of a part: see part.args for the parameters ?1 to ?4. A shared part has the turns that
+// began in it, but of their calls and requests only those of steps whose answer is in the part, and no open requests.
 const (
 	partTurns      = `(SELECT id FROM turns WHERE session = ?1 AND message_seq > ?2 AND message_seq <= ?3)`
 	partInferences = `i.turn IN ` + partTurns + ` AND i.base_seq <= ?3 AND i.head_seq <= ?3`
@@ -107,9 +113,12 @@ const (
 		(SELECT 1 FROM inferences i WHERE i.turn = w.turn AND i.step = w.step AND i.head_seq BETWEEN 1 AND ?3))`
 )
 
+// args returns the parameters of the conditions: the row of the session, the bounds of the messages (?2 < seq <= ?3),
+// and whether the part is the session's own. partTurns and partInferences need only the first three.
 func (p part) args() []any { return []any{p.Session, p.Low, p.High, p.own} }
 
-// writeAll writes a line for each row of a list, if the list was read without an error.
+// writeAll writes the line of each row of a list. err is the error with which the list was read: writeAll then writes
+// nothing and returns it.
 func writeAll[R any](e *exporter, list []R, err error, line func(R) (Line, error)) error {
 	for _, r := range list {
 		var l Line
@@ -123,7 +132,7 @@ func writeAll[R any](e *exporter, list []R, err error, line func(R) (Line, error
 	return err
 }
 
-// writeBlobs writes those of the artifacts of a call that have no line yet.
+// writeBlobs writes the blobs that a line names, unless they were written before. full is a hash, or empty.
 func (e *exporter) writeBlobs(full string, media []turn.Media) error {
 	hashes := []string{full}
 	for _, m := range media {
@@ -149,14 +158,15 @@ func (e *exporter) writeBlobs(full string, media []turn.Media) error {
 	return nil
 }
 
+// turns writes the turns that begin in a part, with their configs.
 func (e *exporter) turns(p part) error {
 	type row struct {
 		record record.TurnRecord
 		config tables.Stored
 	}
 	list, err := tables.Collect(e.Querier, func(scan tables.Scanner) (r row, err error) {
-		var n int64
-		if r.record, err = tables.ScanTurn(scan, &r.config.Inline, &r.config.Blob, &n); n == p.splitTurn {
+		var turnRow int64
+		if r.record, err = tables.ScanTurn(scan, &r.config.Inline, &r.config.Blob, &turnRow); turnRow == p.splitTurn {
 			r.record = e.forkedTurn(r.record)
 		}
 		return r, err
@@ -170,12 +180,12 @@ func (e *exporter) turns(p part) error {
 	})
 }
 
-// forkedTurn returns the record of a turn of which a fork has only the beginning: the turn ended at the fork, without
-// an answer.
+// forkedTurn returns the record to export for a turn that a fork has only the beginning of: as if the turn had ended
+// without an answer when the fork was created.
 func (e *exporter) forkedTurn(r record.TurnRecord) record.TurnRecord {
 	ended := e.created
 	if ended.IsZero() {
-		ended = time.Unix(0, 1).UTC() // it must have an end
+		ended = time.Unix(0, 1).UTC() // a zero time would mean that the turn runs
 	}
 	return record.TurnRecord{
 		ID: r.ID, WorkflowID: r.WorkflowID, RunID: r.RunID, Agent: r.Agent, MessageID: r.MessageID, MessageSeq: r.MessageSeq,
@@ -187,6 +197,7 @@ func (e *exporter) forkedTurn(r record.TurnRecord) record.TurnRecord {
 // exportedMessages is the number of messages that an export holds in memory.
 const exportedMessages = 100
 
+// messages writes the messages of a part and the blobs of their media.
 func (e *exporter) messages(p part) error {
 	for from := p.Low + 1; ; from += exportedMessages {
 		list, err := e.Querier.Messages(p.Session, from, min(p.High, from+exportedMessages-1))

@@ -7,6 +7,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
+// inferences writes the inferences of a part.
 func (e *exporter) inferences(p part) error {
 	type row struct {
 		tables.Attempt
@@ -26,11 +27,12 @@ func (e *exporter) inferences(p part) error {
 		}
 		x := &r.line
 		x.Inference, x.ExpectSeq, x.Emitted, x.FailedAttempt = r.Inf, r.Expect, r.Emitted, r.Failed
-		x.Raw, x.Completion.Raw, x.Message = x.Completion.Raw, nil, turn.Message{}
+		x.Raw, x.Completion.Raw, x.Message = x.Completion.Raw, nil, turn.Message{} // see ExportInference
 		return Line{Inference: x}, err
 	})
 }
 
+// calls writes the calls of a part, each after the blobs of its artifacts.
 func (e *exporter) calls(p part) error {
 	list, err := tables.Collect(e.Querier, func(scan tables.Scanner) (c tables.Call, err error) {
 		err = c.Scan(scan, &c.TurnID)
@@ -47,6 +49,8 @@ func (e *exporter) calls(p part) error {
 	})
 }
 
+// lateResults writes the late results of the calls of a part, each after the blobs of its artifacts. Only the session's
+// own calls keep NotifyModel: a late result of the shared past is reported to the session that the call belongs to.
 func (e *exporter) lateResults(p part) error {
 	list, err := e.Querier.LateResults(partCalls+` ORDER BY l.id`, p.args()...)
 	return writeAll(e, list, err, func(r tables.LateResult) (Line, error) {
@@ -55,11 +59,12 @@ func (e *exporter) lateResults(p part) error {
 	})
 }
 
+// requests writes the requests of a part.
 func (e *exporter) requests(p part) error {
 	list, err := e.Querier.Requests(partRequests+` ORDER BY w.id`, p.args()...)
-	return writeAll(e, list, err, func(w tables.Request) (Line, error) {
-		w.Rec.Session, w.Rec.ArgumentsBytes = "", w.Size
-		return Line{Request: &w.Rec}, nil
+	return writeAll(e, list, err, func(r tables.Request) (Line, error) {
+		r.Rec.Session, r.Rec.ArgumentsBytes = "", r.Size
+		return Line{Request: &r.Rec}, nil
 	})
 }
 
@@ -72,6 +77,8 @@ func (e *exporter) grants(p part) error {
 	return writeAll(e, list, err, func(g turn.Grant) (Line, error) { return Line{Grant: &g}, nil })
 }
 
+// events writes the events of the turns of a part, row by row, because there may be many. Of a split turn it writes
+// only a turn_completed.
 func (e *exporter) events(p part) error {
 	err := e.Each(func(rows tables.Rows) error {
 		var ev turn.Event
@@ -88,9 +95,10 @@ func (e *exporter) events(p part) error {
 	return e.writeForkedTurnEnd(p.splitTurn)
 }
 
-// writeForkedTurnEnd writes the only event of a turn of which a fork has only the beginning: its turn_completed.
-func (e *exporter) writeForkedTurnEnd(turnN int64) error {
-	r, err := e.TurnRecord(`t.id = ?`, turnN)
+// writeForkedTurnEnd writes the turn_completed of a split turn: see forkedTurn. The export has no other event of the
+// turn.
+func (e *exporter) writeForkedTurnEnd(turnRow int64) error {
+	r, err := e.TurnRecord(`t.id = ?`, turnRow)
 	if err != nil {
 		return err
 	}

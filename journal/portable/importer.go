@@ -15,8 +15,9 @@ import (
 )
 
 // Import reads an export, checks the whole file and then writes the session in one transaction. Importing a session
-// that the journal has already changes nothing. Import takes only exports of its own tenant: ErrOtherTenant. An
-// imported session is tainted, and has no grants and no running turn: see Imported.
+// that the journal has already changes nothing. Import takes only exports of its own tenant, and returns
+// record.ErrOtherTenant for others. An imported session is tainted, and has no grants and no running turn: see
+// Imported.
 func Import(ctx context.Context, h *tables.Handle, r io.Reader,
 	closeUnfinished CloseUnfinished) (out Imported, err error) {
 	f, err := spoolImport(ctx, h, r)
@@ -26,7 +27,7 @@ func Import(ctx context.Context, h *tables.Handle, r io.Reader,
 	defer f.Close()
 	at := time.Now()
 	err = h.Write(ctx, "importing a session", func(t *tables.Tx) error {
-		if t.Again() { // an earlier run may have been committed
+		if t.Again() { // an earlier run may have been committed: then the session exists, and out is its result
 			if _, err := t.SessionRow(out.Session.ID); !errors.Is(err, sql.ErrNoRows) {
 				return err
 			}
@@ -34,7 +35,7 @@ func Import(ctx context.Context, h *tables.Handle, r io.Reader,
 		t.Conn = connUntilDone{t.Conn, ctx}
 		im := importer{Tx: t, at: at, turns: map[string]int64{}, closeUnfinished: closeUnfinished}
 		imported, err := im.run(untilDone{ctx: ctx, Reader: io.NewSectionReader(f, 0, maxImportBytes)})
-		if err == nil { // or an earlier run, which may have been committed, keeps its result
+		if err == nil { // after an error, out keeps the result of an earlier run, which may have been committed
 			out = imported
 		}
 		return err
@@ -48,24 +49,29 @@ func Import(ctx context.Context, h *tables.Handle, r io.Reader,
 // CloseUnfinished ends the unfinished turn of an imported session, with its open calls and requests.
 type CloseUnfinished func(t *tables.Tx, session *tables.Scope, at time.Time) error
 
+// importer writes the lines of an export in one transaction. Scope is the imported session; its Head is that of the
+// messages so far, and its turn is that of the last message.
 type importer struct {
 	*tables.Tx
-	at           time.Time
-	header       ExportHeader
-	grants       []turn.Grant     // which are reported as dropped and not written
-	tables.Scope                  // of the session, with the head of the messages so far
-	forkSeq      int64            // the journal has the session's past up to this seq; 0 if it is imported whole
-	turns        map[string]int64 // their rows; 0 for a turn of that past, which is not written
+	at     time.Time    // the time of the import
+	header ExportHeader // of the export
+	grants []turn.Grant // of the export; they are reported as dropped and not written
+	tables.Scope
+	// forkSeq is the seq of the last message of a fork's past that the journal has already and the import does not
+	// write; 0 if the import writes all messages.
+	forkSeq int64
+	turns   map[string]int64 // the rows of the export's turns, by turn ID; 0 for a turn that the import does not write
 
 	closeUnfinished CloseUnfinished
 }
 
+// run imports the lines of file. It returns early if the journal has the session already.
 func (im *importer) run(file io.Reader) (out Imported, err error) {
 	for l, err := range Read(file) {
 		switch {
 		case err == nil && l.Header != nil:
 			im.header = *l.Header
-			if out.Unchanged, err = im.open(); out.Unchanged && err == nil {
+			if out.Unchanged, err = im.openSession(); out.Unchanged && err == nil {
 				return im.result(out)
 			}
 		case err == nil:
@@ -75,6 +81,7 @@ func (im *importer) run(file io.Reader) (out Imported, err error) {
 			return out, err
 		}
 	}
+	// Before finish, which ends the running turn and with it the approvals that the turn waits for.
 	if out.DroppedPermissions, err = im.droppedPermissions(); err != nil {
 		return out, err
 	}
@@ -84,6 +91,7 @@ func (im *importer) run(file io.Reader) (out Imported, err error) {
 	return im.result(out)
 }
 
+// result returns out with the session as the journal has it, and with its taint source.
 func (im *importer) result(out Imported) (_ Imported, err error) {
 	if out.Session, err = im.Querier.Session(im.header.Session.ID); err != nil {
 		return out, err
@@ -92,6 +100,7 @@ func (im *importer) result(out Imported) (_ Imported, err error) {
 	return out, err
 }
 
+// importLine imports a line after the header. Lines of a turn that the import does not write are skipped.
 func (im *importer) importLine(l Line) error {
 	switch {
 	case l.Blob != nil:
@@ -107,37 +116,39 @@ func (im *importer) importLine(l Line) error {
 	case l.Compaction != nil:
 		return im.importCompaction(*l.Compaction)
 	}
-	id := ""
+	turnID := "" // of the other kinds of lines, which belong to a turn
 	switch {
 	case l.Inference != nil:
-		id = l.Inference.Key.Turn
+		turnID = l.Inference.Key.Turn
 	case l.Call != nil:
-		id = l.Call.Turn
+		turnID = l.Call.Turn
 	case l.LateResult != nil:
-		id = l.LateResult.Turn
+		turnID = l.LateResult.Turn
 	case l.Request != nil:
-		id = l.Request.Turn
+		turnID = l.Request.Turn
 	case l.Event != nil:
-		id = l.Event.Turn
+		turnID = l.Event.Turn
 	}
-	n := im.turns[id]
+	turnRow := im.turns[turnID]
 	switch {
-	case n == 0: // the end line, or a turn of the past that the journal has already
+	case turnRow == 0: // the end line, or a turn of the past that the journal has already
 		return nil
 	case l.Inference != nil:
-		return im.importInference(n, *l.Inference)
+		return im.importInference(turnRow, *l.Inference)
 	case l.Call != nil:
-		return im.importCall(n, *l.Call)
+		return im.importCall(turnRow, *l.Call)
 	case l.LateResult != nil:
-		return im.importLateResult(n, *l.LateResult)
+		return im.importLateResult(turnRow, *l.LateResult)
 	case l.Request != nil:
-		return im.importRequest(n, *l.Request)
+		return im.importRequest(turnRow, *l.Request)
 	}
-	return im.importEvent(n, *l.Event)
+	return im.importEvent(turnRow, *l.Event)
 }
 
-// open inserts the session, or reports that the journal has it with at least the export's messages.
-func (im *importer) open() (unchanged bool, err error) {
+// openSession inserts the tainted session that the header names, and sets im.Scope and im.forkSeq. If the journal has
+// the session already, with at least the export's messages, it changes nothing and returns true. It returns an error if
+// the export belongs to another tenant, or the journal's session has another transcript.
+func (im *importer) openSession() (unchanged bool, err error) {
 	h, s := im.header, im.header.Session
 	if h.Tenant != im.Querier.Tenant {
 		return false, fmt.Errorf("the export is of %s, and this is %s: %w: choose that tenant", tenantName(h.Tenant),
@@ -172,7 +183,7 @@ func (im *importer) open() (unchanged bool, err error) {
 	return false, im.InsertTaint(im.Scope.Session, ImportTaint(im.at))
 }
 
-// checkSame returns an error unless the journal's session begins with the export's transcript.
+// checkSame returns an error unless the transcript of the journal's session begins with that of the export.
 func (im *importer) checkSame() error {
 	s := im.header.Session
 	p, err := im.Point(im.Scope.Session, s.Head.Seq)
@@ -186,7 +197,9 @@ func (im *importer) checkSame() error {
 	return nil
 }
 
-// finish ends the turn that was running when the session was exported, with its open calls and requests.
+// finish completes the rows of the session and its turns, ends the turn that was running when the session was exported,
+// with its open calls and requests, and notifies followers. A turn counts as pruned if the export has not its first
+// event.
 func (im *importer) finish() error {
 	n := im.Scope.Session
 	err := im.Exec(`UPDATE turns SET pruned = NOT EXISTS (SELECT 1 FROM events c WHERE c.turn = turns.id AND c.idx = 0
@@ -207,7 +220,8 @@ func (im *importer) finish() error {
 	return nil
 }
 
-// notAfter returns the earlier of t and now, because an export may claim any time.
+// notAfter returns the earlier of t and now: an export may contain any time, but the session must not lie in the
+// future.
 func notAfter(t, now time.Time) time.Time {
 	if t.After(now) {
 		return now
@@ -215,6 +229,7 @@ func notAfter(t, now time.Time) time.Time {
 	return t
 }
 
+// tenantName returns a tenant's name for a message.
 func tenantName(tenant string) string {
 	if tenant == "" {
 		return "the default tenant"
@@ -222,38 +237,39 @@ func tenantName(tenant string) string {
 	return fmt.Sprintf("tenant %q", tenant)
 }
 
-// findSharedPast returns the session of this journal that has the shared past of an exported fork: the session that was
-// forked, or any session that has the turn of the fork point. It returns 0 if no session has that past or the export is
-// not of a fork.
+// findSharedPast returns the row of a session in this journal that has the shared past of an exported fork: the
+// session that was forked, or the session of the turn at the fork point. It returns 0 if neither has that past, or
+// the export is not of a fork.
 func (im *importer) findSharedPast(h ExportHeader) (int64, error) {
 	if h.Session.Parent == "" || h.ForkHash == "" {
 		return 0, nil
 	}
-	for _, where := range [][2]string{
+	for _, candidate := range []struct{ query, id string }{
 		{`SELECT id FROM sessions WHERE session_id = ? AND tenant = ?`, h.Session.Parent},
 		{`SELECT session FROM turns t JOIN sessions s ON s.id = t.session WHERE t.turn_id = ? AND s.tenant = ?`, h.ForkTurn},
 	} {
-		var n int64
-		err := im.Row(where[0], where[1], im.Querier.Tenant).Scan(&n)
+		var session int64
+		err := im.Row(candidate.query, candidate.id, im.Querier.Tenant).Scan(&session)
 		if tables.IgnoreNoRows(err) != nil {
 			return 0, err
 		}
-		p, err := im.Point(n, h.Session.ForkSeq)
+		p, err := im.Point(session, h.Session.ForkSeq) // a session of row 0 has no messages
 		if tables.IgnoreNoRows(err) != nil {
 			return 0, err
 		}
-		if p.Hash == h.ForkHash {
-			return n, nil
+		if p.Hash == h.ForkHash { // the hash covers all messages before, too
+			return session, nil
 		}
 	}
 	return 0, nil
 }
 
-// maxImportBytes bounds an import, which is first copied to a temporary file in Database.TempDir.
+// maxImportBytes bounds an export that is imported.
 const maxImportBytes = 256 << 20
 
-// spoolImport copies r into an unnamed file and checks it, so that a slow source or a damaged export holds no lock. The
-// caller closes the file.
+// spoolImport copies an export from r to a temporary file and checks it, so that the transaction that imports it does
+// not hold locks while a slow source is read, or for a damaged export. The file has no name: closing it, which the
+// caller must do, removes it.
 func spoolImport(ctx context.Context, h *tables.Handle, r io.Reader) (*os.File, error) {
 	f, err := os.CreateTemp(h.TempDir(), ".import-*")
 	if err != nil {
@@ -300,8 +316,8 @@ func (u untilDone) Write(p []byte) (int, error) {
 	return u.Writer.Write(p)
 }
 
-// connUntilDone is a Conn whose statements fail when its context ends, so that the loops over the grants and calls of a
-// long import can be cancelled: a Database need not watch the context while it runs a transaction.
+// connUntilDone is a tables.Conn whose statements fail when its context ends, so that a long import can be cancelled. A
+// Database need not watch the context while it runs a transaction.
 type connUntilDone struct {
 	tables.Conn
 	ctx context.Context

@@ -11,6 +11,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
+// importTurn inserts a turn, unless it belongs to the shared past that the journal has already. The error wraps
+// record.ErrConflict if the journal has a turn with this ID, in any tenant.
 func (im *importer) importTurn(t ExportTurn) error {
 	if t.MessageSeq <= im.forkSeq {
 		im.turns[t.ID] = 0
@@ -19,7 +21,7 @@ func (im *importer) importTurn(t ExportTurn) error {
 	var other, tenant string
 	err := im.Row(`SELECT s.session_id, s.tenant FROM turns t JOIN sessions s ON s.id = t.session WHERE t.turn_id = ?`,
 		t.ID).Scan(&other, &tenant)
-	if err == nil && tenant != im.Querier.Tenant {
+	if err == nil && tenant != im.Querier.Tenant { // the error must not name a session of another tenant
 		return fmt.Errorf("turn %s is in the journal already: %w", t.ID, record.ErrConflict)
 	}
 	if err == nil {
@@ -49,6 +51,7 @@ func (im *importer) importTurn(t ExportTurn) error {
 	return err
 }
 
+// importMessage appends a message, unless it belongs to the shared past that the journal has already.
 func (im *importer) importMessage(x ExportMessage) error {
 	if x.Seq <= im.forkSeq {
 		return nil
@@ -61,12 +64,14 @@ func (im *importer) importMessage(x ExportMessage) error {
 	return err
 }
 
-func (im *importer) importInference(turnN int64, x ExportInference) error {
+// importInference inserts an inference of a turn, and its completion if it is settled. Its usage is not imported,
+// because it is no spending of this journal.
+func (im *importer) importInference(turnRow int64, x ExportInference) error {
 	a := tables.Attempt{Inf: x.Inference}
 	a.Head, a.Inf.Completion.Raw = x.Head, x.Raw
 	err := im.Row(`INSERT INTO inferences (turn, step, attempt, released, failures, failed_attempt, failed_code, failed_message,
 		emitted, model, expect_seq, base_seq, base_hash, started_at, late_count)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`, turnN, x.Key.Step, x.Attempt, x.Released,
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`, turnRow, x.Key.Step, x.Attempt, x.Released,
 		x.Failures, x.FailedAttempt, string(x.FailedCode), tables.ContentOf(x.FailedMessage), x.Emitted, x.Model, x.ExpectSeq,
 		x.Base.Seq,
 		x.Base.Hash, tables.Nanos(x.StartedAt), x.Late).Scan(&a.Row)
@@ -76,7 +81,8 @@ func (im *importer) importInference(turnN int64, x ExportInference) error {
 	return im.SaveCompletion(a, tables.Nanos(x.SettledAt))
 }
 
-func (im *importer) importCall(turnN int64, x ExportCall) error {
+// importCall inserts a call of a turn and its artifacts.
+func (im *importer) importCall(turnRow int64, x ExportCall) error {
 	arguments, err := im.Put(x.Call.Arguments, tables.TextPlain)
 	if err != nil {
 		return err
@@ -96,7 +102,7 @@ func (im *importer) importCall(turnN int64, x ExportCall) error {
 		attempt, claimed_attempt, runs, repeatable, worker, claimed_at, outcome, text, text_blob, full_blob, size,
 		settled_attempt, settled_at, duration_ms, late_count, suspended_attempt, media, code)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
-		turnN, x.Step, x.Call.ID, x.Call.WireID, x.Call.Tool, arguments.Inline, arguments.Blob,
+		turnRow, x.Step, x.Call.ID, x.Call.WireID, x.Call.Tool, arguments.Inline, arguments.Blob,
 		record.HashOf([]byte(x.Call.Arguments)), x.Attempt, x.ClaimedAttempt, x.Runs, x.Repeatable, x.Worker,
 		tables.Nanos(x.ClaimedAt),
 		string(x.Outcome), text.Inline, text.Blob, tables.Null(x.FullBlob), x.SizeBytes, x.SettledAttempt,
@@ -109,9 +115,10 @@ func (im *importer) importCall(turnN int64, x ExportCall) error {
 	return im.importArtifacts(row, x.FullBlob, x.Media, false)
 }
 
-func (im *importer) importLateResult(turnN int64, x record.LateResult) error {
+// importLateResult inserts a late result of a call, which was imported before, and its artifacts.
+func (im *importer) importLateResult(turnRow int64, x record.LateResult) error {
 	var row int64
-	err := im.Row(`SELECT id FROM calls WHERE turn = ? AND call_id = ?`, turnN, x.CallID).Scan(&row)
+	err := im.Row(`SELECT id FROM calls WHERE turn = ? AND call_id = ?`, turnRow, x.CallID).Scan(&row)
 	if err != nil {
 		return fmt.Errorf("a late result of call %q: %w", x.CallID, err)
 	}
@@ -135,26 +142,28 @@ func (im *importer) importLateResult(turnN int64, x record.LateResult) error {
 	return im.importArtifacts(row, x.FullBlob, x.Media, true)
 }
 
-// importRequest inserts a request of the export, and its decision if it has one.
-func (im *importer) importRequest(turnN int64, r record.RequestRecord) (err error) {
+// importRequest inserts a request of a turn, and its decision if it has one.
+func (im *importer) importRequest(turnRow int64, r record.RequestRecord) (err error) {
 	r.Request = record.CleanRequest(r.Request)
 	row := tables.Request{Rec: r, Size: r.ArgumentsBytes}
 	if row.Arguments, err = im.Put(r.Arguments, tables.TextPlain); err != nil {
 		return err
 	}
-	if err := im.InsertRequest(im.Scope.Session, turnN, &row); err != nil || r.Decision == nil {
+	if err := im.InsertRequest(im.Scope.Session, turnRow, &row); err != nil || r.Decision == nil {
 		return err
 	}
 	return im.DecideRequest(&row, *r.Decision)
 }
 
-func (im *importer) importEvent(turnN int64, e turn.Event) error {
+// importEvent inserts an event of a turn under its index in the export.
+func (im *importer) importEvent(turnRow int64, e turn.Event) error {
 	return im.Exec(`INSERT INTO events (turn, idx, step, attempt, kind, at, text, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
-		turnN, e.Index, e.Step, e.Attempt, string(e.Kind), tables.Nanos(e.At), tables.ContentOf(record.CleanText(e.Text)),
+		turnRow, e.Index, e.Step, e.Attempt, string(e.Kind), tables.Nanos(e.At), tables.ContentOf(record.CleanText(e.Text)),
 		tables.ContentOrNull(record.CleanText(string(e.Data))))
 }
 
-// importArtifacts records the content that a call has left.
+// importArtifacts records the artifacts of a call, whose blobs were imported before. full is the hash of the whole
+// output, or empty; its media type is that of the blob. late means that a late result has them.
 func (im *importer) importArtifacts(call int64, full string, media []turn.Media, late bool) error {
 	if full != "" {
 		err := im.Exec(`INSERT INTO artifacts (session, hash, call, media_type, late) SELECT ?, hash, ?, media_type, ?
@@ -172,36 +181,38 @@ func (im *importer) importArtifacts(call int64, full string, media []turn.Media,
 	return nil
 }
 
-// droppedPermissions returns the export's grants, and the approvals that its running turn waits for or has not used.
+// droppedPermissions returns the permissions that the import leaves out: the export's grants, and the approvals of
+// calls without an outcome of its running turn, whether they are open or given.
 func (im *importer) droppedPermissions() (out []DroppedPermission, err error) {
 	const ofSession = `w.turn IN (SELECT id FROM turns WHERE session = ?)`
 	for _, g := range im.grants {
-		w := DroppedPermission{Tool: g.Tool, Scope: turn.GrantTool, ArgumentsHash: g.ArgumentsHash, By: g.By, At: g.At}
+		p := DroppedPermission{Tool: g.Tool, Scope: turn.GrantTool, ArgumentsHash: g.ArgumentsHash, By: g.By, At: g.At}
 		if g.ArgumentsHash != "" {
-			w.Scope = turn.GrantCall
-			const shownAs = ofSession + ` AND w.tool = ? AND w.arguments_hash = ? ORDER BY w.id LIMIT 1`
-			shown, err := im.Requests(shownAs, im.Scope.Session, g.Tool, g.ArgumentsHash)
+			p.Scope = turn.GrantCall
+			// The first request with these arguments has them as the user saw them.
+			const firstRequest = ofSession + ` AND w.tool = ? AND w.arguments_hash = ? ORDER BY w.id LIMIT 1`
+			first, err := im.Requests(firstRequest, im.Scope.Session, g.Tool, g.ArgumentsHash)
 			if err != nil {
 				return nil, err
 			}
-			for _, row := range shown {
-				w.Arguments, w.ArgumentsBytes = row.Rec.Arguments, row.Size
+			for _, row := range first {
+				p.Arguments, p.ArgumentsBytes = row.Rec.Arguments, row.Size
 			}
 		}
-		out = append(out, w)
+		out = append(out, p)
 	}
-	open, err := im.Requests(ofSession+` AND t.ended_at IS NULL AND w.kind = ? AND (w.status = '' OR w.allowed)
+	unused, err := im.Requests(ofSession+` AND t.ended_at IS NULL AND w.kind = ? AND (w.status = '' OR w.allowed)
 		AND NOT EXISTS (SELECT 1 FROM calls c WHERE c.turn = w.turn AND c.call_id = w.request_id AND c.outcome <> '') ORDER BY w.id`,
 		im.Scope.Session, string(turn.RequestApproval))
-	for _, row := range open {
-		w := DroppedPermission{
+	for _, row := range unused {
+		p := DroppedPermission{
 			Tool: row.Rec.Tool, Scope: ScopeOnce, Arguments: row.Rec.Arguments, ArgumentsBytes: row.Size,
 			ArgumentsHash: row.Rec.ArgumentsHash, At: row.Rec.AskedAt,
 		}
-		if r := row.Rec.Decision; r != nil {
-			w.By, w.At = r.By, r.At
+		if decision := row.Rec.Decision; decision != nil {
+			p.By, p.At = decision.By, decision.At
 		}
-		out = append(out, w)
+		out = append(out, p)
 	}
 	return out, err
 }

@@ -20,16 +20,17 @@ const (
 	MaxLineBytes = record.MaxBlobBytes/3*4 + 8<<20
 )
 
-// Line is one line of an export, which is a session as JSON lines in UTF-8. Exactly one of the pointers is set. The
-// first line is the header and the last one the end. A blob comes before the lines that name it, and a turn before the
-// lines that belong to it.
+// Line is one line of an export: a session as JSON lines in UTF-8. Exactly one of the pointers is set. The first line
+// is the header and the last one the end. A blob comes before the lines that name it, and a turn before the lines
+// that belong to it.
 //
-// Sum chains the lines: it is SHA-256, in lower-case hex, over the sum of the line before (empty for the first), a line
-// feed, and the line without its sum, encoded like Canonical. A changed, missing, duplicate or moved line is found at
-// its place. The messages also carry the transcript's own hash chain.
+// Sum chains the lines: it is SHA-256, in lower-case hex, over the sum of the line before (empty for the first), a
+// line feed, and the line without its sum, encoded like record.Canonical. So an import finds the first line that was
+// changed, removed, repeated or moved. The messages also have the transcript's own hash chain.
 //
-// Blobs are the artifacts of calls: media and whole outputs. The session of a request is empty: the header holds it.
-// Its arguments are those that its reader was shown; the transcript has the rest.
+// Blobs are the artifacts of calls: media and whole outputs. Request.Session is empty, because the header names the
+// session. Request.Arguments are the beginning of long arguments, which users were shown; the transcript has all of
+// them.
 type Line struct {
 	Header     *ExportHeader         `json:"header,omitempty"`
 	Blob       *ExportBlob           `json:"blob,omitempty"`
@@ -46,12 +47,12 @@ type Line struct {
 	Sum        string                `json:"sum,omitempty"`
 }
 
-// ExportHeader is the first line. The messages' hash chain must lead to Session.Head. Session.Tenant is empty: Tenant
-// holds it.
+// ExportHeader is the first line. The messages' hash chain must end with Session.Head. Session.Tenant is empty, because
+// the field Tenant has the tenant.
 //
-// A fork is exported whole, with its shared past: its messages up to Session.ForkSeq and the turns that they belong to.
-// ForkHash is the hash of the last of these messages and ForkTurn is its turn. If a session of the importing journal
-// has that past already, the import becomes a fork of that session; otherwise it becomes a session of its own.
+// A fork is exported with its shared past: the messages up to Session.ForkSeq and the turns that they belong to.
+// ForkHash is the hash of the last of these messages and ForkTurn is its turn. If the importing journal has a session
+// with the same past, the import becomes a fork of that session; otherwise it becomes a session of its own.
 type ExportHeader struct {
 	Format   string               `json:"format"`
 	Version  int                  `json:"version"`
@@ -70,21 +71,22 @@ type ExportBlob struct {
 	Bytes     []byte `json:"bytes"`
 }
 
-// ExportTurn is a turn with its turn config. Its Session is empty: the header holds it.
+// ExportTurn is a turn with its turn config. Its Session is empty, because the header names the session.
 type ExportTurn struct {
 	record.TurnRecord
 	Config json.RawMessage `json:"config,omitempty"`
 }
 
-// ExportMessage is a message with its place in the chain.
+// ExportMessage is a message with its position and hash in the transcript.
 type ExportMessage struct {
 	Seq     int64        `json:"seq"`
 	Hash    string       `json:"hash"`
 	Message turn.Message `json:"message"`
 }
 
-// ExportInference is the ledger's record of a step. Inference.Message is empty: the transcript has it at Head. Raw is
-// Completion.Raw as bytes, because a provider may have sent something that is not JSON.
+// ExportInference is the ledger's record of an inference. Inference.Message is empty, because the transcript has the
+// message at Inference.Head. Raw is Completion.Raw as bytes, because a provider may have sent something that is not
+// JSON.
 type ExportInference struct {
 	record.Inference
 	ExpectSeq     int64     `json:"expect_seq"`
@@ -103,7 +105,8 @@ type ExportCall struct {
 	SettledAttempt int `json:"settled_attempt,omitempty"`
 }
 
-// ExportCompaction is a compaction. Request names the one that a user asked for: see journal.DB.AddCompaction.
+// ExportCompaction is a compaction. Request is the ID of the user's request for it, empty if no user requested it: see
+// journal.DB.AddCompaction.
 type ExportCompaction struct {
 	turn.Compaction
 	Request string `json:"request,omitempty"`
@@ -114,11 +117,11 @@ type ExportEnd struct {
 	Lines int64 `json:"lines"`
 }
 
-// Exporter writes an export. Journals give it the lines in order.
+// Exporter writes the lines of an export with their sums. The caller writes them in order.
 type Exporter struct {
 	w     *bufio.Writer
-	sum   string
-	lines int64
+	sum   string // of the last line
+	lines int64  // written so far
 }
 
 // NewExporter returns an Exporter that writes to w.
@@ -147,6 +150,7 @@ func (e *Exporter) Close() error {
 	return e.w.Flush()
 }
 
+// lineSum returns the sum of a line. before is the sum of the line before it.
 func lineSum(before string, l Line) (string, error) {
 	l.Sum = ""
 	b, err := record.JSON(l)

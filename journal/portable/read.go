@@ -16,27 +16,28 @@ import (
 )
 
 // Imported is the result of an import. Anyone can write an export, because its checksums have no key. So an import
-// takes over the history, and nothing that a later decision reads as permission.
+// takes over the history, but no grants, approvals or other data that would permit a later call.
 type Imported struct {
 	Session record.SessionRecord `json:"session"`
-	// Unchanged: the journal had the session already, with at least the export's messages, and the import wrote nothing.
+	// Unchanged means that the journal had the session already, with at least the export's messages, and the import
+	// wrote nothing.
 	Unchanged bool `json:"unchanged,omitempty"`
-	// TaintSource is the session's taint source, which every import gets, whatever the export contains. It is nil only
-	// if Unchanged.
+	// TaintSource is the session's taint source. Every imported session is tainted, whatever the export contains; nil
+	// is possible only if Unchanged.
 	TaintSource *record.TaintSource `json:"taint_source,omitempty"`
 	// DroppedPermissions are the permissions in the export that the imported session does not have. It is empty if
 	// Unchanged.
 	DroppedPermissions []DroppedPermission `json:"dropped_permissions,omitempty"`
 }
 
-// ScopeOnce is the scope of an approval for one call. No decision has it.
+// ScopeOnce is the scope of a DroppedPermission that was an approval of one call. No decision has this scope.
 const ScopeOnce turn.GrantScope = "once"
 
 // DroppedPermission is a permission, or a request for one, that an import left out.
 type DroppedPermission struct {
 	Tool string `json:"tool"`
-	// Scope is turn.GrantTool, turn.GrantCall, or ScopeOnce for a call that waited for approval, or was approved and
-	// had not ended.
+	// Scope is turn.GrantTool or turn.GrantCall for a grant, and ScopeOnce for a call that waited for its approval,
+	// or was approved and had not ended.
 	Scope turn.GrantScope `json:"scope"`
 	// Arguments are the call's arguments as the approval showed them, ArgumentsBytes is their whole size. Both are
 	// empty for turn.GrantTool, and if the export does not have them.
@@ -47,18 +48,18 @@ type DroppedPermission struct {
 	At             time.Time `json:"at,omitzero"`
 }
 
-// ImportTaint returns the taint source of an imported session. Its turn and call name nothing in the session.
+// ImportTaint returns the taint source of a session that was imported at a time. Its turn and call do not exist.
 func ImportTaint(at time.Time) record.TaintSource {
 	return record.TaintSource{Turn: "import", CallID: "import", Tool: "an imported file", At: at}
 }
 
-// Read yields the lines of an export and checks each before it yields it: its size, shape and place, the chain of
-// sums, and the transcript's hash chain up to the header's head. The first error names the line and ends the sequence;
-// the caller must then discard the lines before it.
+// Read yields the lines of an export. It checks each line before it yields it: its size, content and position, its sum,
+// and the transcript's hash chain. The first error names the line and ends the sequence; the caller must then discard
+// the lines before it. Without an error, the lines are one whole export.
 func Read(r io.Reader) iter.Seq2[Line, error] {
 	return func(yield func(Line, error) bool) {
 		lines := lineReader{r: bufio.NewReaderSize(r, 64<<10)}
-		check := exportCheck{blobs: map[string]int64{}, over: map[string]bool{}}
+		check := exportCheck{blobs: map[string]int64{}, turnEnded: map[string]bool{}}
 		for {
 			l, err := lines.next()
 			if errors.Is(err, io.EOF) && check.ended {
@@ -81,8 +82,8 @@ func Read(r io.Reader) iter.Seq2[Line, error] {
 	}
 }
 
-// Bounds of a line besides MaxLineBytes, above anything that a journal writes: a small text of many values takes
-// gigabytes when it is decoded.
+// maxLineDepth and maxLineValues bound the levels and the values in the JSON of a line. No journal writes as many.
+// Without these bounds, a line of MaxLineBytes with many small values would take gigabytes when it is decoded.
 const (
 	maxLineDepth  = 1000
 	maxLineValues = 1 << 20
@@ -91,10 +92,11 @@ const (
 // lineReader decodes lines and checks their sums.
 type lineReader struct {
 	r      *bufio.Reader
-	number int64
-	sum    string
+	number int64  // of the last line, from 1
+	sum    string // of the last line
 }
 
+// next returns the next line, or io.EOF at the end of the input.
 func (lr *lineReader) next() (l Line, err error) {
 	lr.number++
 	text, err := lr.read()
@@ -122,7 +124,8 @@ func (lr *lineReader) next() (l Line, err error) {
 	return l, nil
 }
 
-// notAnExport explains why a line does not decode. It distinguishes the first line of a newer format from garbage.
+// notAnExport returns the error for a line that does not decode. text is the line. A first line with a higher format
+// version is an ErrNewer; any other line is not an export's.
 func (lr *lineReader) notAnExport(text []byte, cause error) error {
 	var probe struct {
 		Header struct {
@@ -140,6 +143,7 @@ func (lr *lineReader) notAnExport(text []byte, cause error) error {
 	return fmt.Errorf("not a line of an export: %w", cause)
 }
 
+// newerExportError returns an error that wraps record.ErrNewer, for an export with a version above Version.
 func newerExportError(version int) error {
 	return fmt.Errorf("%w: the export's version is %d and this program knows %d: use the newer program", record.ErrNewer,
 		version,

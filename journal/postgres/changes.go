@@ -18,11 +18,12 @@ func (db *database) Changed(ctx context.Context, topics ...journal.Topic) <-chan
 // Notify implements tables.Database.
 func (db *database) Notify(topics ...journal.Topic) { db.changes.Notify(topics...) }
 
-// look reads the state of each topic: the events of turns, and the turns of sessions.
+// look is the watch.Look of the journal. The number of a turn's topic is 1 plus the index of its last event, and that
+// of a session's topic is 1 plus the row of its last turn.
 func (db *database) look(ctx context.Context, topics []journal.Topic) (map[journal.Topic]int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	var turns, sessions []string
+	var turns, sessions []string // IDs
 	for _, t := range topics {
 		if t.Turn != "" {
 			turns = append(turns, t.Turn)

@@ -8,8 +8,8 @@
 // (serialization failure, deadlock, unique violation) or its connection is retried until its context ends or
 // Options.RetryFor has passed. Reads see one snapshot.
 //
-// What a method has returned survives a crash of the server if synchronous_commit is on, which is the default. Appended
-// events need it, too: a reader that has seen event n must never get a different event n.
+// What a method has written survives a crash of the server if synchronous_commit is on, which is the default. Appended
+// events need it too: a reader that has seen event n must never get a different event n.
 //
 // Followers are woken by one query for each process, every 40 ms while there are followers. LISTEN and NOTIFY are
 // not used, because NOTIFY serializes the commits of the whole server.

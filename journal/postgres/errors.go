@@ -10,8 +10,8 @@ import (
 	"github.com/everturn/everturn/journal"
 )
 
-// advice tells the operator what to do about an error, by its code (see "PostgreSQL Error Codes" in the PostgreSQL
-// documentation).
+// advice is what the operator can do about an error of the server, by its SQLSTATE (see "PostgreSQL Error Codes" in the
+// PostgreSQL documentation).
 var advice = map[string]string{
 	"28000":  "the server refuses this user: check the journal's url and the server's pg_hba.conf",
 	"28P01":  "the server refuses the password: set it in the journal's url or in PGPASSWORD",
@@ -22,10 +22,10 @@ var advice = map[string]string{
 	readOnly: "its server takes no changes: connect to the primary",
 }
 
-// readOnly is the code of a server, or of a user's transactions, that can only read.
+// readOnly is the SQLSTATE of a write to a server that is read-only, or by a user whose transactions are.
 const readOnly = "25006"
 
-// Away implements tables.Database.
+// Away implements tables.Database: the server cannot be reached, or cannot run any transaction now.
 func (db *database) Away(err error) bool {
 	var refused *pgconn.PgError
 	if errors.As(err, &refused) {
@@ -34,7 +34,8 @@ func (db *database) Away(err error) bool {
 	return errors.Is(err, journal.ErrUnavailable) || isUnreachable(err)
 }
 
-// isAwayCode reports whether the server could not run a transaction whatever it does, by its code.
+// isAwayCode reports whether the error with this SQLSTATE means that the server cannot run any transaction now. An
+// error that concurrent transactions cause does not mean that.
 func isAwayCode(code string) bool {
 	switch code {
 	case "40001", "40P01", "23505": // other transactions were faster
@@ -48,6 +49,8 @@ func isAwayCode(code string) bool {
 // Explain implements tables.Database.
 func (db *database) Explain(err error) error { return explain(err) }
 
+// explain is Explain: it adds advice for the operator to the server's errors, and wraps the error of package journal
+// that corresponds to them.
 func explain(err error) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return journal.ErrNotFound

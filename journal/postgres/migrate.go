@@ -18,11 +18,11 @@ var migrations embed.FS
 // migrationLock is the key of the advisory lock that migrations take: "evtn" in ASCII.
 const migrationLock = 1702261870
 
-// ErrNotMigrated: the database has no journal, or its journal has an older schema.
+// ErrNotMigrated is the error of Open for a database that has no journal, or one with an older schema.
 var ErrNotMigrated = errors.New("the database's journal is not migrated")
 
-// Migrate creates the journal's tables in the database at url, or does nothing if they exist. It reports whether it has
-// changed anything. Processes that migrate at the same time wait for each other.
+// Migrate creates the journal's tables in the database at url, or updates them to this program's schema. It reports
+// whether it has changed anything. Processes that migrate at the same time wait for each other.
 func Migrate(ctx context.Context, url string) (changed bool, err error) {
 	cfg, err := parse(url)
 	if err != nil {
@@ -39,6 +39,8 @@ func Migrate(ctx context.Context, url string) (changed bool, err error) {
 	return changed, nil
 }
 
+// migrate is Migrate on a connection. It checks the schema after it has the lock, because another process may have
+// migrated meanwhile.
 func migrate(ctx context.Context, conn *pgx.Conn) (changed bool, err error) {
 	t := begin(ctx, conn, nil, "begin")
 	defer t.rollback()
@@ -55,7 +57,7 @@ func migrate(ctx context.Context, conn *pgx.Conn) (changed bool, err error) {
 	return changed, t.commit()
 }
 
-// upgrade runs the migrations that the database lacks.
+// upgrade runs the migrations that the database lacks. c is the transaction that conn is in.
 func upgrade(ctx context.Context, conn *pgx.Conn, c tables.Conn) error {
 	version, err := schemaVersion(c)
 	if err != nil {
@@ -65,21 +67,22 @@ func upgrade(ctx context.Context, conn *pgx.Conn, c tables.Conn) error {
 	if err != nil {
 		return err
 	}
-	_, err = conn.Exec(ctx, script)
+	_, err = conn.Exec(ctx, script) // not c.Exec, which takes one statement; the query above has begun the transaction
 	return err
 }
 
 // schemaVersion returns the version of the database's schema, or 0 if it has no tables.
 func schemaVersion(c tables.Conn) (version int, err error) {
-	var there bool
-	if err := c.QueryRow(`SELECT to_regclass('journal') IS NOT NULL`).Scan(&there); err != nil || !there {
+	var exists bool
+	if err := c.QueryRow(`SELECT to_regclass('journal') IS NOT NULL`).Scan(&exists); err != nil || !exists {
 		return 0, err
 	}
 	err = c.QueryRow(`SELECT schema_version FROM journal`).Scan(&version)
 	return version, err
 }
 
-// checkSchema refuses a database whose journal this program cannot use.
+// checkSchema returns an error if this program cannot use the database's journal: ErrNotMigrated if the tables are
+// missing or older, journal.ErrNewer if they are too new.
 func checkSchema(c tables.Conn) error {
 	version, err := schemaVersion(c)
 	if err != nil {

@@ -30,14 +30,16 @@ const (
 	// statementTimeout bounds each statement, in case the server does not answer.
 	statementTimeout = 30 * time.Second
 	idleTime         = 5 * time.Minute
-	// idleInTransaction is when the server ends a transaction whose process has stopped, for example because its machine
-	// was suspended. Until then the transaction's locks delay the other workers.
+	// idleInTransaction is how long the server waits for the next statement of a transaction before it ends the
+	// transaction. The process may have stopped, for example because its machine was suspended, and the transaction's
+	// locks delay the other workers.
 	idleInTransaction = 10 * time.Second
 )
 
+// database is a tables.Database in Postgres.
 type database struct {
 	db       *sql.DB
-	retryFor time.Duration
+	retryFor time.Duration // Options.RetryFor, or its default
 	changes  *watch.Changes
 }
 
@@ -56,10 +58,12 @@ func Open(ctx context.Context, url string, opts Options) (*journal.DB, error) {
 	return journal.New(db), nil
 }
 
-// limitIdle is a statement of each transaction, which costs no round trip, and not a parameter of the connection: some
-// poolers refuse unknown parameters, and some give each transaction another connection.
-var limitIdle = fmt.Sprintf("set local idle_in_transaction_session_timeout = %d", idleInTransaction.Milliseconds())
+// setIdleTimeout is the statement that sets idleInTransaction. Each transaction sends it, without a round trip of its
+// own. It is not a parameter of the connection, because some poolers refuse unknown parameters, and some give each
+// transaction another connection.
+var setIdleTimeout = fmt.Sprintf("set local idle_in_transaction_session_timeout = %d", idleInTransaction.Milliseconds())
 
+// connect returns the database at url. It opens no connection yet.
 func connect(url string, opts Options) (*database, error) {
 	cfg, err := parse(url)
 	if err != nil {
@@ -80,7 +84,7 @@ func connect(url string, opts Options) (*database, error) {
 	return db, nil
 }
 
-// parse returns the connection's configuration. Its errors do not quote the string, which may contain a password.
+// parse returns the configuration of connections to url. Its errors do not quote url, which may contain a password.
 func parse(url string) (*pgx.ConnConfig, error) {
 	cfg, err := pgx.ParseConfig(url)
 	if err != nil {
@@ -92,12 +96,12 @@ func parse(url string) (*pgx.ConnConfig, error) {
 	return cfg, nil
 }
 
-// Renumber implements tables.Database.
+// Renumber implements tables.Database. It does nothing for a table without a column id.
 func (db *database) Renumber(c tables.Conn, table string) error {
-	var numbered bool
+	var hasID bool
 	err := c.QueryRow(`SELECT EXISTS (SELECT 1 FROM pg_attribute WHERE attrelid = ?::regclass AND attname = 'id')`,
-		table).Scan(&numbered)
-	if err != nil || !numbered {
+		table).Scan(&hasID)
+	if err != nil || !hasID {
 		return err
 	}
 	return c.Exec(`SELECT setval(pg_get_serial_sequence(?, 'id'), (SELECT coalesce(max(id), 0) + 1 FROM `+table+

@@ -27,28 +27,29 @@ type transaction struct {
 	ctx     context.Context
 	conn    *pgx.Conn
 	timer   *time.Timer // ends ctx if the server stops answering; nil if there is no limit
-	again   bool
-	pending *pgx.Batch
-	size    int // bytes in pending
+	again   bool        // the result of Again
+	pending *pgx.Batch  // the statements that are not sent yet
+	size    int         // of the arguments in pending, in bytes
 }
 
-// maxPending and maxPendingBytes bound the statements that are sent together.
+// maxPending and maxPendingBytes bound the statements that are sent together, and their arguments.
 const (
 	maxPending      = 100
 	maxPendingBytes = 1 << 20
 )
 
-// begin returns a transaction that begins with its first query.
+// begin returns a transaction. Its first statement, such as "begin", is sent with its first query. The transaction
+// restarts the timer, if it is not nil, with each statement: see statementTimeout.
 func begin(ctx context.Context, conn *pgx.Conn, timer *time.Timer, statement string) *transaction {
 	t := &transaction{ctx: ctx, conn: conn, timer: timer, pending: &pgx.Batch{}}
 	t.pending.Queue(statement)
-	t.pending.Queue(limitIdle)
+	t.pending.Queue(setIdleTimeout)
 	return t
 }
 
-// Exec implements tables.Conn.
+// Exec implements tables.Conn. It sends the statement later, unless there are enough for a batch.
 func (t *transaction) Exec(query string, args ...any) error {
-	t.pending.Queue(numbered(query), slices.Clone(args)...)
+	t.pending.Queue(numbered(query), slices.Clone(args)...) // the caller may reuse args before they are sent
 	for _, a := range args {
 		switch a := a.(type) {
 		case []byte:
@@ -63,11 +64,10 @@ func (t *transaction) Exec(query string, args ...any) error {
 	return t.flush()
 }
 
-// Query implements tables.Conn.
+// Query implements tables.Conn. It sends the pending statements with the query.
 func (t *transaction) Query(query string, args ...any) (tables.Rows, error) {
 	t.pending.Queue(numbered(query), args...)
-	batch := t.pending
-	results, err := t.send(batch.Len() - 1)
+	results, err := t.send(t.pending.Len() - 1)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,8 @@ func (t *transaction) QueryRow(query string, args ...any) tables.Row {
 	return row{r, err}
 }
 
-// send sends the pending statements and reads the results of the first n.
+// send sends the pending statements and reads the results of the first n of them, which have no rows. The caller reads
+// the result of the next one and closes the returned results.
 func (t *transaction) send(n int) (pgx.BatchResults, error) {
 	t.restartTimer()
 	results := t.conn.SendBatch(t.ctx, t.pending)
@@ -101,13 +102,14 @@ func (t *transaction) send(n int) (pgx.BatchResults, error) {
 	return results, nil
 }
 
-// restartTimer gives the next statement its own statementTimeout.
+// restartTimer lets the next statement take statementTimeout from now on, before the timer ends the context.
 func (t *transaction) restartTimer() {
 	if t.timer != nil {
 		t.timer.Reset(statementTimeout)
 	}
 }
 
+// flush sends the pending statements and returns the first error.
 func (t *transaction) flush() error {
 	results, err := t.send(t.pending.Len())
 	if err != nil {
@@ -116,6 +118,8 @@ func (t *transaction) flush() error {
 	return results.Close()
 }
 
+// commit sends the pending statements with a commit. It returns an error unless the server has committed: after a
+// failed statement, it answers a commit with ROLLBACK and no error.
 func (t *transaction) commit() error {
 	t.pending.Queue("commit")
 	results, err := t.send(t.pending.Len() - 1)
@@ -126,15 +130,16 @@ func (t *transaction) commit() error {
 	if closed := results.Close(); err == nil {
 		err = closed
 	}
-	if err == nil && tag.String() != "COMMIT" { // a statement failed, and its error was ignored
+	if err == nil && tag.String() != "COMMIT" {
 		err = pgx.ErrTxCommitRollback
 	}
 	return err
 }
 
-// rollback ends the transaction. It closes a connection that may still be in it.
+// rollback ends the transaction without a commit. It does nothing after a commit. If it fails, it closes the
+// connection, which may still be in the transaction.
 func (t *transaction) rollback() {
-	if t.conn.IsClosed() || t.conn.PgConn().TxStatus() == 'I' {
+	if t.conn.IsClosed() || t.conn.PgConn().TxStatus() == 'I' { // 'I': idle, in no transaction
 		return
 	}
 	if _, err := t.conn.Exec(t.ctx, "rollback"); err != nil {
@@ -148,7 +153,7 @@ func (t *transaction) Lock() string { return " FOR NO KEY UPDATE" }
 // Again implements tables.Conn.
 func (t *transaction) Again() bool { return t.again }
 
-// rows is the result of the last query of a batch.
+// rows is a tables.Rows: the result of the last query of a batch.
 type rows struct {
 	pgx.Rows
 	results pgx.BatchResults
@@ -168,13 +173,13 @@ func (r rows) Close() error {
 	return r.results.Close()
 }
 
-// row is a tables.Row.
+// row is a tables.Row: the first of rows, or the error of the query.
 type row struct {
 	rows tables.Rows
 	err  error
 }
 
-// Scan implements tables.Row.
+// Scan implements tables.Row. It closes the result, and returns sql.ErrNoRows if that has no row.
 func (r row) Scan(into ...any) error {
 	if r.err != nil {
 		return r.err
@@ -189,11 +194,10 @@ func (r row) Scan(into ...any) error {
 	return sql.ErrNoRows
 }
 
-// queries maps queries with question marks to queries with numbered parameters. All are constants, so the map is
-// bounded.
+// queries is the cache of numbered. All queries are constants, so it is bounded.
 var queries sync.Map
 
-// numbered turns ? into $1, $2 … and ?1 into $1.
+// numbered returns a query with the parameters of Postgres: it replaces ? by $1, $2 and so on, and ?1 by $1.
 func numbered(query string) string {
 	if text, ok := queries.Load(query); ok {
 		return text.(string)
@@ -203,7 +207,7 @@ func numbered(query string) string {
 	b.WriteString(parts[0])
 	for i, part := range parts[1:] {
 		b.WriteByte('$')
-		if part == "" || part[0] < '0' || part[0] > '9' {
+		if hasNumber := part != "" && part[0] >= '0' && part[0] <= '9'; !hasNumber {
 			b.WriteString(strconv.Itoa(i + 1))
 		}
 		b.WriteString(part)
@@ -212,9 +216,9 @@ func numbered(query string) string {
 	return b.String()
 }
 
-// Write implements tables.Database.
+// Write implements tables.Database. It runs fn again if a race or a lost connection aborts the transaction: see retry.
 func (db *database) Write(ctx context.Context, fn func(tables.Conn) error) error {
-	again := false
+	again := false // a commit has failed, and its effects may be in the database
 	return db.retry(ctx, func(ctx context.Context, conn *pgx.Conn, timer *time.Timer) error {
 		t := begin(ctx, conn, timer, "begin")
 		defer t.rollback()
@@ -228,12 +232,13 @@ func (db *database) Write(ctx context.Context, fn func(tables.Conn) error) error
 	})
 }
 
-// Read implements tables.Database.
+// Read implements tables.Database. Without once, the statements have a timeout and the transaction is retried; with
+// once, fn may take as long as it needs.
 func (db *database) Read(ctx context.Context, once bool, fn func(tables.Conn) error) error {
 	read := func(ctx context.Context, conn *pgx.Conn, timer *time.Timer) error {
 		t := begin(ctx, conn, timer, "begin isolation level repeatable read read only")
 		defer t.rollback()
-		if once { // its reader may be slow, and it holds no locks
+		if once { // fn may wait for a slow reader of its output, and a read holds no locks
 			t.pending.Queue("set local idle_in_transaction_session_timeout = 0")
 		}
 		return fn(t)
@@ -249,22 +254,23 @@ func (db *database) Read(ctx context.Context, once bool, fn func(tables.Conn) er
 	return db.retry(ctx, read)
 }
 
-// raw runs fn on the pool's connection itself.
+// raw runs fn on the pgx connection of a connection of the pool.
 func raw(conn *sql.Conn, fn func(*pgx.Conn) error) error {
 	return conn.Raw(func(c any) error { return fn(c.(*stdlib.Conn).Conn()) })
 }
 
-// retry runs fn on a connection and retries while the error may pass: until ctx ends or retryFor has passed.
+// retry runs fn on a connection of the pool. After an error that may be temporary, it runs fn again after a short
+// random pause, until ctx ends or db.retryFor has passed. See runOnConn for the arguments of fn.
 func (db *database) retry(ctx context.Context, fn func(context.Context, *pgx.Conn, *time.Timer) error) error {
 	deadline := time.Now().Add(db.retryFor)
 	for pause := time.Millisecond; ; pause = min(2*pause, 250*time.Millisecond) {
-		worth, err := db.onConn(ctx, fn)
-		if err == nil || !worth || ctx.Err() != nil {
+		retryable, err := db.runOnConn(ctx, fn)
+		if err == nil || !retryable || ctx.Err() != nil {
 			return err
 		}
 		if time.Now().After(deadline) {
 			err = fmt.Errorf("after %v: %w", db.retryFor, err)
-			if !errors.As(err, new(*pgconn.PgError)) { // the connection is lost again and again
+			if !errors.As(err, new(*pgconn.PgError)) { // the error is not the server's: the connection was lost each time
 				err = fmt.Errorf("%w: %w", journal.ErrUnavailable, err)
 			}
 			return err
@@ -277,13 +283,14 @@ func (db *database) retry(ctx context.Context, fn func(context.Context, *pgx.Con
 	}
 }
 
-// onConn runs fn on a connection of the pool and reports whether a retry may help after an error.
-func (db *database) onConn(caller context.Context,
-	fn func(context.Context, *pgx.Conn, *time.Timer) error) (worth bool, err error) {
+// runOnConn runs fn on a connection of the pool. retryable reports whether a retry may help after an error. The context
+// of fn ends with the caller's, or when the timer of fn fires, statementTimeout after fn has restarted it last.
+func (db *database) runOnConn(caller context.Context,
+	fn func(context.Context, *pgx.Conn, *time.Timer) error) (retryable bool, err error) {
 	ctx, cancel := context.WithCancel(caller)
 	defer cancel()
 	defer func() {
-		if err != nil && ctx.Err() != nil && caller.Err() == nil {
+		if err != nil && ctx.Err() != nil && caller.Err() == nil { // the timer has ended ctx
 			err = fmt.Errorf("%w: the server has not answered for %v", journal.ErrUnavailable, statementTimeout)
 		}
 	}()
@@ -303,7 +310,8 @@ func (db *database) onConn(caller context.Context,
 	return err != nil && (lost || isTransient(err)), err
 }
 
-// isUnreachable reports whether a connection failed for a reason that may pass.
+// isUnreachable reports whether the error of opening a connection may be temporary: the network or the server fails, or
+// the server refuses connections for now.
 func isUnreachable(err error) bool {
 	var refused *pgconn.PgError
 	if errors.As(err, &refused) {
@@ -314,13 +322,14 @@ func isUnreachable(err error) bool {
 	return errors.As(err, &network) || errors.As(err, &connect)
 }
 
+// isTransient reports whether an error of the server may be temporary.
 func isTransient(err error) bool {
 	var refused *pgconn.PgError
 	return errors.As(err, &refused) && isTransientCode(refused.Code)
 }
 
-// isTransientCode reports whether an error may pass, by its code (see "PostgreSQL Error Codes" in the PostgreSQL
-// documentation).
+// isTransientCode reports whether the error with this SQLSTATE may be temporary, so that a retry may help (see
+// "PostgreSQL Error Codes" in the PostgreSQL documentation).
 func isTransientCode(code string) bool {
 	switch code {
 	case "40001", "40P01", // serialization failure, deadlock

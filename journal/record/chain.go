@@ -9,7 +9,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Next returns the head of a transcript after m is appended at prev.
+// Next returns the head of a transcript after m is appended to one whose head is prev.
 //
 // The hash is SHA-256, in lower-case hex, over three things: the previous hash (empty at the start), a line feed, and
 // Canonical(m). It covers everything that a reader of the transcript sees and, through the previous hash, all messages
@@ -27,7 +27,7 @@ func Next(prev turn.Head, m turn.Message) turn.Head {
 // fields of turn.Message must have omitempty, and the order of the existing fields must not change.
 func Canonical(m turn.Message) []byte { return MustJSON(m) }
 
-// MustJSON is JSON for values that always have a JSON form: strings, numbers and checked raw JSON.
+// MustJSON is JSON for values that always have a JSON form: strings, numbers and valid raw JSON. It panics for others.
 func MustJSON(v any) []byte {
 	b, err := JSON(v)
 	if err != nil {
@@ -37,7 +37,8 @@ func MustJSON(v any) []byte {
 }
 
 // JSON returns v as JSON without HTML escaping: json.Marshal would escape <, > and & in strings and so change raw
-// JSON. It returns an error for raw JSON that is not valid, and for a time that JSON can hold and Go does not write.
+// JSON. It returns an error for raw JSON that is not valid, and for a time that encoding/json decodes but does not
+// encode.
 func JSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -8,20 +8,21 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// CheckID refuses an ID that is empty, too long, or not text that every database can keep. what names it in the error.
-func CheckID(what, id string) error {
+// CheckID returns an error if an ID is empty, longer than MaxIDBytes, or not text that every database can store. kind
+// names the ID in the error, such as "session".
+func CheckID(kind, id string) error {
 	switch {
 	case id == "":
-		return fmt.Errorf("%s ID is empty", what)
+		return fmt.Errorf("%s ID is empty", kind)
 	case len(id) > MaxIDBytes:
-		return fmt.Errorf("%s ID is %d bytes; the maximum is %d", what, len(id), MaxIDBytes)
+		return fmt.Errorf("%s ID is %d bytes; the maximum is %d", kind, len(id), MaxIDBytes)
 	case CleanText(id) != id:
-		return fmt.Errorf("%s ID %q is not valid UTF-8 without NUL", what, id)
+		return fmt.Errorf("%s ID %q is not valid UTF-8 without NUL", kind, id)
 	}
 	return nil
 }
 
-// CheckTenant accepts the IDs that CheckID accepts, and the default tenant.
+// CheckTenant is CheckID for a tenant. It also accepts the empty ID of the default tenant.
 func CheckTenant(tenant string) error {
 	if tenant == "" {
 		return nil
@@ -29,8 +30,8 @@ func CheckTenant(tenant string) error {
 	return CheckID("tenant", tenant)
 }
 
-// CheckRequest refuses a request that cannot be decided. An elicitation is required for its kind, and has at most
-// MaxElicitationBytes.
+// CheckRequest returns an error if the journal cannot record a request: its kind is unknown, or its kind is elicitation
+// and it has no call or no valid elicitation of at most MaxElicitationBytes.
 func CheckRequest(r turn.Request) error {
 	switch r.Kind {
 	case turn.RequestApproval, turn.RequestQuestion:
@@ -52,13 +53,14 @@ func CheckRequest(r turn.Request) error {
 	return nil
 }
 
-// CheckDecision returns r as journals keep it, or an error if r does not settle w: see turn.Request.Settle. A call is
-// allowed only with the arguments that were shown (ErrUnapproved).
+// CheckDecision returns the decision r in the form in which journals record it, with clean and bounded texts, or an
+// error if it does not settle req: see turn.Request.Settle. The error wraps ErrUnapproved if r allows a call with
+// other arguments than req has.
 func CheckDecision(req turn.Request, r turn.Decision) (turn.Decision, error) {
 	r.By, r.Reason = Preview(CleanText(r.By), PreviewBytes), Preview(CleanText(r.Reason), SummaryBytes)
 	r.ArgumentsHash = CleanText(r.ArgumentsHash)
 	if r.Response != nil {
-		response := *r.Response
+		response := *r.Response // a copy: the caller's response does not change
 		response.Key = CleanText(response.Key)
 		r.Response = &response
 	}

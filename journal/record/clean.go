@@ -12,8 +12,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// CleanMessage returns m in the form in which it may be appended: bytes that are not UTF-8 become U+FFFD, because
-// neither JSON nor the hash and the export, which are built on it, can hold them.
+// CleanMessage returns m in the form in which it may be appended: see CleanText for its texts, and KeptMedia for its
+// media.
 func CleanMessage(m turn.Message) turn.Message {
 	m.ID, m.Text = CleanText(m.ID), CleanText(m.Text)
 	calls := m.ToolCalls
@@ -25,19 +25,20 @@ func CleanMessage(m turn.Message) turn.Message {
 	return m
 }
 
-// CleanCall is clean for a call.
+// CleanCall returns c with clean texts: see CleanText. It keeps only the fields that the journal stores.
 func CleanCall(c turn.ToolCall) turn.ToolCall {
 	return turn.ToolCall{
 		ID: CleanText(c.ID), WireID: CleanText(c.WireID), Tool: CleanText(c.Tool), Arguments: CleanText(c.Arguments),
 	}
 }
 
-// CleanText is clean for one string. NUL also becomes U+FFFD, because text in Postgres cannot hold it.
+// CleanText returns s with U+FFFD in place of bytes that are not UTF-8, which JSON cannot hold, and in place of NUL,
+// which text in Postgres cannot hold. The transcript's hashes and exports are built on JSON.
 func CleanText(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 
-// Preview returns at most limit bytes from the beginning of s, cut between runes.
+// Preview returns the beginning of s: at most limit bytes, cut between runes.
 func Preview(s string, limit int) string {
 	if len(s) <= limit {
 		return s
@@ -48,26 +49,28 @@ func Preview(s string, limit int) string {
 	return s[:limit]
 }
 
-// CleanCompletion is clean for a completion. Raw is bytes and stays unchanged. Items that are not JSON are left out.
-func CleanCompletion(done turn.Completion) turn.Completion {
-	done.Text, done.Reasoning = CleanText(done.Text), CleanText(done.Reasoning)
-	done.FinishReason, done.Model = CleanText(done.FinishReason), CleanText(done.Model)
-	calls := done.ToolCalls
-	done.ToolCalls = nil
-	for _, c := range calls {
-		done.ToolCalls = append(done.ToolCalls, CleanCall(c))
+// CleanCompletion returns c with clean texts: see CleanText. Raw stays unchanged, because it is stored as bytes.
+// Items are left out if they are not valid JSON.
+func CleanCompletion(c turn.Completion) turn.Completion {
+	c.Text, c.Reasoning = CleanText(c.Text), CleanText(c.Reasoning)
+	c.FinishReason, c.Model = CleanText(c.FinishReason), CleanText(c.Model)
+	calls := c.ToolCalls
+	c.ToolCalls = nil
+	for _, call := range calls {
+		c.ToolCalls = append(c.ToolCalls, CleanCall(call))
 	}
-	if _, err := json.Marshal(done.Items); err != nil {
-		done.Items = nil
+	if _, err := json.Marshal(c.Items); err != nil {
+		c.Items = nil
 	}
-	return done
+	return c
 }
 
 // mediaTypeBytes bounds a media type.
 const mediaTypeBytes = 100
 
-// CleanResult returns r as journals settle a call with it: see clean. Media get the hash and the size of their Data.
-// Media beyond the bounds, and empty ones, are dropped, and the text says so.
+// CleanResult returns r in the form in which journals settle a call with it: with clean texts and a valid code. Media
+// get the hash and the size of their Data. Media that are empty or exceed MaxMedia or MaxMediaBytes are dropped, and
+// a note in the text says so.
 func CleanResult(r turn.ToolResult) turn.ToolResult {
 	r.Text, r.MediaType, r.Code = CleanText(r.Text), mediaType(r.MediaType), CleanCode(r.Outcome, r.Code)
 	media := r.Media
@@ -79,19 +82,19 @@ func CleanResult(r turn.ToolResult) turn.ToolResult {
 		r.Media = append(r.Media, turn.Media{Hash: HashOf(m.Data), Type: mediaType(m.Type), Bytes: int64(len(m.Data)),
 			Data: m.Data})
 	}
-	if lost := len(media) - len(r.Media); lost > 0 {
+	if dropped := len(media) - len(r.Media); dropped > 0 {
 		if r.Text != "" {
 			r.Text += "\n"
 		}
 		r.Text += fmt.Sprintf("(%d of the result's %d images and sounds are not kept: %d are the most, of up to %d MiB "+
 			"each, and none may be empty.)",
-			lost, len(media), MaxMedia, MaxMediaBytes>>20)
+			dropped, len(media), MaxMedia, MaxMediaBytes>>20)
 	}
 	return r
 }
 
-// CleanCode returns the code of a call's end as journals keep it: a code that turn declares, and only for a call that did
-// not run or got no answer.
+// CleanCode returns the code with which journals record the outcome of a call: code, or "" if package turn does not
+// declare it or the outcome is neither error nor denied.
 func CleanCode(outcome turn.Outcome, code turn.Code) turn.Code {
 	if outcome != turn.OutcomeError && outcome != turn.OutcomeDenied || !code.Known() {
 		return ""
@@ -101,7 +104,8 @@ func CleanCode(outcome turn.Outcome, code turn.Code) turn.Code {
 
 func mediaType(s string) string { return Preview(CleanText(s), mediaTypeBytes) }
 
-// KeptMedia returns media as the transcript and the ledger keep them: without Data, and nil if there are none.
+// KeptMedia returns media in the form in which the transcript and the ledger keep them: without Data, which is in
+// blobs. It returns nil if there are none.
 func KeptMedia(media []turn.Media) (kept []turn.Media) {
 	for _, m := range media {
 		kept = append(kept, turn.Media{Hash: CleanText(m.Hash), Type: mediaType(m.Type), Bytes: m.Bytes})
@@ -109,8 +113,9 @@ func KeptMedia(media []turn.Media) (kept []turn.Media) {
 	return kept
 }
 
-// CleanRequest returns w as journals keep it: see clean. Texts that are shown to users are bounded. Only a request of
-// kind elicitation keeps an elicitation.
+// CleanRequest returns r in the form in which journals record it: with clean texts, and bounds for those that are
+// shown to users. It drops fields that do not belong to the request's kind: MaxGrant, which only an approval may
+// have, and Elicitation and Call, which only an elicitation may have.
 func CleanRequest(r turn.Request) turn.Request {
 	if r.Kind != turn.RequestApproval || !slices.Contains(
 		[]turn.GrantScope{turn.GrantCall, turn.GrantHost, turn.GrantNever}, r.MaxGrant) {
@@ -131,7 +136,8 @@ func CleanRequest(r turn.Request) turn.Request {
 	return r
 }
 
-// compact returns JSON without insignificant spaces, and raw unchanged if it is not JSON. Empty JSON becomes nil.
+// compact returns raw with clean text and, if it is valid JSON, without insignificant spaces. It returns nil for empty
+// raw.
 func compact(raw json.RawMessage) json.RawMessage {
 	text := CleanText(string(raw))
 	if text == "" {

@@ -42,12 +42,12 @@ var (
 	ErrNewer = errors.New("the journal was written by a newer version")
 )
 
-// AwayError is the error of an operation that has found the journal's database away, or was not tried because it is
-// known to be. It is an ErrUnavailable.
+// AwayError is the error of an operation that has found the journal's database unavailable, or was not tried because
+// the database is known to be. It wraps ErrUnavailable.
 type AwayError struct {
-	Since time.Time       // the first failure
-	Retry time.Duration   // try again after that
-	Back  <-chan struct{} // closed when the database is back, as far as this process knows
+	Since time.Time       // when the outage began: the first failure
+	Retry time.Duration   // how long to wait before the operation is tried again
+	Back  <-chan struct{} // closed when an operation of this process has succeeded again
 	Cause error           // the latest failure
 }
 
@@ -56,10 +56,10 @@ func (e *AwayError) Error() string { return e.Cause.Error() }
 // Unwrap makes the error an ErrUnavailable.
 func (e *AwayError) Unwrap() []error { return []error{e.Cause, ErrUnavailable} }
 
-// TooLargeError reports content that exceeds its reader's bound. The content was not loaded.
+// TooLargeError is the error of a read whose content exceeds the bound of its caller. The content was not loaded.
 type TooLargeError struct {
-	Seq int64 // the message with which a window exceeds Max; 0 for a message that is not in the transcript yet
-	Max int64 // bytes
+	Seq int64 // the first message of a range that exceeds Max; 0 if the content is no message of the transcript
+	Max int64 // the bound in bytes
 }
 
 func (e *TooLargeError) Error() string {

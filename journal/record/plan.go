@@ -5,8 +5,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// PlanEvents returns what a turn's calls have done to its plan.
-// PlanEvent returns what a call of a plan's tool does to the plan, if it is accepted.
+// PlanEvents returns the changes of a turn's plan: one event for each accepted call of a plan tool, in the order of
+// calls. requests are the turn's requests, which may have edits of users.
 func PlanEvents(calls []CallRecord, requests []RequestRecord) (events []plan.Event) {
 	for _, c := range calls {
 		if !plan.Is(c.Call.Tool) || c.Outcome != turn.OutcomeOK {
@@ -17,12 +17,13 @@ func PlanEvents(calls []CallRecord, requests []RequestRecord) (events []plan.Eve
 	return events
 }
 
-// PlanEvent returns what a call of a plan's tool does to the plan, if it is accepted.
+// PlanEvent returns the change of a plan that a call of a plan tool makes, if the call is accepted. step is the step of
+// the call. If a user answered the call's request with an edited plan, the event has it as Edit.
 func PlanEvent(step int, c turn.ToolCall, requests []RequestRecord) plan.Event {
 	e := plan.Event{Tool: c.Tool, Arguments: c.Arguments, Inference: step}
-	for _, w := range requests {
-		if w.ID == c.ID && w.Decision != nil && w.Decision.Response != nil {
-			e.Edit = w.Decision.Response.Content
+	for _, r := range requests {
+		if r.ID == c.ID && r.Decision != nil && r.Decision.Response != nil {
+			e.Edit = r.Decision.Response.Content
 		}
 	}
 	return e

@@ -16,48 +16,53 @@ type StepKey struct {
 type RequestRecord struct {
 	Session string `json:"session"`
 	Turn    string `json:"turn"`
-	// Request has the whole arguments of an approval. If the journal has lost them, Arguments is only their beginning,
-	// shorter than ArgumentsBytes.
+	// Request has the whole arguments of an approval. If the journal has lost them, Arguments is only their
+	// beginning, and shorter than ArgumentsBytes.
 	turn.Request
 	ArgumentsBytes int64 `json:"arguments_bytes,omitempty"`
 
 	AskedAt  time.Time      `json:"asked_at,omitzero"`
-	Decision *turn.Decision `json:"decision,omitempty"` // nil while it is open
+	Decision *turn.Decision `json:"decision,omitempty"` // nil while the request is open
 }
 
-// Inference is the ledger's record of (turn, step).
+// Inference is the ledger's record of an inference.
 type Inference struct {
 	Key      StepKey `json:"key"`
-	Attempt  int     `json:"attempt"`            // from 1: counts every start, crashes included
-	Released int     `json:"released,omitempty"` // attempts that waited for a fleet limit and were not sent
-	Failures int     `json:"failures,omitempty"` // attempts that ended in a failure of the provider
-	Model    string  `json:"model,omitempty"`
-	// Base is the head after the results were appended: the prompt is rendered from it.
+	Attempt  int     `json:"attempt"`            // the number of the last attempt, from 1; a crash ends an attempt too
+	Released int     `json:"released,omitempty"` // attempts that were never sent to a model
+	Failures int     `json:"failures,omitempty"` // attempts that ended with a failure of the provider
+	Model    string  `json:"model,omitempty"`    // of the last attempt
+	// Base is the head from which the prompt is rendered: after the results of the step before, and after the messages
+	// that came in since.
 	Base turn.Head `json:"base,omitzero"`
 	// Settled and the fields after it are set once the completion is recorded.
 	Settled    bool            `json:"settled,omitempty"`
 	Head       turn.Head       `json:"head"` // after the assistant's message
 	Completion turn.Completion `json:"completion,omitzero"`
-	Message    turn.Message    `json:"message,omitzero"` // as appended
+	Message    turn.Message    `json:"message,omitzero"` // the assistant's message, as it was appended
 	StartedAt  time.Time       `json:"started_at,omitzero"`
 	SettledAt  time.Time       `json:"settled_at,omitzero"`
-	Late       int             `json:"late,omitempty"` // completions that came after settlement
-	// Undelivered are the IDs of those StartInference.Messages that the session has never had, if the step was settled
-	// already and took none of them because the run was reset. They are left for a later step.
+	Late       int             `json:"late,omitempty"` // completions that came after the settlement
+	// Undelivered are the IDs of the messages in StartInference.Messages that the session does not have.
+	// StartInference sets it if the step was settled already, as after a reset of the run: a later step must append
+	// these messages.
 	Undelivered []string `json:"-"`
-	// OtherUsage is the usage of the step's other attempts. StartInference and SettleInference set it for a settled step.
+	// OtherUsage is the usage of the step's other attempts. StartInference and SettleInference set it for a settled
+	// step.
 	OtherUsage turn.Usage `json:"-"`
-	// Lost is set by StartInference if the attempt before streamed text and has no record of its usage.
+	// Lost is the attempt before, if its provider had begun to answer and its usage is not recorded. StartInference
+	// sets it.
 	Lost LostAttempt `json:"-"`
 }
 
-// LostAttempt is an attempt that did not end, because its worker died.
+// LostAttempt is an attempt that did not end, because its worker died. The zero value is none.
 type LostAttempt struct {
 	Attempt     int
-	OutputBytes int64 // that it streamed
+	OutputBytes int64 // the size of the text that it streamed
 }
 
-// TurnRecord is a turn's row.
+// TurnRecord is the journal's record of a turn. The fields from Reason on, except for StartedAt, are set when it has
+// ended.
 type TurnRecord struct {
 	ID         string `json:"id"`
 	Session    string `json:"session,omitempty"`
@@ -79,7 +84,7 @@ type TurnRecord struct {
 	EndedAt    time.Time         `json:"ended_at,omitzero"`
 }
 
-// SessionRecord is a session's row.
+// SessionRecord is the journal's record of a session.
 type SessionRecord struct {
 	ID        string     `json:"id"`
 	Tenant    string     `json:"tenant,omitempty"` // empty: the default tenant
@@ -90,12 +95,14 @@ type SessionRecord struct {
 	CreatedAt time.Time  `json:"created_at,omitzero"`
 	UpdatedAt time.Time  `json:"updated_at,omitzero"`
 	FirstText string     `json:"first_text,omitempty"` // a preview of the first message, at most 120 bytes
-	// Parent and ForkSeq are set if the session is a fork: its messages up to ForkSeq are Parent's.
+	// Parent and ForkSeq are set if the session is a fork: it shares the messages up to ForkSeq with the session
+	// Parent.
 	Parent  string `json:"parent,omitempty"`
 	ForkSeq int64  `json:"fork_seq,omitempty"`
 	// Usage is SessionUsage. DB does not set it, because it reads all turns of the session.
 	Usage turn.Usage `json:"usage,omitzero"`
-	// PendingRequests is how many requests are open, with those of subagents at work. LastTurn is then waiting.
+	// PendingRequests is the number of open requests of the session and of its subagents at work. If there are any, the
+	// state of a running LastTurn is waiting.
 	PendingRequests int `json:"pending_requests,omitempty"`
 }
 
@@ -116,7 +123,8 @@ type CallRecord struct {
 	// Runs counts the claims that were granted and not released. It is above 1 only for repeatable tools and for calls
 	// that were continued after an elicitation.
 	Runs int `json:"runs,omitempty"`
-	// Repeatable is what the first claim said of the tool. If it is false, no later claim has started the call again.
+	// Repeatable means that the first claim declared the tool repeatable. If it is false, no later claim has started
+	// the call again.
 	Repeatable bool         `json:"repeatable,omitempty"`
 	Worker     string       `json:"worker,omitempty"`
 	ClaimedAt  time.Time    `json:"claimed_at,omitzero"`
@@ -128,17 +136,17 @@ type CallRecord struct {
 	SizeBytes  int64        `json:"size_bytes,omitempty"`
 	SettledAt  time.Time    `json:"settled_at,omitzero"`
 	DurationMS int64        `json:"duration_ms,omitempty"`
-	Late       bool         `json:"late,omitempty"` // of a SettleCall: this settlement was kept as late
-	LateCount  int          `json:"late_count,omitempty"`
-	// Suspended is the attempt that was suspended (DB.SuspendCall), 0 if none was. Continuation is what it left: nil
-	// if the journal does not have it, as after an import.
-	Suspended    int    `json:"suspended,omitempty"`
+	Late       bool         `json:"late,omitempty"`       // SettleCall kept the settlement as a late result
+	LateCount  int          `json:"late_count,omitempty"` // the number of late results
+	// Suspended is the last attempt that was suspended (DB.SuspendCall); 0 if none was.
+	Suspended int `json:"suspended,omitempty"`
+	// Continuation is that of the suspended attempt; nil if the journal does not have it, as after an import.
 	Continuation []byte `json:"-"`
 }
 
-// Subagent is an agent whose turn a call has started.
+// Subagent is the ledger's record of an agent whose turn a call has started.
 type Subagent struct {
-	Granted turn.Allowance `json:"granted"`
+	Granted turn.Allowance `json:"granted"` // what the caller's turn granted it
 	// Background means that the caller's turn does not wait for the subagent.
 	Background bool `json:"background,omitempty"`
 }
@@ -154,6 +162,7 @@ type LateResult struct {
 	SizeBytes int64        `json:"size_bytes,omitempty"`
 	At        time.Time    `json:"at,omitzero"`
 	Media     []turn.Media `json:"media,omitempty"`
-	// NotifyModel: the model has been told that the call's outcome is unknown, and has not been told this result yet.
+	// NotifyModel means that the next inference reports this result to the model, which got "unknown" as the call's
+	// outcome.
 	NotifyModel bool `json:"notify_model,omitempty"`
 }

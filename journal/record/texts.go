@@ -37,7 +37,8 @@ const (
 	SummaryBytes = 16 << 10
 )
 
-// ResultText is the text that the model gets for a call whose result has no text.
+// ResultText returns the text that the model gets for a call with this outcome whose result has no text. It is empty
+// for an ok outcome.
 func ResultText(o turn.Outcome) string {
 	switch o {
 	case turn.OutcomeUnknown:
@@ -56,8 +57,9 @@ func ResultText(o turn.Outcome) string {
 const SuspendedText = "outcome unknown: the tool's server had asked for something, and the turn ended before it went " +
 	"on. What it had done until then is not known. Check before trying again."
 
-// LateNotice returns the text of the message that reports a late result of a call whose outcome was unknown. No user
-// wrote that message. rec is the call as it was settled, late is the late result.
+// LateNotice returns the text of the message that reports a late result to the model, for a call whose outcome was
+// unknown. The message has the role user, so the text says that no user wrote it. rec is the call as it was settled
+// first.
 func LateNotice(rec CallRecord, late LateResult) string {
 	if agent, ok := strings.CutPrefix(rec.Call.Tool, turn.AgentTools); ok && late.Outcome != turn.OutcomeUnknown {
 		return SubagentAnswer(agent, late.Text)
@@ -81,7 +83,8 @@ func LateNotice(rec CallRecord, late LateResult) string {
 	return b.String()
 }
 
-// NoticeID is the ID of the message that holds a LateNotice. The answer of a subagent has one ID, however it arrives.
+// NoticeID returns the ID of the message with a LateNotice. The answer of a subagent has the same ID whether it
+// arrives as a notice or begins a turn, so that the session takes it once.
 func NoticeID(rec CallRecord, late LateResult) string {
 	if strings.HasPrefix(rec.Call.Tool, turn.AgentTools) {
 		return turn.SubagentAnswerID(turn.SubagentSession(late.Turn, late.CallID))
@@ -89,28 +92,27 @@ func NoticeID(rec CallRecord, late LateResult) string {
 	return LateID(late.Turn, late.CallID, late.Attempt)
 }
 
-// LateID is the ID of the message that holds the LateNotice of another call.
+// LateID returns the ID of the message with the LateNotice of a call that started no subagent.
 func LateID(turnID, callID string, attempt int) string {
 	return fmt.Sprintf("late:%s:%s:%d", turnID, callID, attempt)
 }
 
-// SubagentAnswer returns the text of the message with which the answer of a subagent in the background reaches its
-// caller's session.
+// SubagentAnswer returns the text of the message that brings the answer of a subagent in the background to its caller's
+// session. agent is the name of the agent.
 func SubagentAnswer(agent, answer string) string {
 	return fmt.Sprintf("(The agent %s, which you have called in the background, has ended its task.)\n\n%s", agent, answer)
 }
 
-// ForkedMessage is the message of a turn of which an imported fork has only the beginning. Readers of the session see
-// it.
+// ForkedMessage is TurnRecord.Message of a turn in an imported fork that was forked in the middle of the turn. Users
+// see it.
 const ForkedMessage = "The session was forked in the middle of this turn. What came after is in the session that it " +
 	"was forked from."
 
-// ClosedMessage is the message of a turn that the session's next turn had to close. Readers of the session see it.
+// ClosedMessage is TurnRecord.Message of a turn that the session's next turn had to close. Users see it.
 const ClosedMessage = "The turn was ended from outside before it could answer. What it had done is kept; calls " +
 	"without a known result are marked. Send the message again to have it answered."
 
-// ImportedMessage is the message of a turn that was running when its session was exported. Readers of the session see
-// it.
+// ImportedMessage is TurnRecord.Message of a turn that was running when its session was exported. Users see it.
 const ImportedMessage = "The session was exported while this turn was running, and imported here. An import carries " +
 	"no running turn, approval or open question. Send the message again to have it answered."
 

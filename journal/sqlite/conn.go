@@ -10,8 +10,8 @@ import (
 	"github.com/everturn/everturn/journal/internal/tables"
 )
 
-// conn is a connection that keeps its statements prepared, because SQLite takes about as long to plan one of our
-// statements as to run it. All statements are constants, so their number is bounded.
+// conn is a tables.Conn: a connection that keeps its statements prepared, because SQLite takes about as long to plan
+// one of the journal's statements as to run it. All statements are constants, so their number is bounded.
 type conn struct {
 	raw        *sql.Conn
 	statements map[string]*sql.Stmt
@@ -19,6 +19,7 @@ type conn struct {
 
 func newConn(raw *sql.Conn) *conn { return &conn{raw, map[string]*sql.Stmt{}} }
 
+// prepare returns the prepared statement for a query, and prepares it the first time.
 func (c *conn) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
 	if s, ok := c.statements[query]; ok {
 		return s, nil
@@ -30,11 +31,11 @@ func (c *conn) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
 	return s, err
 }
 
-// Statements run without the caller's context: a transaction that was cancelled halfway would leave its caller without
-// knowing whether it was committed.
+// background is the context of all statements. They do not run with the caller's context, because the caller of a
+// transaction that was cancelled halfway could not know whether it was committed.
 var background = context.Background()
 
-// Query implements tables.Conn.
+// Query implements tables.Conn, with the prepared statement of the query.
 func (c *conn) Query(query string, args ...any) (tables.Rows, error) {
 	s, err := c.prepare(background, query)
 	if err != nil {
@@ -42,7 +43,7 @@ func (c *conn) Query(query string, args ...any) (tables.Rows, error) {
 	}
 	rows, err := s.QueryContext(background, args...)
 	if err != nil {
-		return nil, err
+		return nil, err // not rows: a nil *sql.Rows would be a tables.Rows that is not nil
 	}
 	return rows, nil
 }
@@ -56,7 +57,7 @@ func (c *conn) QueryRow(query string, args ...any) tables.Row {
 	return s.QueryRowContext(background, args...)
 }
 
-// Exec implements tables.Conn.
+// Exec implements tables.Conn. It runs the statement at once.
 func (c *conn) Exec(query string, args ...any) error {
 	s, err := c.prepare(background, query)
 	if err == nil {
@@ -71,6 +72,7 @@ func (c *conn) Lock() string { return "" }
 // Again implements tables.Conn. It is always false, because a transaction that was not committed leaves nothing.
 func (c *conn) Again() bool { return false }
 
+// close closes the prepared statements and returns the connection to the pool of database/sql.
 func (c *conn) close() error {
 	var errs []error
 	for _, s := range c.statements {
@@ -79,8 +81,8 @@ func (c *conn) close() error {
 	return errors.Join(append(errs, c.raw.Close())...)
 }
 
-// discard closes a connection whose state is unknown. Without the error that is returned through Raw, database/sql
-// would put the connection back into its pool, and the next user could get it in the middle of a transaction.
+// discard closes a connection whose state is unknown. Raw must return driver.ErrBadConn: otherwise database/sql would
+// put the connection back into its pool, and its next user could get it in the middle of a transaction.
 func (c *conn) discard() {
 	for _, s := range c.statements {
 		_ = s.Close() // the first error is reported already
@@ -93,11 +95,12 @@ func (c *conn) discard() {
 // so this package has its own.
 type pool struct {
 	db    *sql.DB
-	slots chan *conn // nil: a connection to be opened
-	done  chan struct{}
-	end   sync.Once
+	slots chan *conn    // the free connections; nil is one that is not open yet
+	done  chan struct{} // closed by close
+	end   sync.Once     // for close
 }
 
+// newPool returns a pool of at most size connections, which are opened when they are needed.
 func newPool(db *sql.DB, size int) *pool {
 	p := &pool{db: db, slots: make(chan *conn, size), done: make(chan struct{})}
 	for range size {
@@ -106,7 +109,8 @@ func newPool(db *sql.DB, size int) *pool {
 	return p
 }
 
-// take waits for a free connection.
+// take waits for a free connection and returns it. The caller gives it back with put or replace. It returns errClosed
+// after close.
 func (p *pool) take(ctx context.Context) (*conn, error) {
 	select {
 	case c := <-p.slots:
@@ -126,16 +130,18 @@ func (p *pool) take(ctx context.Context) (*conn, error) {
 	return newConn(raw), nil
 }
 
-// give returns a connection to the pool. If its last statement ended with an error, the connection is replaced.
-func (p *pool) give(c *conn, err error) {
+// put gives a connection back to the pool. err is the error of the ROLLBACK that ended its transaction: after an error
+// the connection may still be in the transaction, and is replaced.
+func (p *pool) put(c *conn, err error) {
 	if err != nil {
-		p.drop(c)
+		p.replace(c)
 		return
 	}
 	p.slots <- c
 }
 
-func (p *pool) drop(c *conn) {
+// replace discards a connection. The next take of its slot opens another one.
+func (p *pool) replace(c *conn) {
 	c.discard()
 	p.slots <- nil
 }

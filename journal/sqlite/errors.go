@@ -13,7 +13,7 @@ import (
 
 var errClosed = errors.New("the journal is closed")
 
-// errBusy: the file stayed locked for longer than the busy timeout.
+// errBusy is the error of an operation that found the file locked by another process for longer than it may wait.
 type errBusy struct {
 	path   string
 	waited time.Duration
@@ -28,7 +28,7 @@ func (e errBusy) Error() string {
 
 func (e errBusy) Unwrap() []error { return []error{e.cause, journal.ErrUnavailable} }
 
-// advice tells the operator what to do about SQLite's own errors, by primary result code.
+// advice is what the operator can do about SQLite's own errors, by primary result code.
 var advice = map[int]string{
 	sqlite3.SQLITE_READONLY: "make the file and its folder writable for this user",
 	sqlite3.SQLITE_CANTOPEN: "the journal cannot be opened: check that its folder exists and is writable for this user",
@@ -38,14 +38,14 @@ var advice = map[int]string{
 	sqlite3.SQLITE_IOERR:    "the disk reported an error: check it and its free space, then try again",
 }
 
-// kinds are the errors of package journal that SQLite's own errors are, by primary result code.
+// kinds maps SQLite's primary result codes to the errors of package journal that Explain adds.
 var kinds = map[int]error{
 	sqlite3.SQLITE_READONLY: journal.ErrReadOnly,
 	sqlite3.SQLITE_FULL:     journal.ErrUnavailable,
 	sqlite3.SQLITE_IOERR:    journal.ErrUnavailable,
 }
 
-// Away implements tables.Database.
+// Away implements tables.Database: the file or its disk cannot be used, or another process keeps the file locked.
 func (db *database) Away(err error) bool {
 	switch codeOf(err) {
 	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR:
@@ -54,7 +54,8 @@ func (db *database) Away(err error) bool {
 	return errors.As(err, new(errBusy))
 }
 
-// Explain implements tables.Database.
+// Explain implements tables.Database. It adds advice for the operator to SQLite's errors, and wraps the error of
+// package journal that corresponds to them.
 func (db *database) Explain(err error) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return journal.ErrNotFound

@@ -12,15 +12,15 @@ import (
 // maxGroup is the maximum number of transactions that share a commit.
 const maxGroup = 64
 
-// write is a transaction that waits for the writer. One of the waiting callers runs all waiting transactions in one
-// SQLite transaction, each in a savepoint, so that they share a commit. The commit is the expensive part with
-// synchronous "full".
+// write is the transaction of a call of Write. While one of the callers has the write connection, the
+// transactions of the others wait in the queue. That caller runs them together in one SQLite transaction, each in a
+// savepoint, so that they share a commit: with synchronous "full", the commit is the expensive part.
 type write struct {
 	ctx      context.Context
 	until    time.Time // how long to wait for another process to unlock the file
 	fn       func(tables.Conn) error
-	err      error
-	panicked any
+	err      error         // the result of fn, or of the transaction
+	panicked any           // the value with which fn panicked; nil if it did not
 	done     chan struct{} // closed when err and panicked are set
 }
 
@@ -30,6 +30,7 @@ type queue struct {
 	list []*write
 }
 
+// add appends w to the queue.
 func (q *queue) add(w *write) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -46,8 +47,8 @@ func (q *queue) take() []*write {
 	return group
 }
 
-// leave removes w from the queue and reports whether it was still there. If not, w is already running.
-func (q *queue) leave(w *write) bool {
+// remove removes w from the queue and reports whether it was still there. If not, another caller runs w already.
+func (q *queue) remove(w *write) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	i := slices.Index(q.list, w)
@@ -57,7 +58,8 @@ func (q *queue) leave(w *write) bool {
 	return i >= 0
 }
 
-// Write implements tables.Database. fn may run in another goroutine.
+// Write implements tables.Database. fn may run in the goroutine of another caller: see write. A panic of fn is passed
+// on to fn's own caller.
 func (db *database) Write(ctx context.Context, fn func(tables.Conn) error) error {
 	if db.readOnly != nil {
 		return db.readOnly
@@ -66,25 +68,26 @@ func (db *database) Write(ctx context.Context, fn func(tables.Conn) error) error
 	db.queue.add(w)
 	select {
 	case db.writeToken <- struct{}{}:
-		if err := db.lead(w); err != nil {
+		if err := db.runQueue(w); err != nil {
 			return err
 		}
 	case <-w.done:
 	case <-ctx.Done():
-		if db.queue.leave(w) {
+		if db.queue.remove(w) {
 			return ctx.Err()
 		}
 	}
-	<-w.done
+	<-w.done // also after ctx ends: a transaction that runs is not abandoned
 	if w.panicked != nil {
 		panic(w.panicked)
 	}
 	return w.err
 }
 
-// lead runs the waiting transactions until w has run. It returns an error if it cannot begin a transaction; the other
-// callers then try themselves.
-func (db *database) lead(w *write) error {
+// runQueue runs the queued transactions in groups until w has run. The caller holds the write token, which runQueue
+// releases. If no transaction can begin, runQueue removes w from the queue and returns the error. The other callers
+// then get the token, and try themselves.
+func (db *database) runQueue(w *write) error {
 	defer func() { <-db.writeToken }()
 	for {
 		select {
@@ -93,14 +96,15 @@ func (db *database) lead(w *write) error {
 		default:
 		}
 		if err := db.begin(w); err != nil {
-			db.queue.leave(w)
+			db.queue.remove(w)
 			return err
 		}
 		db.run(db.queue.take())
 	}
 }
 
-// begin begins a transaction for w as soon as the file is not locked.
+// begin begins an SQLite transaction. It waits until no other process has the file locked, until w.ctx ends or w.until
+// has passed.
 func (db *database) begin(w *write) error {
 	if err := db.checkFile(); err != nil {
 		return err
@@ -110,13 +114,14 @@ func (db *database) begin(w *write) error {
 	}
 	err := db.retryUntil(w.ctx, w.until, func() error { return db.writer.Exec("BEGIN IMMEDIATE") })
 	if err != nil && !isBusy(err) && w.ctx.Err() == nil {
-		db.dropWriter()
+		db.dropWriter() // the connection may be broken
 	}
 	return err
 }
 
-// run runs a group in the transaction that has begun, and commits it. If one of the group aborts the whole transaction,
-// as a full disk does, or the commit fails, each runs again in a transaction of its own.
+// run runs a group of writes in the SQLite transaction that has begun, commits it, and wakes their callers. If the
+// whole transaction fails, because the disk is full or the commit fails, each write runs again in a transaction of
+// its own, so that it gets its own result.
 func (db *database) run(group []*write) {
 	if err := db.runGroup(group); err == nil || len(group) == 1 {
 		for _, w := range group {
@@ -137,14 +142,15 @@ func (db *database) run(group []*write) {
 	}
 }
 
-// runGroup runs a group and commits it. If it returns an error, nothing of the group is committed.
+// runGroup runs the writes of a group and commits them. An error means that nothing of the group is committed. A write
+// that fails alone is rolled back, its own error is in w.err, and runGroup returns nil.
 func (db *database) runGroup(group []*write) error {
-	ok := true
+	commit := true
 	for _, w := range group {
 		var err error
-		if len(group) == 1 {
+		if len(group) == 1 { // needs no savepoint: the whole transaction can be rolled back
 			w.call(db.writer)
-			ok = w.err == nil && w.panicked == nil
+			commit = w.err == nil && w.panicked == nil
 		} else {
 			err = db.runInSavepoint(w)
 		}
@@ -153,7 +159,7 @@ func (db *database) runGroup(group []*write) error {
 			return err
 		}
 	}
-	if !ok {
+	if !commit {
 		db.rollback()
 		return nil
 	}
@@ -164,8 +170,8 @@ func (db *database) runGroup(group []*write) error {
 	return err
 }
 
-// runInSavepoint runs one write of a group in a savepoint. Its error concerns the whole transaction; w.err holds the
-// error of w alone.
+// runInSavepoint runs one write of a group in a savepoint, and rolls back to it if the write fails. The returned error
+// means that the whole transaction fails; an error of the write alone is in w.err.
 func (db *database) runInSavepoint(w *write) error {
 	if err := db.writer.Exec("SAVEPOINT one"); err != nil {
 		return err
@@ -179,12 +185,14 @@ func (db *database) runInSavepoint(w *write) error {
 	return db.writer.Exec("RELEASE one")
 }
 
+// call runs w.fn and sets w.err and w.panicked.
 func (w *write) call(c tables.Conn) {
 	defer func() { w.panicked = recover() }()
 	w.err = w.fn(c)
 }
 
-// rollback ends the transaction. ROLLBACK fails if SQLite has rolled back already, as on a full disk.
+// rollback ends the transaction without a commit. If ROLLBACK fails, the connection is replaced, because it may still
+// be in the transaction. ROLLBACK also fails if SQLite has rolled back by itself, as on a full disk.
 func (db *database) rollback() {
 	if db.writer.Exec("ROLLBACK") != nil {
 		db.dropWriter()

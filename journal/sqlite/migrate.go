@@ -17,8 +17,8 @@ var migrations embed.FS
 // applicationID marks the file as a journal: "evtn" in ASCII.
 const applicationID = 1702261870
 
-// migrate creates the schema in a new file, and brings an older one up to date. For a journal that is up to date it only
-// reads three numbers.
+// migrate creates the tables in a new file, or updates the schema of an older journal. A file lock keeps two processes
+// from doing so at once; if the schema is up to date, migrate takes no lock and only reads the version.
 func (d *database) migrate(ctx context.Context) error {
 	db, err := sql.Open("sqlite", d.dsn("foreign_keys(1)"))
 	if err != nil {
@@ -35,7 +35,7 @@ func (d *database) migrate(ctx context.Context) error {
 		return fmt.Errorf("waiting for another process to prepare the journal: %w", err)
 	}
 	defer lock.Release()
-	// The other process may have done it.
+	// Another process that held the lock may have updated the schema.
 	if version, err = d.schemaVersion(ctx, db); err != nil || version >= journal.SchemaVersion {
 		return err
 	}
@@ -55,7 +55,8 @@ func (d *database) migrate(ctx context.Context) error {
 	return nil
 }
 
-// checkVersion refuses a journal whose schema is older than that of this program, or that this program cannot use.
+// checkVersion returns an error if a journal that cannot be migrated, because it is read-only, has another schema than
+// this program can read: an older one, or one that is too new.
 func (d *database) checkVersion(ctx context.Context) error {
 	db, err := sql.Open("sqlite", d.dsn())
 	if err != nil {
@@ -70,8 +71,8 @@ func (d *database) checkVersion(ctx context.Context) error {
 	return err
 }
 
-// schemaVersion returns the version of the file's schema, or 0 if the file is empty. It refuses a journal that this
-// program cannot use, and other databases.
+// schemaVersion returns the version of the file's schema, or 0 if the file is empty. It returns an error if the file is
+// the database of another program, or a journal that is too new for this program.
 func (d *database) schemaVersion(ctx context.Context, db *sql.DB) (version int, err error) {
 	var id, tables, minProgram int
 	err = d.retry(ctx, func() error {

@@ -13,13 +13,14 @@ import (
 // pollEvery is the interval at which the file is polled for writes by other processes while there are followers.
 const pollEvery = 25 * time.Millisecond
 
-// changes wakes followers. All topics are in one file, so a change of the file wakes the followers of every topic; they
-// follow the empty topic.
+// changes wakes followers. SQLite reports only that the file has changed, and not which rows, so every change wakes all
+// followers: all of them follow the empty topic.
 type changes struct {
 	*watch.Changes
-	conn *sql.Conn // data_version counts writes by other connections since this one last read it
+	conn *sql.Conn // for data_version, which changes for this connection when another one has written
 }
 
+// watchChanges returns changes that poll with a connection of their own.
 func watchChanges(ctx context.Context, db *database) (*changes, error) {
 	conn, err := db.readDB.Conn(ctx)
 	if err != nil {
@@ -41,9 +42,10 @@ func (db *database) Changed(ctx context.Context, _ ...journal.Topic) <-chan stru
 // Notify implements tables.Database.
 func (db *database) Notify(...journal.Topic) { db.changes.Notify(journal.Topic{}) }
 
+// close ends the polling, wakes all followers, and closes the connection.
 func (c *changes) close() error {
 	c.Close()
-	if err := c.conn.Close(); !errors.Is(err, sql.ErrConnDone) { // it is closed already
+	if err := c.conn.Close(); !errors.Is(err, sql.ErrConnDone) { // ErrConnDone: it is closed already
 		return err
 	}
 	return nil

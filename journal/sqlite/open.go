@@ -68,6 +68,8 @@ func Open(ctx context.Context, path string, opts Options) (*journal.DB, error) {
 	return journal.New(db), nil
 }
 
+// openFile opens the file for writing or, if it cannot be written, for reading. If it cannot be read either, because it
+// does not exist or may not be read, the error is that of opening it for writing.
 func openFile(ctx context.Context, path string, opts Options) (*database, error) {
 	absolute, err := filepath.Abs(path)
 	if err != nil {
@@ -77,15 +79,16 @@ func openFile(ctx context.Context, path string, opts Options) (*database, error)
 	if err == nil || !isUnwritable(err) {
 		return db, err
 	}
-	r, readErr := openAs(ctx, &database{path: absolute, readOnly: fmt.Errorf("%w: %w", journal.ErrReadOnly, err)}, opts,
+	db, readErr := openAs(ctx, &database{path: absolute, readOnly: fmt.Errorf("%w: %w", journal.ErrReadOnly, err)}, opts,
 		(*database).openForReading)
 	if errors.Is(readErr, fs.ErrNotExist) || errors.Is(readErr, fs.ErrPermission) {
 		return nil, err
 	}
-	return r, readErr
+	return db, readErr
 }
 
-// openAs opens s with open, and closes it again if that fails.
+// openAs applies the options to db and opens it with open: openForWriting or openForReading. If that fails, openAs
+// closes the connections that open has opened.
 func openAs(ctx context.Context, db *database, opts Options,
 	open func(db *database, ctx context.Context, synchronous string) error) (*database, error) {
 	db.busy, db.writeToken = opts.BusyTimeout, make(chan struct{}, 1)
@@ -102,6 +105,7 @@ func openAs(ctx context.Context, db *database, opts Options,
 	return db, nil
 }
 
+// openForWriting creates the file and its tables if they are missing, and connects to it.
 func (db *database) openForWriting(ctx context.Context, synchronous string) (err error) {
 	if db.file, err = createFile(db.path); err != nil {
 		return err
@@ -112,6 +116,7 @@ func (db *database) openForWriting(ctx context.Context, synchronous string) (err
 	return db.connect(ctx, synchronous)
 }
 
+// synchronous returns the value for SQLite's PRAGMA synchronous, or an error if the option is not valid.
 func (o Options) synchronous() (string, error) {
 	switch o.Synchronous {
 	case "", "full":
@@ -122,7 +127,8 @@ func (o Options) synchronous() (string, error) {
 	return "", fmt.Errorf("synchronous is %q: use \"full\" or \"normal\"", o.Synchronous)
 }
 
-// createFile ensures that the file exists and that this process can write it, because SQLite's own error is vaguer.
+// createFile creates the file and its folder if they do not exist, checks that this process can write the file, and
+// returns its FileInfo. Its errors say more than those that SQLite would return.
 func createFile(path string) (os.FileInfo, error) {
 	dir := filepath.Dir(path)
 	if filepath.Base(dir) == statedir.Name {
@@ -140,18 +146,20 @@ func createFile(path string) (os.FileInfo, error) {
 	return info, errors.Join(err, f.Close())
 }
 
-// checkFile returns an error if path no longer names the file that was opened.
+// checkFile returns an error that wraps journal.ErrReplaced if db.path no longer names the file that was opened: a
+// write would be lost with the old file. It also calls checkUnchanged.
 func (db *database) checkFile() error {
 	now, err := os.Stat(db.path)
 	if err == nil && os.SameFile(now, db.file) {
 		return db.checkUnchanged(now)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil // SQLite has the file open in any case
+		return nil // it is not known whether the file was replaced, and SQLite still has it open
 	}
 	return fmt.Errorf("%w: %s", journal.ErrReplaced, db.path)
 }
 
+// connect opens the write connection and the connections for reads of a file that has its tables.
 func (db *database) connect(ctx context.Context, synchronous string) (err error) {
 	write := []string{"foreign_keys(1)", "synchronous(" + synchronous + ")",
 		fmt.Sprintf("wal_autocheckpoint(%d)", walPages), fmt.Sprintf("journal_size_limit(%d)", walLimit)}
@@ -164,6 +172,7 @@ func (db *database) connect(ctx context.Context, synchronous string) (err error)
 	return db.connectReaders(ctx)
 }
 
+// connectReaders opens the pool of connections for reads, and the connection that polls for changes.
 func (db *database) connectReaders(ctx context.Context) (err error) {
 	if db.readDB, err = sql.Open("sqlite", db.dsn("query_only(1)")); err != nil {
 		return err
@@ -173,8 +182,8 @@ func (db *database) connectReaders(ctx context.Context) (err error) {
 	return err
 }
 
-// dsn returns the data source name with pragmas for every connection. The path is escaped, because it may contain '?'
-// and '%'.
+// dsn returns the data source name of the file, with pragmas such as "query_only(1)" that are set for every connection.
+// The path is escaped, because it may contain '?' and '%'.
 func (db *database) dsn(pragmas ...string) string {
 	query := url.Values{"_pragma": {fmt.Sprintf("busy_timeout(%d)", stepTimeout.Milliseconds())}}
 	query["_pragma"] = append(query["_pragma"], pragmas...)
@@ -197,7 +206,7 @@ func (d *database) Close() error {
 	if d.changes != nil {
 		errs = append(errs, d.changes.close())
 	}
-	d.writeToken <- struct{}{} // let the running transaction end; no other one begins
+	d.writeToken <- struct{}{} // waits for the running transaction; after closed is set, no other one begins
 	defer func() { <-d.writeToken }()
 	d.closed = true
 	if d.writer != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/everturn/everturn/journal"
 )
 
-// isUnwritable reports whether an error of opening a journal for writing may leave it readable: the file, its folder or
-// the whole disk cannot be written.
+// isUnwritable reports whether the error of opening a journal for writing means that the file, its folder or the disk
+// cannot be written. Such a journal may still be readable.
 func isUnwritable(err error) bool {
 	switch codeOf(err) {
 	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR:
@@ -24,8 +24,9 @@ func isUnwritable(err error) bool {
 	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.ENOSPC)
 }
 
-// openForReading opens a file that exists, and changes nothing in its folder. A file without a log is opened as one that
-// no process changes, because SQLite would otherwise create the log. With a log, SQLite needs the log's index (-shm).
+// openForReading opens an existing file for reading only, and changes nothing in its folder. A file without a log
+// (-wal) is opened as immutable, because SQLite would otherwise create the log. A file with a log can be opened only
+// if the log's index (-shm) exists too. The second parameter is not used: it makes the method fit openAs.
 func (db *database) openForReading(ctx context.Context, _ string) (err error) {
 	f, err := os.Open(db.path)
 	if err != nil {
@@ -55,13 +56,14 @@ func (db *database) hasLog() bool {
 	return err == nil && info.Size() > 0
 }
 
+// exists reports whether a file exists.
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
 }
 
-// checkUnchanged returns an error if another process has changed a file that was opened as one that does not change,
-// because reads could then mix two states.
+// checkUnchanged returns an error that wraps journal.ErrUnavailable if the file was opened as immutable and another
+// process has changed it since: reads could then mix two states. now is the file's current FileInfo.
 func (db *database) checkUnchanged(now os.FileInfo) error {
 	if !db.mode.Has("immutable") || now.ModTime().Equal(db.file.ModTime()) && !db.hasLog() {
 		return nil

@@ -13,7 +13,8 @@ import (
 	"github.com/everturn/everturn/journal/internal/tables"
 )
 
-// openWriter opens the write connection if it is not open. The caller holds the turnstile, or is Open.
+// openWriter opens the write connection if it is not open. The caller holds the write token, or is opening the journal.
+// It returns errClosed after Close.
 func (db *database) openWriter(ctx context.Context, until time.Time) error {
 	if db.closed {
 		return errClosed
@@ -36,15 +37,16 @@ func (db *database) dropWriter() {
 	db.writer = nil
 }
 
-// Read implements tables.Database.
+// Read implements tables.Database. Unless once is true, it runs fn again while the file is locked.
 func (db *database) Read(ctx context.Context, once bool, fn func(tables.Conn) error) error {
 	if once {
-		return db.snapshot(ctx, fn)
+		return db.readSnapshot(ctx, fn)
 	}
-	return db.retry(ctx, func() error { return db.snapshot(ctx, fn) })
+	return db.retry(ctx, func() error { return db.readSnapshot(ctx, fn) })
 }
 
-func (db *database) snapshot(ctx context.Context, fn func(tables.Conn) error) error {
+// readSnapshot runs fn in a read transaction, which sees one snapshot, on a connection of the pool.
+func (db *database) readSnapshot(ctx context.Context, fn func(tables.Conn) error) error {
 	if err := db.checkFile(); err != nil {
 		return err
 	}
@@ -53,19 +55,20 @@ func (db *database) snapshot(ctx context.Context, fn func(tables.Conn) error) er
 		return err
 	}
 	if err := c.Exec("BEGIN"); err != nil {
-		db.readers.drop(c)
+		db.readers.replace(c)
 		return err
 	}
-	defer func() { db.readers.give(c, c.Exec("ROLLBACK")) }()
+	defer func() { db.readers.put(c, c.Exec("ROLLBACK")) }()
 	return fn(c)
 }
 
-// retry calls fn until the file is not busy, ctx ends or the busy timeout has passed.
+// retry calls fn, and again while its error is that another process has the file locked, until ctx ends or the busy
+// timeout has passed.
 func (db *database) retry(ctx context.Context, fn func() error) error {
 	return db.retryUntil(ctx, time.Now().Add(db.busy), fn)
 }
 
-// retryUntil calls fn at least once, until the file is not busy, ctx ends or the deadline has passed.
+// retryUntil is retry with a deadline in place of the busy timeout. It calls fn at least once, unless ctx has ended.
 func (db *database) retryUntil(ctx context.Context, deadline time.Time, fn func() error) error {
 	for began := time.Now(); ; {
 		if err := ctx.Err(); err != nil {
@@ -86,6 +89,7 @@ func (db *database) retryUntil(ctx context.Context, deadline time.Time, fn func(
 	}
 }
 
+// isBusy reports whether an error means that another process has the file locked.
 func isBusy(err error) bool {
 	code := codeOf(err)
 	return code == sqlite3.SQLITE_BUSY || code == sqlite3.SQLITE_LOCKED

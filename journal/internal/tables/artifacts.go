@@ -10,14 +10,15 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// NoteArtifact records that a call has left a blob.
+// NoteArtifact records a blob as an artifact of a call: content that the model and users can read by its hash. late
+// means that the content came with a late result. A repetition changes nothing.
 func (t *Tx) NoteArtifact(session, call int64, hash, mediaType string, late bool) error {
 	return t.Exec(`INSERT INTO artifacts (session, hash, call, media_type, late) VALUES (?, ?, ?, ?, ?)
 		ON CONFLICT DO NOTHING`,
 		session, hash, call, mediaType, late)
 }
 
-// MediaColumn is null if there are no media, so that it takes no space.
+// MediaColumn returns the column for media, without their data: JSON, or null if there are none.
 func MediaColumn(media []turn.Media) (Content, error) {
 	if len(media) == 0 {
 		return Content{}, nil
@@ -26,6 +27,7 @@ func MediaColumn(media []turn.Media) (Content, error) {
 	return ContentOf(string(b)), err
 }
 
+// readMedia reverses MediaColumn.
 func readMedia(column Content) (media []turn.Media, err error) {
 	if !column.Valid {
 		return nil, nil
@@ -36,9 +38,10 @@ func readMedia(column Content) (media []turn.Media, err error) {
 	return media, nil
 }
 
-// Artifact looks for a call of the session, or of its shared past, that has left the blob. A fork does not see what its
-// parent sessions did after the fork point, nor late results there, because those may have tainted the parent since.
-// Artifact also finds the text of a message, which a compaction may have replaced by its hash.
+// Artifact returns the media type of a blob if it is an artifact of the session or of its shared past: one that a
+// call has left, or the text of a message, which a compaction may have replaced by its hash. Otherwise it returns
+// sql.ErrNoRows. Of a parent session, a fork sees only calls of steps up to the fork point, and no late results,
+// because those may have tainted the parent since.
 func (q Querier) Artifact(session int64, hash string) (mediaType string, err error) {
 	list, err := q.Segments(session, 1, AllMessages)
 	if err != nil {
@@ -61,14 +64,14 @@ func (q Querier) Artifact(session int64, hash string) (mediaType string, err err
 	return "", sql.ErrNoRows
 }
 
-// InsertTaint marks a session. The first mark stays.
+// InsertTaint marks a session as tainted. The first mark stays.
 func (t *Tx) InsertTaint(session int64, m record.TaintSource) error {
 	return t.Exec(`INSERT INTO taint_sources (session, turn, call_id, tool, at) VALUES (?, ?, ?, ?, ?)
 		ON CONFLICT DO NOTHING`,
 		session, m.Turn, m.CallID, m.Tool, Nanos(m.At))
 }
 
-// TaintSource returns a session's taint source, nil if it has none.
+// TaintSource returns the first mark of a tainted session; nil if the session is not tainted.
 func (q Querier) TaintSource(session int64) (*record.TaintSource, error) {
 	var m record.TaintSource
 	var at int64

@@ -17,7 +17,8 @@ import (
 // inlineBytes is the size up to which content is kept in the row itself.
 const inlineBytes = 1 << 10
 
-// checkBytes is the size above which PutBlob checks whether a blob exists before it encodes and sends its content.
+// checkBytes is the size above which PutBlob first checks whether the blob exists, because encoding and sending the
+// content costs more than the query.
 const checkBytes = 16 << 10
 
 // Stored is a pair of columns x, x_blob: content inline, or the hash of the blob that holds it. Both are null if
@@ -27,7 +28,7 @@ type Stored struct {
 	Blob   sql.NullString
 }
 
-// Put stores text inline or as a blob, by its size.
+// Put returns the columns for a text. It stores a text of more than 1 KiB as a blob.
 func (t *Tx) Put(text, mediaType string) (Stored, error) {
 	if len(text) <= inlineBytes {
 		return Stored{Inline: ContentOf(text)}, nil
@@ -36,8 +37,8 @@ func (t *Tx) Put(text, mediaType string) (Stored, error) {
 	return Stored{Blob: sql.NullString{String: hash, Valid: true}}, err
 }
 
-// get loads what put has stored.
-func (q Querier) get(s Stored) (string, error) {
+// getText returns the text of a pair of columns; empty if both are null.
+func (q Querier) getText(s Stored) (string, error) {
 	if !s.Blob.Valid {
 		return s.Inline.String, nil
 	}
@@ -45,7 +46,8 @@ func (q Querier) get(s Stored) (string, error) {
 	return string(b), err
 }
 
-// PutBlob stores a blob once and returns its hash.
+// PutBlob stores b as a blob, unless the journal has it, and returns its hash. JSON is compressed, and an encrypted
+// journal seals it; the hash is always that of b.
 func (t *Tx) PutBlob(mediaType string, b []byte) (hash string, err error) {
 	if len(b) > record.MaxBlobBytes {
 		return "", fmt.Errorf("the content is %d bytes; the maximum is %d", len(b), record.MaxBlobBytes)
@@ -74,7 +76,8 @@ func (q Querier) GetBlob(hash string) (b []byte, err error) {
 // Unbounded is a bound that no content exceeds.
 const Unbounded = int64(math.MaxInt64)
 
-// GetBlobWithin subtracts the blob's size from room. It does not load a blob that exceeds room: *TooLargeError.
+// GetBlobWithin returns a blob of at most *room bytes, and subtracts its size from *room, so that several calls share
+// one bound. It returns a *record.TooLargeError for a larger blob, without loading it.
 func (q Querier) GetBlobWithin(hash string, room *int64) (b []byte, err error) {
 	var encoding string
 	var size int64
@@ -96,14 +99,14 @@ func (q Querier) GetBlobWithin(hash string, room *int64) (b []byte, err error) {
 	return decode(encoding, b)
 }
 
-// gzipped marks a blob that is kept compressed.
+// gzipped is the encoding of a compressed blob.
 const gzipped = "gzip"
 
-// compressBytes is the size from which JSON is compressed: raw completions are streams of events that differ by a word,
-// and shrink to a tenth or less.
+// compressBytes is the size from which JSON is compressed. Raw completions shrink to a tenth or less: they are lists of
+// streamed events that differ by a word.
 const compressBytes = 4 << 10
 
-// encode returns b as it is stored, and its encoding. Its hash and size stay those of b.
+// encode returns the bytes to store for b, and their encoding: "" or gzipped.
 func encode(mediaType string, b []byte) (encoding string, kept []byte) {
 	if b == nil {
 		b = []byte{} // nil would be NULL
@@ -118,7 +121,7 @@ func encode(mediaType string, b []byte) (encoding string, kept []byte) {
 	return gzipped, kept
 }
 
-// compressors are reused: one takes almost a megabyte, and takes longer to set up than to run.
+// compressors holds gzip writers for reuse: a writer takes almost a megabyte, and longer to set up than to run.
 var compressors = sync.Pool{New: func() any {
 	w, err := gzip.NewWriterLevel(io.Discard, gzip.BestSpeed)
 	if err != nil {
@@ -127,6 +130,7 @@ var compressors = sync.Pool{New: func() any {
 	return w
 }}
 
+// compress returns b compressed with gzip.
 func compress(b []byte) []byte {
 	w := compressors.Get().(*gzip.Writer)
 	defer compressors.Put(w)
@@ -138,7 +142,7 @@ func compress(b []byte) []byte {
 	return out.Bytes()
 }
 
-// decode reverses encode.
+// decode reverses encode: it returns the content of a blob from the bytes that are stored for it.
 func decode(encoding string, kept []byte) ([]byte, error) {
 	switch encoding {
 	case "":
@@ -148,7 +152,7 @@ func decode(encoding string, kept []byte) ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading a compressed blob: %w", err)
 		}
-		b, err := io.ReadAll(io.LimitReader(r, record.MaxBlobBytes+1))
+		b, err := io.ReadAll(io.LimitReader(r, record.MaxBlobBytes+1)) // a damaged blob may expand to any size
 		if err != nil {
 			return nil, fmt.Errorf("reading a compressed blob: %w", err)
 		}
@@ -157,7 +161,7 @@ func decode(encoding string, kept []byte) ([]byte, error) {
 	return nil, fmt.Errorf("unknown blob encoding %q", encoding)
 }
 
-// PutJSON is Put for JSON. Empty JSON is null.
+// PutJSON is Put for JSON. Both columns are null if raw is empty.
 func (t *Tx) PutJSON(raw json.RawMessage) (Stored, error) {
 	if len(raw) == 0 {
 		return Stored{}, nil
@@ -165,9 +169,9 @@ func (t *Tx) PutJSON(raw json.RawMessage) (Stored, error) {
 	return t.Put(string(raw), "application/json")
 }
 
-// GetJSON loads what PutJSON has stored.
+// GetJSON reverses PutJSON: it returns nil if both columns are null.
 func (q Querier) GetJSON(s Stored) (json.RawMessage, error) {
-	text, err := q.get(s)
+	text, err := q.getText(s)
 	if text == "" {
 		return nil, err
 	}

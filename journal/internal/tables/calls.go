@@ -8,14 +8,14 @@ import (
 	"github.com/everturn/everturn/journal/record"
 )
 
-// Call is a row of the ledger with its turn. row is 0 if the ledger does not have the call.
+// Call is a tool call of a turn, as the ledger has it.
 type Call struct {
 	Scope
-	Row            int64
+	Row            int64 // of the ledger; 0 if the ledger does not have the call
 	Rec            record.CallRecord
 	Granted        int // the attempt that holds the claim; 0 if none does
 	ArgumentsHash  string
-	SettledAttempt int
+	SettledAttempt int // the attempt whose result is the outcome; 0 if the call is open
 	Arguments      Stored
 	Text           Stored
 	Continuation   sql.NullString // a blob's hash
@@ -24,7 +24,7 @@ type Call struct {
 	Requests       bool           // the turn has requests about it
 }
 
-// CallColumns are what Call.Scan reads of a call c.
+// CallColumns are the columns of calls c that Call.Scan reads. They may be null, for a LEFT JOIN.
 const CallColumns = `coalesce(c.id, 0), coalesce(c.step, 0), coalesce(c.call_id, ''), coalesce(c.wire_id, ''), coalesce(c.tool, ''),
 	c.arguments, c.arguments_blob, coalesce(c.arguments_hash, ''), coalesce(c.attempt, 0), coalesce(c.claimed_attempt, 0), coalesce(c.runs, 0),
 	coalesce(c.repeatable, FALSE), coalesce(c.worker, ''), coalesce(c.claimed_at, 0), coalesce(c.outcome, ''), c.text, c.text_blob,
@@ -32,7 +32,8 @@ const CallColumns = `coalesce(c.id, 0), coalesce(c.step, 0), coalesce(c.call_id,
 	coalesce(c.duration_ms, 0), coalesce(c.late_count, 0), coalesce(c.suspended_attempt, 0), c.continuation_blob, c.media, coalesce(c.notes, 0),
 	coalesce(c.code, '')`
 
-// Scan reads the fields before and then CallColumns.
+// Scan scans a row into c. The columns of the row are those for the destinations in before, followed by CallColumns.
+// Scan does not load blobs: see Querier.Load.
 func (c *Call) Scan(scan func(...any) error, before ...any) error {
 	var claimed, settled int64
 	r := &c.Rec
@@ -45,7 +46,8 @@ func (c *Call) Scan(scan func(...any) error, before ...any) error {
 	return err
 }
 
-// Call returns a turn with one of its calls, if the ledger has it. ErrNotFound if the turn does not exist.
+// Call returns a call of a turn. If the ledger does not have the call, Row is 0 and only Scope and Requests are set.
+// The error wraps record.ErrNotFound if the turn does not exist.
 func (q Querier) Call(turnID, callID string) (c Call, err error) {
 	row := q.Row(`SELECT `+scopeColumns+
 		`, EXISTS (SELECT 1 FROM requests w WHERE w.turn = t.id AND (w.request_id = ?1 OR w.call_id = ?1)),
@@ -59,13 +61,14 @@ func (q Querier) Call(turnID, callID string) (c Call, err error) {
 	return c, err
 }
 
-// Load loads the fields that may be in blobs, unless the transaction has just stored them.
+// Load sets the fields of c.Rec that may be in blobs: arguments, text, media and continuation. It keeps arguments and
+// text that are set already, because the transaction has just stored them.
 func (q Querier) Load(c *Call) (err error) {
 	if c.Rec.Call.Arguments == "" {
-		c.Rec.Call.Arguments, err = q.get(c.Arguments)
+		c.Rec.Call.Arguments, err = q.getText(c.Arguments)
 	}
 	if err == nil && c.Rec.Text == "" {
-		c.Rec.Text, err = q.get(c.Text)
+		c.Rec.Text, err = q.getText(c.Text)
 	}
 	if err != nil {
 		return err

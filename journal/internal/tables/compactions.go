@@ -9,7 +9,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Compaction returns the last compaction at seq or before, of the session or of its shared past.
+// Compaction returns the compaction that applies to a prompt whose last message is seq: the last one with At.Seq <=
+// seq, of the session or, for a fork, of its shared past. It returns nil if there is none.
 func (q Querier) Compaction(session, seq int64) (*turn.Compaction, error) {
 	for session != 0 {
 		list, err := q.Compactions(`session = ? AND at_seq <= ? ORDER BY at_seq DESC, id DESC LIMIT 1`, session, seq)
@@ -25,12 +26,13 @@ func (q Querier) Compaction(session, seq int64) (*turn.Compaction, error) {
 			&forkSeq); err != nil {
 			return nil, err
 		}
-		seq = min(seq, forkSeq)
+		seq = min(seq, forkSeq) // session is the parent now; the fork shares its messages up to forkSeq
 	}
 	return nil, nil
 }
 
-// NamedCompaction returns the compaction of this name, or sql.ErrNoRows.
+// NamedCompaction returns the compaction with this unique name, or sql.ErrNoRows. The name is "turn/step/reason", or
+// "session row/request" if a user requested the compaction.
 func (q Querier) NamedCompaction(name string) (turn.Compaction, error) {
 	list, err := q.Compactions(`name = ?`, name)
 	if err == nil && len(list) == 0 {
@@ -42,7 +44,7 @@ func (q Querier) NamedCompaction(name string) (turn.Compaction, error) {
 	return list[0], nil
 }
 
-// Compactions returns the compactions that the condition selects.
+// Compactions returns the compactions that the SQL condition where selects; it may also have ORDER BY and LIMIT.
 func (q Querier) Compactions(where string, args ...any) ([]turn.Compaction, error) {
 	contents, err := Collect(q, func(scan Scanner) (c Stored, err error) {
 		err = scan(&c.Inline, &c.Blob)
@@ -61,10 +63,11 @@ func (q Querier) Compactions(where string, args ...any) ([]turn.Compaction, erro
 	return out, err
 }
 
-// InsertCompaction inserts a compaction. turnN is 0 if a user asked for it.
-func (t *Tx) InsertCompaction(session, turnN int64, name string, c *turn.Compaction) error {
+// InsertCompaction inserts a compaction, and sets c.Hash and c.SettledAt if they are missing. turnRow is the turn whose
+// prompt was compacted; 0 if a user requested the compaction. See NamedCompaction for name.
+func (t *Tx) InsertCompaction(session, turnRow int64, name string, c *turn.Compaction) error {
 	if c.SettledAt.IsZero() {
-		c.SettledAt = time.Unix(0, 1).UTC()
+		c.SettledAt = time.Unix(0, 1).UTC() // the column day needs a time
 	}
 	c.SettledAt = c.SettledAt.UTC()
 	if c.To > 0 && c.Hash == "" {
@@ -86,7 +89,7 @@ func (t *Tx) InsertCompaction(session, turnN int64, name string, c *turn.Compact
 	return t.Exec(`INSERT INTO compactions (session, name, turn, at_seq, content, content_blob, provider, model,
 		input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens, cost, unpriced, estimated, at, day)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		session, name, NumberOrNull(turnN), c.At.Seq, content.Inline, content.Blob, record.CleanText(c.Provider),
+		session, name, NumberOrNull(turnRow), c.At.Seq, content.Inline, content.Blob, record.CleanText(c.Provider),
 		record.CleanText(c.Model), u.InputTokens, u.CachedTokens, u.CacheWriteTokens, u.OutputTokens, u.ReasoningTokens,
 		int64(u.Cost), u.Unpriced, u.Estimated, Nanos(c.SettledAt), c.SettledAt.Format(time.DateOnly))
 }

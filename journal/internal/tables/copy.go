@@ -10,20 +10,20 @@ import (
 	"github.com/everturn/everturn/journal/record"
 )
 
-// copied are the tables, each after the tables that its rows refer to.
-var copied = []string{
+// copiedTables are the tables that Copy copies, in an order in which each comes after the tables that it refers to.
+var copiedTables = []string{
 	"blobs", "sessions", "turns", "messages", "inferences", "calls", "late_results", "artifacts", "taint_sources",
 	"requests",
 	"grants", "catalogues", "approved_tools", "config_versions", "events", "fleet_limits",
 	"inference_usage", "spending", "compactions", "subagents",
 }
 
-// booleans are the columns that SQLite stores as numbers.
-var booleans = []string{"pruned", "emitted", "repeatable", "late", "allowed", "unpriced", "estimated",
+// booleanColumns are the columns with booleans: SQLite stores them as numbers, Postgres does not.
+var booleanColumns = []string{"pruned", "emitted", "repeatable", "late", "allowed", "unpriced", "estimated",
 	"reserved", "background"}
 
-// contents are the columns of content, by table: those that an encrypted journal seals.
-var contents = map[string][]string{
+// sealedColumns are the columns of content, by table: those that an encrypted journal seals.
+var sealedColumns = map[string][]string{
 	"blobs":        {"bytes"},
 	"sessions":     {"first_text"},
 	"turns":        {"config", "message", "answer", "left_over"},
@@ -36,7 +36,8 @@ var contents = map[string][]string{
 	"compactions":  {"content"},
 }
 
-// copyRows is the number of rows of one INSERT, except for blobs and catalogues, whose rows may be large.
+// copyRows is the number of rows that one INSERT copies. Blobs and catalogues are copied one by one, because their rows
+// may be large.
 const copyRows = 50
 
 // Copy copies everything in from into the empty journal to: see journal.Copy.
@@ -45,11 +46,11 @@ func Copy(ctx context.Context, from, to *Handle) (sessions int, err error) {
 		return to.db.Write(ctx, func(target Conn) error {
 			if err := checkEmpty(target); err != nil {
 				if target.Again() && errors.Is(err, record.ErrExists) {
-					return nil // an earlier run of this transaction found it empty, and was committed
+					return nil // an earlier run of this transaction filled it: only the reply to its commit was lost
 				}
 				return err
 			}
-			for _, table := range copied {
+			for _, table := range copiedTables {
 				n, err := copyTable(ctx, from.querier(source), to.querier(target), table)
 				if err == nil {
 					err = to.db.Renumber(target, table)
@@ -70,19 +71,22 @@ func Copy(ctx context.Context, from, to *Handle) (sessions int, err error) {
 	return sessions, nil
 }
 
+// checkEmpty returns an error that wraps record.ErrExists if the journal has any content.
 func checkEmpty(c Conn) error {
 	for _, table := range []string{"sessions", "blobs", "catalogues"} {
-		var there bool
-		if err := c.QueryRow(`SELECT EXISTS (SELECT 1 FROM ` + table + `)`).Scan(&there); err != nil {
+		var exists bool
+		if err := c.QueryRow(`SELECT EXISTS (SELECT 1 FROM ` + table + `)`).Scan(&exists); err != nil {
 			return err
 		}
-		if there {
+		if exists {
 			return fmt.Errorf("the journal to copy to is not empty: use a new one: %w", record.ErrExists)
 		}
 	}
 	return nil
 }
 
+// copyTable copies all rows of a table in the order of their first column, and returns their number. It opens what the
+// source has sealed, and seals it with the keys of the target.
 func copyTable(ctx context.Context, source, target Querier, table string) (n int, err error) {
 	rows, err := source.Conn.Query(`SELECT * FROM ` + table + ` ORDER BY 1`)
 	if err != nil {
@@ -93,9 +97,9 @@ func copyTable(ctx context.Context, source, target Querier, table string) (n int
 	if err != nil {
 		return 0, err
 	}
-	insert := inserter{target.Conn, table, columns, nil, 1}
+	insert := inserter{conn: target.Conn, table: table, columns: columns, maxValues: len(columns)}
 	if table != "blobs" && table != "catalogues" {
-		insert.most = copyRows * len(columns)
+		insert.maxValues = copyRows * len(columns)
 	}
 	for rows.Next() {
 		row, err := scanRow(rows, columns)
@@ -113,11 +117,12 @@ func copyTable(ctx context.Context, source, target Querier, table string) (n int
 	return n, errors.Join(rows.Err(), insert.flush())
 }
 
+// scanRow returns the current row with values that both databases accept as arguments.
 func scanRow(rows Rows, columns []string) ([]any, error) {
 	row, into := make([]any, len(columns)), make([]any, len(columns))
 	for i, c := range columns {
 		into[i] = &row[i]
-		if slices.Contains(booleans, c) {
+		if slices.Contains(booleanColumns, c) {
 			row[i], into[i] = false, new(bool)
 		}
 	}
@@ -135,33 +140,36 @@ func scanRow(rows Rows, columns []string) ([]any, error) {
 
 // inserter inserts rows, several with each statement.
 type inserter struct {
-	conn    Conn
-	table   string
-	columns []string
-	values  []any
-	most    int // maximum values of one statement
+	conn      Conn
+	table     string
+	columns   []string
+	values    []any // of the rows that flush inserts next
+	maxValues int   // the number of values from which add flushes
 }
 
+// add adds a row, and inserts the rows so far if there are enough for a statement.
 func (i *inserter) add(row []any) error {
 	i.values = append(i.values, row...)
-	if len(i.values) < i.most {
+	if len(i.values) < i.maxValues {
 		return nil
 	}
 	return i.flush()
 }
 
+// flush inserts the rows that were added and not inserted yet.
 func (i *inserter) flush() error {
 	if len(i.values) == 0 {
 		return nil
 	}
-	row := "(" + strings.TrimSuffix(strings.Repeat("?, ", len(i.columns)), ", ") + ")"
-	rows := strings.TrimSuffix(strings.Repeat(row+", ", len(i.values)/len(i.columns)), ", ")
-	err := i.conn.Exec(`INSERT INTO `+i.table+` (`+strings.Join(i.columns, ", ")+`) VALUES `+rows, i.values...)
+	rowParameters := "(" + strings.TrimSuffix(strings.Repeat("?, ", len(i.columns)), ", ") + ")"
+	parameters := strings.TrimSuffix(strings.Repeat(rowParameters+", ", len(i.values)/len(i.columns)), ", ")
+	err := i.conn.Exec(`INSERT INTO `+i.table+` (`+strings.Join(i.columns, ", ")+`) VALUES `+parameters, i.values...)
 	i.values = i.values[:0]
 	return err
 }
 
-// openRow turns a row as it is stored into the plain row.
+// openRow replaces the sealed values of a row by their plain values. It needs no list of the columns with hashes,
+// because openHash changes only sealed hashes. A nil sealer changes nothing.
 func (s *sealer) openRow(table string, columns []string, row []any) (err error) {
 	for i, c := range columns {
 		switch v := row[i].(type) {
@@ -169,7 +177,7 @@ func (s *sealer) openRow(table string, columns []string, row []any) (err error) 
 			if s == nil {
 				continue
 			}
-			if slices.Contains(contents[table], c) {
+			if slices.Contains(sealedColumns[table], c) {
 				err = errors.Join(err, s.openText(&v))
 			} else {
 				s.openHash(&v)
@@ -183,7 +191,7 @@ func (s *sealer) openRow(table string, columns []string, row []any) (err error) 
 	return err
 }
 
-// sealRow reverses openRow.
+// sealRow replaces the content and the hashes of a plain row by their sealed values: it reverses openRow.
 func (s *sealer) sealRow(table string, columns []string, row []any) (err error) {
 	for i, c := range columns {
 		var e error
@@ -192,7 +200,7 @@ func (s *sealer) sealRow(table string, columns []string, row []any) (err error) 
 			if s == nil {
 				continue
 			}
-			if slices.Contains(contents[table], c) {
+			if slices.Contains(sealedColumns[table], c) {
 				row[i], e = s.sealText(v)
 			} else {
 				row[i], e = s.sealHash(v)

@@ -15,24 +15,25 @@ type Database interface {
 	// Write runs fn in a transaction. The transaction is committed if fn returns nil, and rolled back otherwise. Write
 	// may run fn again if the transaction was lost: see Conn.Again.
 	Write(ctx context.Context, fn func(Conn) error) error
-	// Read runs fn on one snapshot. With once, fn does not run again if the connection is lost.
+	// Read runs fn on one snapshot. If once is true, fn does not run again when the connection is lost.
 	Read(ctx context.Context, once bool, fn func(Conn) error) error
 	// Explain returns err with advice for the operator, and an error that wraps ErrNotFound for sql.ErrNoRows.
 	Explain(err error) error
-	// Away reports whether an error of Write or Read means that the database cannot be used now, whatever is asked of it:
-	// its server or its disk is away, or another process has locked it for long.
+	// Away reports whether an error of Write or Read means that the database is unavailable for any transaction: its
+	// server or its disk fails, or another process keeps it locked.
 	Away(err error) bool
 	// Changed returns a channel that is closed when one of the topics may have changed, or anything if there are no
 	// topics.
 	Changed(ctx context.Context, topics ...Topic) <-chan struct{}
 	// Notify closes the channels of Changed, after a transaction of this process has changed the topics.
 	Notify(topics ...Topic)
-	// Renumber makes the IDs of new rows follow those of rows that were inserted with explicit IDs.
+	// Renumber makes the table's next generated ID follow the highest existing one, after rows were inserted with their
+	// IDs.
 	Renumber(c Conn, table string) error
 	// TempDir is the folder for large temporary files; empty means the system's folder.
 	TempDir() string
 	// ReadOnly returns an error that wraps record.ErrReadOnly if the database was opened for reading only, because it
-	// could not be opened for writing; else nil. It does not ask the database.
+	// could not be opened for writing; otherwise nil. It runs no query.
 	ReadOnly() error
 	Close() error
 }
@@ -41,14 +42,14 @@ type Database interface {
 type Conn interface {
 	Query(query string, args ...any) (Rows, error)
 	QueryRow(query string, args ...any) Row
-	// Exec runs a statement without a result. It may run later, at the latest with the next query or the commit, and its
-	// error is theirs then.
+	// Exec runs a statement without a result. The statement may be delayed until the next query or the commit, which
+	// then returns its error.
 	Exec(query string, args ...any) error
 	// Lock is the clause after a SELECT that locks its rows until the transaction ends; empty if the database has one
 	// writer at a time.
 	Lock() string
-	// Again reports whether an earlier run of this transaction was lost while it was being committed, or failed then, so
-	// that its effects may be in the database.
+	// Again reports whether the commit of an earlier run of this transaction returned an error. The commit may have
+	// succeeded nevertheless, so the effects of that run may be in the database.
 	Again() bool
 }
 
@@ -74,7 +75,7 @@ type Topic struct {
 	Tenant string
 }
 
-// Handle is a journal's database for one tenant. Methods that read a named session or turn know only those of the
+// Handle is a journal's database for one tenant. Methods that read a named session or turn find only those of the
 // tenant.
 type Handle struct {
 	db     Database
@@ -87,15 +88,15 @@ func New(db Database) *Handle { return &Handle{db: db} }
 
 // OfTenant returns the handle of a tenant, on the same database.
 func (h *Handle) OfTenant(tenant string) *Handle {
-	of := *h
-	of.Tenant = tenant
-	return &of
+	copied := *h
+	copied.Tenant = tenant
+	return &copied
 }
 
 // Close ends all operations that wait on the journal and closes its database.
 func (h *Handle) Close() error { return h.db.Close() }
 
-// ID returns the journal's UUID.
+// ID returns the journal's UUID. If the journal is encrypted and h has no keys, it returns the sealed ID.
 func (h *Handle) ID(ctx context.Context) (id string, err error) {
 	if h.sealer != nil {
 		return h.sealer.id, nil
@@ -106,7 +107,7 @@ func (h *Handle) ID(ctx context.Context) (id string, err error) {
 	return id, err
 }
 
-// Changed is Database.Changed with the tenant's sessions.
+// Changed is Database.Changed for the handle's tenant: it sets Tenant in topics with a session.
 func (h *Handle) Changed(ctx context.Context, topics ...Topic) <-chan struct{} {
 	own := slices.Clone(topics)
 	for i, t := range own {
@@ -130,7 +131,8 @@ type Tx struct {
 }
 
 // Write runs fn in one transaction, which is committed if fn returns nil and rolled back otherwise. fn may run more
-// than once.
+// than once. After the commit, Write notifies the followers of the topics in Tx.Changed. doing is the context of the
+// error: "<doing>: …".
 func (h *Handle) Write(ctx context.Context, doing string, fn func(*Tx) error) error {
 	var t *Tx
 	if err := record.CheckTenant(h.Tenant); err != nil {
@@ -154,7 +156,8 @@ func (t *Tx) LockSession(session string) error {
 	return t.LockRow(`SELECT 1 FROM sessions WHERE tenant = ? AND session_id = ?`, t.Tenant, session)
 }
 
-// LockRow locks the row that a query finds until the transaction ends.
+// LockRow locks the row that a query finds until the transaction ends. It does nothing if the database has one writer
+// at a time.
 func (t *Tx) LockRow(query string, args ...any) error {
 	if t.Lock() == "" {
 		return nil
@@ -162,7 +165,7 @@ func (t *Tx) LockRow(query string, args ...any) error {
 	return t.Exec(query+t.Lock(), args...)
 }
 
-// Read runs fn on one snapshot. fn may run more than once.
+// Read runs fn on one snapshot. fn may run more than once. doing is the context of the error: "<doing>: …".
 func (h *Handle) Read(ctx context.Context, doing string, fn func(Querier) error) error {
 	return h.readSnapshot(ctx, false, doing, fn)
 }
@@ -172,6 +175,7 @@ func (h *Handle) ReadOnce(ctx context.Context, doing string, fn func(Querier) er
 	return h.readSnapshot(ctx, true, doing, fn)
 }
 
+// readSnapshot is Read or, if once is true, ReadOnce.
 func (h *Handle) readSnapshot(ctx context.Context, once bool, doing string, fn func(Querier) error) error {
 	err := record.CheckTenant(h.Tenant)
 	if err == nil {
@@ -192,7 +196,7 @@ func Get[V any](ctx context.Context, h *Handle, doing string, fn func(Querier) (
 	return out, err
 }
 
-// GetOfTurn is Get for a turn of any tenant: see Querier.Scope.
+// GetOfTurn is Get for an fn that needs the scope of a turn of any tenant: see Querier.Scope.
 func GetOfTurn[V any](ctx context.Context, h *Handle, turnID, doing string,
 	fn func(Querier, Scope) (V, error)) (V, error) {
 	return Get(ctx, h, doing+" of turn "+turnID, func(q Querier) (out V, err error) {
@@ -204,7 +208,7 @@ func GetOfTurn[V any](ctx context.Context, h *Handle, turnID, doing string,
 	})
 }
 
-// GetOfNamedTurn is Get for a turn of the tenant: see Querier.NamedScope.
+// GetOfNamedTurn is Get for an fn that needs the scope of a turn of the tenant: see Querier.NamedScope.
 func GetOfNamedTurn[V any](ctx context.Context, h *Handle, turnID, doing string,
 	fn func(Querier, Scope) (V, error)) (V, error) {
 	return Get(ctx, h, doing+" of turn "+turnID, func(q Querier) (out V, err error) {
@@ -216,7 +220,7 @@ func GetOfNamedTurn[V any](ctx context.Context, h *Handle, turnID, doing string,
 	})
 }
 
-// GetOfSession is Get for a session of the tenant.
+// GetOfSession is Get for an fn that needs the row of a session of the tenant.
 func GetOfSession[V any](ctx context.Context, h *Handle, session, doing string,
 	fn func(q Querier, session int64) (V, error)) (V, error) {
 	return Get(ctx, h, fmt.Sprintf("%s of %q", doing, session), func(q Querier) (out V, err error) {

@@ -6,7 +6,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Texts returns a column of content.
+// Texts returns the first column of a query's result, a column of content that is not null.
 func (q Querier) Texts(query string, args ...any) ([]string, error) {
 	return Collect(q, func(scan Scanner) (text string, err error) {
 		err = scan(Into(&text))
@@ -14,7 +14,8 @@ func (q Querier) Texts(query string, args ...any) ([]string, error) {
 	}, query, args...)
 }
 
-// ScanEvent reads an event and then the fields in after.
+// ScanEvent scans a row with the columns idx, step, attempt, kind, at, text and data (not null) into e, and the columns
+// after them into the destinations in after. It does not set e.Turn.
 func ScanEvent(scan Scanner, e *turn.Event, after ...any) error {
 	var at int64
 	var data string

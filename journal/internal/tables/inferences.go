@@ -11,27 +11,28 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Attempt is a turn with one of its inferences. row is 0 if the step was never started.
+// Attempt is an inference of a turn, with its running attempt, as the ledger has it.
 type Attempt struct {
 	Scope
-	Row            int64
-	Inf            record.Inference
-	Failed         int   // the last attempt whose failure was counted
-	Emitted        bool  // the running attempt has emitted text
-	PromptTokens   int64 // of the running attempt, by estimate; 0 until its provider begins to answer
-	Expect         int64 // the head's seq before the step's results were appended
-	HasLateResults bool  // the session has late results that its model has not been told
+	Row            int64            // of the ledger; 0 if the step was never started
+	Inf            record.Inference // without the completion and the message: see Querier.LoadSettled
+	Failed         int              // the last attempt whose failure was counted
+	Emitted        bool             // the running attempt has emitted text
+	PromptTokens   int64            // of the running attempt, by estimate; 0 until its provider begins to answer
+	Expect         int64            // the head's seq before the step's results were appended
+	HasLateResults bool             // the session has late results that its model has not been told
 	completion     Stored
 	raw            sql.NullString
 }
 
-// InferenceColumns are what Attempt.Scan reads of an inference i.
+// InferenceColumns are the columns of inferences i that Attempt.Scan reads. They may be null, for a LEFT JOIN.
 const InferenceColumns = `coalesce(i.id, 0), coalesce(i.attempt, 0), coalesce(i.released, 0), coalesce(i.failures, 0), coalesce(i.failed_attempt, 0),
 	coalesce(i.emitted, FALSE), coalesce(i.prompt_tokens, 0), coalesce(i.model, ''), coalesce(i.expect_seq, 0), coalesce(i.base_seq, 0), coalesce(i.base_hash, ''),
 	coalesce(i.head_seq, 0), coalesce(i.head_hash, ''), i.completion, i.completion_blob, i.raw_blob,
 	coalesce(i.started_at, 0), coalesce(i.settled_at, 0), coalesce(i.late_count, 0), coalesce(i.step, 0)`
 
-// Scan reads the fields before and then InferenceColumns.
+// Scan scans a row into a. The columns of the row are those for the destinations in before, followed by
+// InferenceColumns. Scan does not load blobs: see Querier.LoadSettled.
 func (a *Attempt) Scan(scan func(...any) error, before ...any) error {
 	var started, settled int64
 	in := &a.Inf
@@ -48,7 +49,8 @@ func (a *Attempt) Scan(scan func(...any) error, before ...any) error {
 const attemptColumns = scopeColumns + `, EXISTS (SELECT 1 FROM late_results l WHERE l.notify_session = t.session), ` +
 	InferenceColumns
 
-// Attempt returns the turn of a step with its inference, if it was started. ErrNotFound.
+// Attempt returns an inference of a turn. If the step was never started, Row is 0 and only Scope, HasLateResults and
+// Inf.Key are set. The error wraps record.ErrNotFound if the turn does not exist.
 func (q Querier) Attempt(key record.StepKey) (a Attempt, err error) {
 	row := q.Row(`SELECT `+attemptColumns+` FROM turns t JOIN sessions s ON s.id = t.session
 		LEFT JOIN inferences i ON i.turn = t.id AND i.step = ? WHERE t.turn_id = ?`, key.Step, key.Turn)
@@ -60,8 +62,10 @@ func (q Querier) Attempt(key record.StepKey) (a Attempt, err error) {
 	return a, err
 }
 
-// LockedAttempt is attempt for a step that has been started. It locks the session, as writeTurn does, and reads the
-// rows with the same statement: except for HasLateResults, everything that it reads is locked and current.
+// LockedAttempt is Querier.Attempt with the rows of session, turn and inference locked, so that transactions of a
+// session run one after the other. It locks and reads with one statement, which costs one round trip less than a lock
+// and a query, and returns the rows as they are once they are locked, except for HasLateResults. A step that was
+// never started is read without a lock.
 func (t *Tx) LockedAttempt(key record.StepKey) (a Attempt, err error) {
 	if t.Lock() == "" {
 		return t.Attempt(key)
@@ -77,7 +81,7 @@ func (t *Tx) LockedAttempt(key record.StepKey) (a Attempt, err error) {
 	return a, err
 }
 
-// LoadSettled loads the completion and the message of a settled inference.
+// LoadSettled returns the record of a settled inference with its completion and its message.
 func (q Querier) LoadSettled(a Attempt) (record.Inference, error) {
 	messages, err := q.Messages(a.Session, a.Inf.Head.Seq, a.Inf.Head.Seq)
 	if err != nil || len(messages) != 1 {
@@ -85,7 +89,7 @@ func (q Querier) LoadSettled(a Attempt) (record.Inference, error) {
 			len(messages)))
 	}
 	a.Inf.Message = messages[0]
-	text, err := q.get(a.completion)
+	text, err := q.getText(a.completion)
 	if err != nil {
 		return a.Inf, err
 	}
@@ -99,7 +103,8 @@ func (q Querier) LoadSettled(a Attempt) (record.Inference, error) {
 	return a.Inf, err
 }
 
-// SaveCompletion settles an inference with its completion and the head after it.
+// SaveCompletion settles the inference's row: it stores a.Inf.Completion, and a.Head as the head after the assistant's
+// message, which is a.Inf.Message. at is the time in nanoseconds since 1970.
 func (t *Tx) SaveCompletion(a Attempt, at int64) error {
 	answer, err := t.PutJSON(storeCompletion(a.Inf.Completion, a.Inf.Message.Text))
 	if err != nil {

@@ -9,8 +9,9 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// AddItems sets the Items of a session's assistant messages, of which the first one is the message from. The ledger of
-// inferences has them. Items that exceed maxBytes together are left out, because a model can do without them.
+// AddItems sets the provider items of a session's assistant messages from the ledger of inferences. messages are those
+// from..to of the session. Once the completions that it reads exceed maxBytes together, the remaining messages get no
+// items, because a model can do without them; in each segment, newer messages come first.
 func (q Querier) AddItems(session, from, to, maxBytes int64, messages []turn.Message) error {
 	parts, err := q.Segments(session, from, to)
 	room := maxBytes
@@ -18,13 +19,14 @@ func (q Querier) AddItems(session, from, to, maxBytes int64, messages []turn.Mes
 		if err != nil {
 			break
 		}
-		err = q.addItemsOf(p, &room, messages, from)
+		err = q.addItemsOfSegment(p, &room, messages, from)
 	}
 	return err
 }
 
-// addItemsOf is AddItems for the messages of one segment.
-func (q Querier) addItemsOf(p Segment, room *int64, messages []turn.Message, from int64) error {
+// addItemsOfSegment is AddItems for the messages of one segment. messages[0] is the message from. It subtracts the
+// sizes of the completions from room.
+func (q Querier) addItemsOfSegment(p Segment, room *int64, messages []turn.Message, from int64) error {
 	seqs, completions := []int64{}, []Stored{}
 	err := q.Each(func(rows Rows) error {
 		var seq int64
@@ -43,7 +45,7 @@ func (q Querier) addItemsOf(p Segment, room *int64, messages []turn.Message, fro
 		if s.Blob.Valid {
 			text, err = q.GetBlobWithin(s.Blob.String, room)
 			if large := (*record.TooLargeError)(nil); errors.As(err, &large) {
-				return nil
+				return nil // the remaining messages of the segment are older
 			}
 		}
 		var c struct {

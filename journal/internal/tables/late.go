@@ -8,7 +8,9 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// InsertLateResult returns sql.ErrNoRows if the ledger has this late result.
+// InsertLateResult inserts a late result of a call. text, full and media are the columns of r's content. notify is the
+// session whose model gets the result as a notice, or null. It returns sql.ErrNoRows if the ledger has this late result
+// already.
 func (t *Tx) InsertLateResult(call int64, attempt int, r turn.ToolResult, text Stored, full sql.NullString,
 	media Content,
 	notify sql.NullInt64, at time.Time) error {
@@ -18,25 +20,27 @@ func (t *Tx) InsertLateResult(call int64, attempt int, r turn.ToolResult, text S
 		digest(r, full.String, media.String), media, notify).Scan(new(int64))
 }
 
-// digest distinguishes the late results of one attempt.
+// digest returns a hash of a late result's content, by which a repetition is recognized. full is the hash of the whole
+// output and media the media column; both may be empty.
 func digest(r turn.ToolResult, full, media string) string {
-	what := string(r.Outcome) + "\x00" + full + "\x00" + r.Text
+	content := string(r.Outcome) + "\x00" + full + "\x00" + r.Text
 	if media != "" {
-		what += "\x00" + media
+		content += "\x00" + media
 	}
-	return record.HashOf([]byte(what))
+	return record.HashOf([]byte(content))
 }
 
-// LateResult is a row of late_results with its call, of which only the tool and the ID are set.
+// LateResult is a row of late_results with its call.
 type LateResult struct {
 	Row   int64
-	Call  record.CallRecord
+	Call  record.CallRecord // only Call.ID and Call.Tool are set
 	Late  record.LateResult
 	text  Stored
 	media Content
 }
 
-// LateResults returns the late results that the condition where selects.
+// LateResults returns the late results that the SQL condition where selects; it may also have ORDER BY and LIMIT. The
+// tables are late_results l, calls c and turns t.
 func (q Querier) LateResults(where string, args ...any) ([]LateResult, error) {
 	list, err := Collect(q, func(scan Scanner) (r LateResult, err error) {
 		var at int64
@@ -51,7 +55,7 @@ func (q Querier) LateResults(where string, args ...any) ([]LateResult, error) {
 	for i := range list {
 		r := &list[i]
 		if err == nil {
-			r.Late.Text, err = q.get(r.text)
+			r.Late.Text, err = q.getText(r.text)
 		}
 		if err == nil {
 			r.Late.Media, err = readMedia(r.media)

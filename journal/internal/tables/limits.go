@@ -8,63 +8,66 @@ import (
 	"github.com/everturn/everturn/journal/record"
 )
 
-// maxPause bounds the pause before a database that is away is asked again.
+// maxPause bounds the pause before a transaction tests again whether an unavailable database is back.
 const maxPause = 15 * time.Second
 
-// The kinds of transactions. On a full or read-only disk, reads succeed.
+// The kinds of transactions, whose outages are tracked separately: on a full or read-only disk, reads succeed.
 const (
 	writes = "write"
 	reads  = "read"
 )
 
-// guarded is a database that is left alone while it is away. One transaction of each kind at a time asks whether it is
-// back; the others fail at once.
+// guarded is a Database with a circuit breaker. While the database is unavailable, one transaction of each kind at a
+// time tests whether it is back; the others fail at once with a *record.AwayError.
 type guarded struct {
 	Database
 	outages *outage.Outages
 }
 
-// Guarded returns the journal with a guard against outages of its database. The error of a transaction that finds it
-// away, or that is not tried because it is, wraps a *record.AwayError.
+// Guarded returns the journal with a guard against outages of its database. If a transaction finds the database
+// unavailable, or is not tried because it is known to be, its error wraps a *record.AwayError.
 func (h *Handle) Guarded() *Handle {
-	of := *h
-	of.db = guarded{h.db, outage.New(maxPause)}
-	return &of
+	copied := *h
+	copied.db = guarded{h.db, outage.New(maxPause)}
+	return &copied
 }
 
-// Write implements Database.
+// Write implements Database. It fails at once while writes wait for the end of an outage: see guarded.
 func (g guarded) Write(ctx context.Context, fn func(Conn) error) error {
-	answered, err := g.try(ctx, writes, func() error { return g.Database.Write(ctx, fn) })
-	if answered {
+	available, err := g.try(ctx, writes, func() error { return g.Database.Write(ctx, fn) })
+	if available { // then reads are possible too, and need not wait for their next try
 		g.outages.Insist(reads).Up()
 	}
 	return err
 }
 
-// Read implements Database.
+// Read implements Database. It fails at once while reads wait for the end of an outage: see guarded.
 func (g guarded) Read(ctx context.Context, once bool, fn func(Conn) error) error {
 	_, err := g.try(ctx, reads, func() error { return g.Database.Read(ctx, once, fn) })
 	return err
 }
 
+// awayError returns the *record.AwayError of an outage.
 func awayError(w outage.Wait) error {
 	return &record.AwayError{Since: w.Since, Retry: w.For, Back: w.Back, Cause: w.Cause}
 }
 
-// try runs a transaction and reports whether the database has answered.
-func (g guarded) try(ctx context.Context, kind string, transaction func() error) (answered bool, err error) {
-	try, away := g.outages.Begin(kind)
-	if away != nil {
-		return false, awayError(*away)
+// try runs a transaction, unless transactions of its kind have to wait for the end of an outage. available means that
+// the database has answered, with success or an error of the transaction. An error after the end of ctx says nothing
+// about the database.
+func (g guarded) try(ctx context.Context, kind string, transaction func() error) (available bool, err error) {
+	request, wait := g.outages.Begin(kind)
+	if wait != nil {
+		return false, awayError(*wait)
 	}
-	defer try.Drop()
+	defer request.Drop() // has no effect after Up or Down
 	err = transaction()
 	switch {
 	case err == nil, ctx.Err() == nil && !g.Away(err):
-		try.Up()
+		request.Up()
 		return true, err
-	case ctx.Err() != nil: // its caller has ended it
+	case ctx.Err() != nil:
 		return false, err
 	}
-	return false, awayError(try.Down(err, 0))
+	return false, awayError(request.Down(err, 0))
 }

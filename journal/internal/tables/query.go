@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Querier is a connection in a transaction that reads and may also write, for one tenant.
+// Querier is a connection in a transaction, for one tenant. It seals arguments and opens results if the journal is
+// encrypted.
 type Querier struct {
 	Conn
 	Tenant string
@@ -15,9 +16,9 @@ type Querier struct {
 
 func (h *Handle) querier(c Conn) Querier { return Querier{c, h.Tenant, h.sealer} }
 
-// Row returns the first row of a result. An encrypted journal seals the arguments and opens the result.
+// Row returns the first row of a query's result.
 func (q Querier) Row(query string, args ...any) Row {
-	args, err := q.sealer.arguments(args)
+	args, err := q.sealer.sealArguments(args)
 	switch {
 	case err != nil:
 		return FailedRow{err}
@@ -27,18 +28,19 @@ func (q Querier) Row(query string, args ...any) Row {
 	return sealedRow{q.Conn.QueryRow(query, args...), q.sealer}
 }
 
-// Exec is Conn.Exec. An encrypted journal seals the arguments.
+// Exec runs a statement without a result: see Conn.Exec.
 func (q Querier) Exec(query string, args ...any) error {
-	args, err := q.sealer.arguments(args)
+	args, err := q.sealer.sealArguments(args)
 	if err != nil {
 		return err
 	}
 	return q.Conn.Exec(query, args...)
 }
 
-// Each calls scan for each row of the query's result.
+// Each calls scan for each row of the query's result, until scan returns an error. scan must not run another query,
+// because a connection runs one query at a time.
 func (q Querier) Each(scan func(Rows) error, query string, args ...any) error {
-	args, err := q.sealer.arguments(args)
+	args, err := q.sealer.sealArguments(args)
 	if err != nil {
 		return err
 	}
@@ -61,7 +63,7 @@ func (q Querier) Each(scan func(Rows) error, query string, args ...any) error {
 // Scanner is the Scan method of Row and Rows.
 type Scanner = func(into ...any) error
 
-// Collect returns what scan makes of each row of a query's result.
+// Collect returns the values that scan returns for the rows of a query's result. It returns nil after an error.
 func Collect[R any](q Querier, scan func(Scanner) (R, error), query string, args ...any) (list []R, err error) {
 	err = q.Each(func(rows Rows) error {
 		r, err := scan(rows.Scan)
@@ -82,7 +84,7 @@ func Column[R any](q Querier, query string, args ...any) ([]R, error) {
 	}, query, args...)
 }
 
-// Nanos and Instant convert times: nanoseconds since 1970, 0 for the zero time.
+// Nanos returns a time as the tables store it: nanoseconds since 1970, 0 for the zero time.
 func Nanos(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -98,18 +100,18 @@ func Instant(n int64) time.Time {
 	return time.Unix(0, n).UTC()
 }
 
-// Null is null if s is empty.
+// Null returns a column that is null if s is empty.
 func Null(s string) sql.NullString { return sql.NullString{String: s, Valid: s != ""} }
 
-// NumberOrNull is null if n is 0.
+// NumberOrNull returns a column that is null if n is 0.
 func NumberOrNull(n int64) sql.NullInt64 { return sql.NullInt64{Int64: n, Valid: n != 0} }
 
-// FailedRow is the Row of a query that did not run.
+// FailedRow is the Row of a query that did not run: Scan returns Err.
 type FailedRow struct{ Err error }
 
 func (r FailedRow) Scan(...any) error { return r.Err }
 
-// IgnoreNoRows returns err, unless it says that there is no row.
+// IgnoreNoRows returns err, or nil if err is sql.ErrNoRows.
 func IgnoreNoRows(err error) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil

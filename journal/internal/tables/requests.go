@@ -8,12 +8,12 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Request is a row of requests.
+// Request is a row of the table requests.
 type Request struct {
 	row         int64
 	Rec         record.RequestRecord
-	Arguments   Stored
-	Size        int64 // of the whole arguments, in bytes
+	Arguments   Stored // at most the first turn.WaitArguments bytes
+	Size        int64  // of the whole arguments, in bytes
 	elicitation Stored
 	response    Stored
 }
@@ -25,33 +25,35 @@ const requestColumns = `w.id, s.session_id, t.turn_id, w.request_id, w.kind, w.s
 const requestQuery = `SELECT ` + requestColumns +
 	` FROM requests w JOIN turns t ON t.id = w.turn JOIN sessions s ON s.id = w.session WHERE `
 
+// scan scans the columns of requestColumns. It does not load blobs: see Querier.loadRequest.
 func (row *Request) scan(scan func(...any) error) error {
-	var expires, asked, ruled int64
+	var expires, asked, decided int64
 	var r turn.Decision
 	w := &row.Rec
 	err := scan(&row.row, &w.Session, &w.Turn, &w.ID, &w.Kind, &w.Step, &w.Tool, &row.Arguments.Inline, &row.Arguments.Blob,
 		&w.ArgumentsHash, &row.Size,
 		&w.Risk, Into(&w.Why), Into(&w.Question), &expires, &asked, &r.Status, &r.Allowed, &r.ArgumentsHash, &r.By,
 		Into(&r.Reason), &r.Grant,
-		&ruled,
+		&decided,
 		&w.Call, &row.elicitation.Inline, &row.elicitation.Blob, &row.response.Inline, &row.response.Blob, &w.MaxGrant)
 	w.ExpiresAt, w.AskedAt = Instant(expires), Instant(asked)
-	if r.Status != "" {
-		r.ID, r.At = w.ID, Instant(ruled)
+	if r.Status != "" { // an open request has no status
+		r.ID, r.At = w.ID, Instant(decided)
 		w.Decision = &r
 	}
 	return err
 }
 
-// Request returns a turn's request, or sql.ErrNoRows.
-func (q Querier) Request(turnN int64, id string) (r Request, err error) {
-	if err = r.scan(q.Row(requestQuery+`w.turn = ? AND w.request_id = ?`, turnN, id).Scan); err != nil {
+// Request returns the request of a turn with this ID, or sql.ErrNoRows.
+func (q Querier) Request(turnRow int64, id string) (r Request, err error) {
+	if err = r.scan(q.Row(requestQuery+`w.turn = ? AND w.request_id = ?`, turnRow, id).Scan); err != nil {
 		return r, err
 	}
 	return r, q.loadRequest(&r)
 }
 
-// Requests returns the requests that the condition where selects.
+// Requests returns the requests that the SQL condition where selects; it may also have ORDER BY and LIMIT. The tables
+// are requests w, turns t and sessions s. Rec.Arguments are only the beginning of long arguments: see Records.
 func (q Querier) Requests(where string, args ...any) (list []Request, err error) {
 	list, err = Collect(q, func(scan Scanner) (r Request, err error) {
 		err = r.scan(scan)
@@ -66,9 +68,9 @@ func (q Querier) Requests(where string, args ...any) (list []Request, err error)
 	return list, err
 }
 
-// loadRequest loads the fields that may be in blobs.
+// loadRequest sets the fields of r.Rec that may be in blobs: arguments, elicitation and response.
 func (q Querier) loadRequest(r *Request) (err error) {
-	if r.Rec.Arguments, err = q.get(r.Arguments); err != nil {
+	if r.Rec.Arguments, err = q.getText(r.Arguments); err != nil {
 		return err
 	}
 	elicitation, err := q.GetJSON(r.elicitation)
@@ -78,16 +80,16 @@ func (q Querier) loadRequest(r *Request) (err error) {
 	if err != nil || r.Rec.Decision == nil {
 		return err
 	}
-	reply, err := q.GetJSON(r.response)
-	if err == nil && reply != nil {
-		err = json.Unmarshal(reply, &r.Rec.Decision.Response)
+	response, err := q.GetJSON(r.response)
+	if err == nil && response != nil {
+		err = json.Unmarshal(response, &r.Rec.Decision.Response)
 	}
 	return err
 }
 
-// Records returns the requests that the condition where selects, as readers get them. A row has the first
-// turn.WaitArguments bytes of an approval's
-// arguments; the transcript has all of them, as a blob named by their hash.
+// Records returns the requests that the SQL condition where selects, with their whole arguments: see Requests. A row
+// keeps only the first turn.WaitArguments bytes of an approval's arguments. Longer ones are loaded from the blob of the
+// transcript's call; if the journal has lost it, Arguments stay shorter than ArgumentsBytes.
 func (q Querier) Records(where string, args ...any) (out []record.RequestRecord, err error) {
 	list, err := q.Requests(where, args...)
 	if err != nil {
@@ -109,8 +111,8 @@ func (q Querier) Records(where string, args ...any) (out []record.RequestRecord,
 	return out, nil
 }
 
-// InsertRequest inserts a request without its decision and sets its row.
-func (t *Tx) InsertRequest(session, turnN int64, r *Request) (err error) {
+// InsertRequest inserts the row of an open request; it ignores r.Rec.Decision. r.Arguments must be stored already.
+func (t *Tx) InsertRequest(session, turnRow int64, r *Request) (err error) {
 	w := r.Rec
 	if w.Elicitation != nil {
 		if r.elicitation, err = t.PutJSON(record.MustJSON(w.Elicitation)); err != nil {
@@ -119,12 +121,12 @@ func (t *Tx) InsertRequest(session, turnN int64, r *Request) (err error) {
 	}
 	return t.Row(`INSERT INTO requests (session, turn, request_id, kind, step, tool, arguments, arguments_blob, arguments_hash, arguments_bytes,
 		risk, why, question, expires_at, asked_at, call_id, elicitation, elicitation_blob, max_grant) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
-		session, turnN, w.ID, string(w.Kind), w.Step, w.Tool, r.Arguments.Inline, r.Arguments.Blob, w.ArgumentsHash, r.Size,
+		session, turnRow, w.ID, string(w.Kind), w.Step, w.Tool, r.Arguments.Inline, r.Arguments.Blob, w.ArgumentsHash, r.Size,
 		string(w.Risk), ContentOf(w.Why), ContentOf(w.Question), Nanos(w.ExpiresAt), Nanos(w.AskedAt),
 		w.Call, r.elicitation.Inline, r.elicitation.Blob, string(w.MaxGrant)).Scan(&r.row)
 }
 
-// DecideRequest settles a request.
+// DecideRequest records the decision r of a request in its row and in row.Rec.
 func (t *Tx) DecideRequest(row *Request, r turn.Decision) (err error) {
 	if r.Response != nil {
 		if row.response, err = t.PutJSON(record.MustJSON(r.Response)); err != nil {

@@ -15,7 +15,8 @@ import (
 	"github.com/everturn/everturn/journal/record"
 )
 
-// Keys seals the content of a journal. codec.Keys implements it. The associated data must be the same for both.
+// Keys encrypts and decrypts the content of a journal; codec.Keys implements it. Open must get the associated data that
+// Seal got.
 type Keys interface {
 	Seal(plain, associated []byte) ([]byte, error)
 	Open(sealed, associated []byte) ([]byte, error)
@@ -24,33 +25,34 @@ type Keys interface {
 // contentLabel and idLabel are the associated data of content, and of the journal's ID.
 var contentLabel, idLabel = []byte("everturn journal content"), []byte("everturn journal id")
 
-// sealedPrefix begins an encrypted journal's id, hashPrefix a sealed hash.
+// sealedPrefix begins the ID in the table journal if the journal is encrypted. hashPrefix begins a sealed hash.
 const (
 	sealedPrefix = "sealed:"
 	hashPrefix   = "~"
 )
 
-// sealer seals what an encrypted journal keeps. Its methods accept a nil sealer, which seals nothing.
+// sealer encrypts the content and the hashes of an encrypted journal. Its methods accept a nil sealer, which changes
+// nothing.
 //
-// A journal is encrypted as a whole and from its beginning, so that no row says whether it is sealed. Content is sealed
-// with the keyset. Hashes are sealed with a key of the journal's own, and always to the same text, so that rows can be
-// found by them; a plain hash of a short text would reveal the text to whoever can guess it. The journal's key is in
-// the column journal.id, together with the ID, sealed with the keyset.
+// A journal is encrypted as a whole and from its beginning, so a row need not say whether it is sealed. Content is
+// sealed with the keyset. Hashes are sealed too, because anyone could confirm a guess of a short text by its plain
+// hash. They are sealed deterministically, with a key of the journal's own, so that rows can be found by them. That
+// key is sealed with the keyset and stored with the journal's ID in the column journal.id.
 type sealer struct {
 	keys   Keys
 	id     string // of the journal
 	hashes *subtle.AESSIV
 }
 
-// identity is the plain content of an encrypted journal's id.
+// identity is the plain content of the column journal.id of an encrypted journal.
 type identity struct {
 	ID      string `json:"id"`
 	HashKey []byte `json:"hash_key"`
 }
 
-// Sealed returns the journal with the content encryption of keys. With nil, it only checks that the journal is not
-// encrypted. It encrypts a journal that has no content yet. record.ErrSealed if the journal has plain content, or if
-// there are no keys and it is encrypted.
+// Sealed returns the journal with its content encrypted by keys. A journal that has no content yet becomes an encrypted
+// one. If keys is nil, Sealed only checks that the journal is not encrypted. The error wraps record.ErrSealed if the
+// journal has plain content and keys is not nil, or if it is encrypted and keys is nil.
 func (h *Handle) Sealed(ctx context.Context, keys Keys) (*Handle, error) {
 	id, err := h.ID(ctx)
 	if err != nil {
@@ -68,9 +70,9 @@ func (h *Handle) Sealed(ctx context.Context, keys Keys) (*Handle, error) {
 			return nil, err
 		}
 	}
-	of := *h
-	of.sealer, err = openSealer(keys, id)
-	return &of, err
+	copied := *h
+	copied.sealer, err = openSealer(keys, id)
+	return &copied, err
 }
 
 // Encrypted reports whether the journal's content is encrypted.
@@ -82,7 +84,8 @@ func (h *Handle) Encrypted(ctx context.Context) (bool, error) {
 	return strings.HasPrefix(id, sealedPrefix), err
 }
 
-// encrypt makes an empty journal an encrypted one and returns its sealed ID.
+// encrypt makes an empty journal an encrypted one and returns the new, sealed content of journal.id. The error wraps
+// record.ErrSealed if the journal has content.
 func (h *Handle) encrypt(ctx context.Context, keys Keys) (sealed string, err error) {
 	err = h.Write(ctx, "encrypting the journal", func(t *Tx) error {
 		var id string
@@ -109,6 +112,7 @@ func (h *Handle) encrypt(ctx context.Context, keys Keys) (sealed string, err err
 	return sealed, err
 }
 
+// openSealer returns the sealer of an encrypted journal. sealed is the content of the column journal.id.
 func openSealer(keys Keys, sealed string) (*sealer, error) {
 	var plain identity
 	b, err := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(sealed, sealedPrefix))
@@ -128,20 +132,20 @@ func openSealer(keys Keys, sealed string) (*sealer, error) {
 	return &sealer{keys: keys, id: plain.ID, hashes: siv}, nil
 }
 
-// Content is a column of content, as an argument and as a destination. An encrypted journal seals it, unless it is null
-// or empty.
+// Content is a column of text that an encrypted journal seals, unless it is null or empty. It is used as an argument of
+// statements and as a destination of Scan.
 type Content struct{ sql.NullString }
 
-// ContentOf is content that is not null.
+// ContentOf returns content that is not null.
 func ContentOf(s string) Content { return Content{sql.NullString{String: s, Valid: true}} }
 
-// ContentOrNull is null if s is empty.
+// ContentOrNull returns content that is null if s is empty.
 func ContentOrNull(s string) Content { return Content{Null(s)} }
 
 // contentInto is a destination for content that is not null.
 type contentInto struct{ to *string }
 
-// Into scans content that is not null into s.
+// Into returns a destination of Scan that stores content in s; null becomes "".
 func Into(s *string) *contentInto { return &contentInto{s} }
 
 // Scan implements sql.Scanner.
@@ -152,7 +156,7 @@ func (c *contentInto) Scan(v any) error {
 	return err
 }
 
-// seal returns bytes as they are stored.
+// seal returns b encrypted with the keyset.
 func (s *sealer) seal(b []byte) ([]byte, error) {
 	if s == nil {
 		return b, nil
@@ -168,6 +172,7 @@ func (s *sealer) open(b []byte) ([]byte, error) {
 	return s.keys.Open(b, contentLabel)
 }
 
+// sealText returns a text of content encrypted with the keyset, in base64. An empty text stays empty.
 func (s *sealer) sealText(text string) (string, error) {
 	if s == nil || text == "" {
 		return text, nil
@@ -176,6 +181,7 @@ func (s *sealer) sealText(text string) (string, error) {
 	return base64.RawStdEncoding.EncodeToString(b), err
 }
 
+// openText reverses sealText, in place.
 func (s *sealer) openText(sealed *string) error {
 	if s == nil || *sealed == "" {
 		return nil
@@ -191,7 +197,8 @@ func (s *sealer) openText(sealed *string) error {
 	return nil
 }
 
-// sealHash seals a SHA-256 in hex, and returns every other text as it is.
+// sealHash returns a SHA-256 in lower-case hex sealed with the journal's own key, and any other text unchanged. So it
+// may be used for every string argument. A hash is always sealed to the same text.
 func (s *sealer) sealHash(text string) (string, error) {
 	if len(text) != 2*sha256Bytes || text != strings.ToLower(text) {
 		return text, nil
@@ -204,7 +211,8 @@ func (s *sealer) sealHash(text string) (string, error) {
 	return hashPrefix + base64.RawURLEncoding.EncodeToString(b), err
 }
 
-// openHash reverses sealHash. An ID that only looks like a sealed hash is not authentic, and stays as it is.
+// openHash reverses sealHash, in place. A text that only looks like a sealed hash, such as a caller's ID, does not
+// decrypt, and stays unchanged.
 func (s *sealer) openHash(sealed *string) {
 	encoded, ok := strings.CutPrefix(*sealed, hashPrefix)
 	b, err := base64.RawURLEncoding.DecodeString(encoded)
@@ -218,8 +226,8 @@ func (s *sealer) openHash(sealed *string) {
 
 const sha256Bytes = 32
 
-// arguments returns the arguments of a statement as they are stored.
-func (s *sealer) arguments(args []any) ([]any, error) {
+// sealArguments returns the arguments of a statement with content and hashes sealed.
+func (s *sealer) sealArguments(args []any) ([]any, error) {
 	if s == nil {
 		return args, nil
 	}
@@ -245,8 +253,8 @@ func (s *sealer) arguments(args []any) ([]any, error) {
 	return out, nil
 }
 
-// reveal turns the destinations of a row into what was stored.
-func (s *sealer) reveal(into []any) error {
+// openScanned opens, in place, the destinations of a row that was scanned: it reverses sealArguments.
+func (s *sealer) openScanned(into []any) error {
 	for _, d := range into {
 		switch d := d.(type) {
 		case *Content:
@@ -276,7 +284,7 @@ func (r sealedRow) Scan(into ...any) error {
 	if err := r.Row.Scan(into...); err != nil {
 		return err
 	}
-	return r.sealer.reveal(into)
+	return r.sealer.openScanned(into)
 }
 
 // sealedRows is the result of a query of an encrypted journal.

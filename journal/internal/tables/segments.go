@@ -10,19 +10,21 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// maxDepth bounds the sessions of a line: reading one reads one row for each of its sessions.
+// maxDepth bounds the length of a session's line: the session, the session that it was forked from, and so on.
+// Reading a transcript reads one row for each of these sessions.
 const maxDepth = 1000
 
 // AllMessages is a seq above that of any message.
 const AllMessages = math.MaxInt64
 
-// Segment is a range of a transcript, low < seq <= high, and the session whose rows hold it.
+// Segment is a range of a transcript, Low < seq <= High, whose messages are rows of one session.
 type Segment struct {
 	Session   int64
 	Low, High int64
 }
 
-// Segments returns the segments that hold a session's messages from..to, the oldest first.
+// Segments returns the segments with a session's messages from..to, the oldest first. A session that is no fork has at
+// most one; a fork has further ones of the sessions that it shares messages with.
 func (q Querier) Segments(session, from, to int64) (list []Segment, err error) {
 	from = max(from, 1)
 	for session != 0 && from <= to {
@@ -31,24 +33,25 @@ func (q Querier) Segments(session, from, to int64) (list []Segment, err error) {
 			&forkSeq); err != nil {
 			return nil, err
 		}
+		// The session's own rows begin after forkSeq, which is 0 if it is no fork.
 		if s := (Segment{session, max(forkSeq, from-1), to}); s.Low < s.High {
 			list = append(list, s)
 		}
-		session, to = parent, min(to, forkSeq)
+		session, to = parent, min(to, forkSeq) // the parent has the messages up to forkSeq
 	}
 	slices.Reverse(list)
 	return list, nil
 }
 
-// point describes a message as a fork point.
+// point is what Point returns of a message.
 type point struct {
 	Hash  string
 	Turn  string
 	Role  turn.Role
-	Calls bool // it asks for tool calls
+	Calls bool // the message requests tool calls
 }
 
-// Point returns the message at seq, or sql.ErrNoRows.
+// Point returns the hash, turn and role of the message at seq, of the session or of its shared past; or sql.ErrNoRows.
 func (q Querier) Point(session, seq int64) (p point, err error) {
 	list, err := q.Segments(session, seq, seq)
 	if err != nil {
@@ -62,24 +65,24 @@ func (q Querier) Point(session, seq int64) (p point, err error) {
 	return p, err
 }
 
-// SessionRow returns the row of the tenant's session with this name, or sql.ErrNoRows.
+// SessionRow returns the row number of the tenant's session with this ID, or sql.ErrNoRows.
 func (q Querier) SessionRow(session string) (n int64, err error) {
 	err = q.Row(`SELECT id FROM sessions WHERE tenant = ? AND session_id = ?`, q.Tenant, session).Scan(&n)
 	return n, err
 }
 
-// FindMessage returns the turn that took a message of the session or of its shared past, and the message's sequence
-// number; or sql.ErrNoRows.
-func (q Querier) FindMessage(session int64, messageID string) (turnN, seq int64, err error) {
+// FindMessage looks for a message by its ID in the session and its shared past. It returns the row of the turn that
+// took the message and the message's seq, or sql.ErrNoRows. It looks in the newest segment first.
+func (q Querier) FindMessage(session int64, messageID string) (turnRow, seq int64, err error) {
 	list, err := q.Segments(session, 1, AllMessages)
 	if err != nil {
 		return 0, 0, err
 	}
 	for _, s := range slices.Backward(list) {
 		err = q.Row(`SELECT turn, seq FROM messages WHERE session = ? AND message_id = ? AND seq <= ?`, s.Session, messageID,
-			s.High).Scan(&turnN, &seq)
+			s.High).Scan(&turnRow, &seq)
 		if !errors.Is(err, sql.ErrNoRows) {
-			return turnN, seq, err
+			return turnRow, seq, err
 		}
 	}
 	return 0, 0, sql.ErrNoRows
@@ -94,7 +97,7 @@ func (q Querier) HasMessage(session int64, messageID string) (bool, error) {
 	return err == nil, err
 }
 
-// depth returns the number of sessions in the session's line.
+// depth returns the length of a session's line, but at most maxDepth + 1. It is 1 for a session that is no fork.
 func (q Querier) depth(session int64) (n int, err error) {
 	err = q.Row(`WITH RECURSIVE line (session, depth) AS (
 		SELECT CAST(? AS BIGINT), 1 UNION ALL
@@ -104,7 +107,7 @@ func (q Querier) depth(session int64) (n int, err error) {
 	return n, err
 }
 
-// CheckDepth refuses a fork of a session whose line is as long as it may be.
+// CheckDepth returns an error if a fork of the session would exceed the maximum length of a line of forks.
 func (q Querier) CheckDepth(session int64) error {
 	n, err := q.depth(session)
 	if err == nil && n >= maxDepth {

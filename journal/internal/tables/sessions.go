@@ -8,17 +8,18 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// TurnColumns are what ScanTurn reads of a turn t and its session s.
+// TurnColumns are the columns of turns t and their sessions s that ScanTurn reads.
 const TurnColumns = `t.turn_id, s.session_id, t.workflow_id, t.run_id, t.agent, t.message_id, t.message_seq, t.state, t.reason, t.code,
 	t.message, t.answer, t.usage, t.steps, t.calls, t.started_at, coalesce(t.ended_at, 0)`
 
-// lastTurnColumns are TurnColumns for a turn that may be missing: a fork begins without a turn.
+// lastTurnColumns are TurnColumns for a LEFT JOIN: a session without a turn of its own, such as a new fork, has a zero
+// record.
 const lastTurnColumns = `coalesce(t.turn_id, ''), CASE WHEN t.id IS NULL THEN '' ELSE s.session_id END, coalesce(t.workflow_id, ''), coalesce(t.run_id, ''),
 	coalesce(t.agent, ''), coalesce(t.message_id, ''), coalesce(t.message_seq, 0), coalesce(t.state, ''), coalesce(t.reason, ''),
 	coalesce(t.code, ''), coalesce(t.message, ''), coalesce(t.answer, ''), coalesce(t.usage, '{}'), coalesce(t.steps, 0),
 	coalesce(t.calls, 0), coalesce(t.started_at, 0), coalesce(t.ended_at, 0)`
 
-// ScanTurn reads TurnColumns and then the fields in after.
+// ScanTurn scans a row with TurnColumns and, after them, the columns for the destinations in after.
 func ScanTurn(scan func(...any) error, after ...any) (r record.TurnRecord, err error) {
 	var usage string
 	var started, ended int64
@@ -35,7 +36,8 @@ func ScanTurn(scan func(...any) error, after ...any) (r record.TurnRecord, err e
 	return r, nil
 }
 
-// TurnRecord returns the turn that the condition where selects, or sql.ErrNoRows.
+// TurnRecord returns the turn that the SQL condition where selects, or sql.ErrNoRows. The tables are turns t and
+// sessions s.
 func (q Querier) TurnRecord(where string, args ...any) (record.TurnRecord, error) {
 	return ScanTurn(q.Row(`SELECT `+TurnColumns+` FROM turns t JOIN sessions s ON s.id = t.session WHERE `+where,
 		args...).Scan)
@@ -61,7 +63,7 @@ func ScanSession(scan func(...any) error) (r record.SessionRecord, err error) {
 		Into(&r.FirstText), &r.PendingRequests,
 		&r.Parent, &r.ForkSeq)
 	r.CreatedAt, r.UpdatedAt = Instant(created), Instant(updated)
-	if r.PendingRequests > 0 && r.LastTurn.State == turn.StateRunning { // a subagent waits
+	if r.PendingRequests > 0 && r.LastTurn.State == turn.StateRunning { // the turn waits for a subagent's request
 		r.LastTurn.State = turn.StateWaiting
 	}
 	return r, err
@@ -72,14 +74,14 @@ func (q Querier) Session(id string) (record.SessionRecord, error) {
 	return ScanSession(q.Row(SessionQuery+`WHERE s.tenant = ? AND s.session_id = ?`, q.Tenant, id).Scan)
 }
 
-// TurnsAfter returns at most limit of the session's turns with a row above after, in their order.
+// TurnsAfter returns at most limit turns of the session whose rows are above after, in the order in which they began.
 func (q Querier) TurnsAfter(session, after int64, limit int) ([]record.TurnRecord, error) {
 	return Collect(q, func(scan Scanner) (record.TurnRecord, error) { return ScanTurn(scan) }, `SELECT `+TurnColumns+
 		` FROM turns t JOIN sessions s ON s.id = t.session WHERE t.session = ? AND t.id > ? ORDER BY t.id LIMIT ?`,
 		session, after, limit)
 }
 
-// Inferences returns a turn's inferences, ordered by step.
+// Inferences returns a turn's inferences, ordered by step, with the completions and messages of settled ones.
 func (q Querier) Inferences(sc Scope) ([]record.Inference, error) {
 	list, err := Collect(q, func(scan Scanner) (Attempt, error) {
 		a := Attempt{Scope: sc}
@@ -102,7 +104,8 @@ func (q Querier) Inferences(sc Scope) ([]record.Inference, error) {
 	return out, nil
 }
 
-// Calls returns a turn's calls, ordered by step and index.
+// Calls returns a turn's calls, ordered by step and index. A call's ID is "<step>.<index>", so within a step a longer
+// ID has a higher index.
 func (q Querier) Calls(sc Scope) ([]record.CallRecord, error) {
 	list, err := Collect(q, func(scan Scanner) (Call, error) {
 		c := Call{Scope: sc}

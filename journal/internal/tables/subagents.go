@@ -17,11 +17,14 @@ const (
 	SubagentStopped = "stopped" // a user stopped it: its answer begins no turn
 )
 
-// Subagent is a row of subagents. Call is 0 if there is none.
+// Subagent is a row of the table subagents.
 type Subagent struct {
 	record.Subagent
-	Call, Turn, Session int64
-	Name, State         string
+	Call    int64  // the row of the call that started it; 0 in the zero Subagent
+	Turn    int64  // the row of the caller's turn
+	Session int64  // the row of the caller's session
+	Name    string // the ID of its own session
+	State   string
 }
 
 // Subagent returns the subagent that a turn's call has started, or sql.ErrNoRows.
@@ -44,17 +47,21 @@ func (t *Tx) InsertSubagent(sc Scope, call int64, callID string, a record.Subage
 		a.Background, string(record.MustJSON(a.Granted)), SubagentWorking)
 }
 
-// EndSubagent records that the subagent of a call has ended, unless it was stopped.
+// EndSubagent records that the subagent of a call has ended, unless it was stopped. background selects whether this
+// ends a subagent in the background or an inline one; the other kind does not change.
 func (t *Tx) EndSubagent(call int64, background bool) error {
 	return t.Exec(`UPDATE subagents SET state = ? WHERE call = ? AND background = ? AND state = ?`, SubagentEnded, call,
 		background, SubagentWorking)
 }
 
-// SpentBelow returns what came of the message that began the turn root, a row of turns, has used so far, without the
-// turn named own. What a subagent in the background has used counts as all that it was granted until its turn has ended.
-// known is false if a turn has not ended in a way that tells.
+// SpentBelow returns the spending that resulted from the user message that began the turn root, a row of turns: of
+// that turn, of the turns that began with answers of subagents, and of the subagents in the background that these
+// turns started. (The spending of a turn includes its inline subagents.) The turn with the ID own does not count. A
+// subagent in the background counts with its whole allowance until its turn has ended. known is false if a turn has
+// no record of its spending, because it runs or its workflow did not end it.
 func (q Querier) SpentBelow(root int64, own string) (sum turn.Spending, known bool, err error) {
 	known = true
+	// The root turn, and the turns that began with answers of subagents.
 	err = q.Each(func(rows Rows) error {
 		var spent sql.NullString
 		if err := rows.Scan(&spent); err != nil {
@@ -66,6 +73,7 @@ func (q Querier) SpentBelow(root int64, own string) (sum turn.Spending, known bo
 	if err != nil {
 		return sum, false, err
 	}
+	// The subagents in the background that these turns started.
 	err = q.Each(func(rows Rows) error {
 		var granted string
 		var spent sql.NullString
@@ -85,6 +93,7 @@ func (q Querier) SpentBelow(root int64, own string) (sum turn.Spending, known bo
 	return sum, known, err
 }
 
+// addSpent adds the column turns.spent, JSON or null, to sum.
 func addSpent(sum *turn.Spending, spent sql.NullString) error {
 	if !spent.Valid {
 		return nil
@@ -97,8 +106,8 @@ func addSpent(sum *turn.Spending, spent sql.NullString) error {
 	return nil
 }
 
-// SpentBy returns what the subagent with this session has used: all that it was granted, until its turn has ended in a
-// way that tells.
+// SpentBy returns what a subagent has used. If its turn has no record of its spending, because it runs or its workflow
+// did not end it, this is the whole allowance that the subagent was granted.
 func (q Querier) SpentBy(a Subagent) (s turn.Spending, err error) {
 	var spent sql.NullString
 	err = q.Row(`SELECT t.spent FROM turns t JOIN sessions s ON s.id = t.session
@@ -112,8 +121,9 @@ func (q Querier) SpentBy(a Subagent) (s turn.Spending, err error) {
 	return s, addSpent(&s, spent)
 }
 
-// StopSubagents stops the session's subagents in the background whose answers no message has brought yet. It returns the
-// sessions of those that may still be at work or on their way.
+// StopSubagents stops the session's subagents in the background whose answers are not in the transcript yet. It
+// returns the session IDs of the subagents that were not stopped before, or have not returned an answer: their turns
+// may still run, or their answers may not have arrived yet.
 func (t *Tx) StopSubagents(session int64) ([]string, error) {
 	const undelivered = ` background AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.session = subagents.session
 		AND m.message_id = subagents.name || '/answer')`
@@ -126,35 +136,39 @@ func (t *Tx) StopSubagents(session int64) ([]string, error) {
 	return names, t.Exec(`UPDATE subagents SET state = ? WHERE session = ? AND`+undelivered, SubagentStopped, session)
 }
 
-// KeepAnswer lets the session's next inference bring the answer of a subagent to the model, as a notice of its call.
+// KeepAnswer makes the caller's session show the answer of a subagent to its model with the next inference, as the
+// notice of a late result. The answer is the last late result of the subagent's call.
 func (t *Tx) KeepAnswer(a Subagent) error {
 	return t.Exec(`UPDATE late_results SET notify_session = ? WHERE id = (SELECT max(id) FROM late_results WHERE call = ?)`,
 		a.Session, a.Call)
 }
 
-// AnswerKept reports whether a notice will bring the answer of a subagent to the model.
+// AnswerKept reports whether the next inference will show the answer of a subagent to the model: see KeepAnswer.
 func (q Querier) AnswerKept(a Subagent) (kept bool, err error) {
 	err = q.Row(`SELECT EXISTS (SELECT 1 FROM late_results WHERE call = ? AND notify_session IS NOT NULL)`, a.Call).
 		Scan(&kept)
 	return kept, err
 }
 
-// below is a common table expression of the sessions of subagents at work: it selects them from the sessions in first.
-func below(first string) string {
+// subagentSessions returns a query of the rows of sessions that the query first returns, and, recursively, of the
+// sessions of their working subagents (SubagentWorking).
+func subagentSessions(first string) string {
 	return `WITH RECURSIVE below (id) AS (` + first + ` UNION SELECT x.id FROM below
 		JOIN subagents a ON a.session = below.id AND a.state = '` + SubagentWorking + `'
 		JOIN sessions p ON p.id = below.id JOIN sessions x ON x.tenant = p.tenant AND x.session_id = a.name)
 		SELECT id FROM below`
 }
 
-// BelowSession is a query of the rows of the session ?, which is an expression, and of its subagents that are at work.
+// BelowSession returns a query of session rows: the session whose row the SQL expression gives, and the sessions of
+// its working subagents, of their working subagents, and so on.
 func BelowSession(expression string) string {
-	return below(`SELECT s0.id FROM sessions s0 WHERE s0.id = ` + expression)
+	return subagentSessions(`SELECT s0.id FROM sessions s0 WHERE s0.id = ` + expression)
 }
 
-// BelowTurn is such a query of the inline subagents that the turn waits for, without its own session.
+// BelowTurn returns a query of session rows: the sessions of the inline subagents that a turn waits for, and of their
+// working subagents. The SQL expression gives the row of the turn. The turn's own session is not among them.
 func BelowTurn(expression string) string {
-	return below(`SELECT x0.id FROM subagents a0 JOIN sessions p0 ON p0.id = a0.session
+	return subagentSessions(`SELECT x0.id FROM subagents a0 JOIN sessions p0 ON p0.id = a0.session
 		JOIN sessions x0 ON x0.tenant = p0.tenant AND x0.session_id = a0.name
 		WHERE a0.turn = ` + expression + ` AND a0.state = '` + SubagentWorking + `' AND NOT a0.background`)
 }

@@ -13,26 +13,28 @@ import (
 // TextPlain is the media type of texts.
 const TextPlain = "text/plain; charset=utf-8"
 
-// Scope is the turn that a transaction writes, with its session's head. Appends move the head; SaveHead writes it.
+// Scope is the turn that a transaction reads or writes, with its session. AppendMessage moves Head; SaveHead writes
+// it to the session's row.
 type Scope struct {
 	TurnID     string
-	Turn       int64
-	Session    int64
+	Turn       int64 // the turn's row
+	Session    int64 // the session's row
 	SessionID  string
 	Tenant     string
-	MessageSeq int64
-	Closed     bool
-	Head       turn.Head
+	MessageSeq int64     // the seq of the message that began the turn
+	Closed     bool      // the turn has ended
+	Head       turn.Head // of the session's transcript
 }
 
 const scopeColumns = `t.turn_id, t.id, t.session, s.session_id, s.tenant, t.message_seq, t.ended_at IS NOT NULL, s.head_seq, s.head_hash`
 
+// fields returns the destinations for scopeColumns.
 func (sc *Scope) fields() []any {
 	return []any{&sc.TurnID, &sc.Turn, &sc.Session, &sc.SessionID, &sc.Tenant, &sc.MessageSeq, &sc.Closed, &sc.Head.Seq,
 		&sc.Head.Hash}
 }
 
-// Check refuses a turn that does not belong to the session that the caller names.
+// Check returns an error if the turn does not belong to the session with this ID.
 func (sc *Scope) Check(session string) error {
 	if sc.SessionID != session {
 		return fmt.Errorf("turn %s belongs to session %q, not %q", sc.TurnID, sc.SessionID, session)
@@ -40,8 +42,8 @@ func (sc *Scope) Check(session string) error {
 	return nil
 }
 
-// Scope returns a turn of any tenant: it is for the methods of a worker, which name a turn that Begin has returned. The
-// other methods use NamedScope.
+// Scope returns the scope of a turn of any tenant. It is for the methods with which a worker records a turn, because
+// the worker got the turn's ID from Begin. Methods for readers use NamedScope.
 func (q Querier) Scope(turnID string) (sc Scope, err error) {
 	err = q.Row(`SELECT `+scopeColumns+` FROM turns t JOIN sessions s ON s.id = t.session WHERE t.turn_id = ?`,
 		turnID).Scan(sc.fields()...)
@@ -51,7 +53,8 @@ func (q Querier) Scope(turnID string) (sc Scope, err error) {
 	return sc, err
 }
 
-// NamedScope is scope for a turn of the tenant.
+// NamedScope returns the scope of a turn of the tenant. The error for a turn of another tenant is the same
+// record.ErrNotFound as for a turn that does not exist.
 func (q Querier) NamedScope(turnID string) (sc Scope, err error) {
 	sc, err = q.Scope(turnID)
 	if err == nil && sc.Tenant != q.Tenant {
@@ -60,7 +63,8 @@ func (q Querier) NamedScope(turnID string) (sc Scope, err error) {
 	return sc, err
 }
 
-// AppendMessage appends m at the session's head.
+// AppendMessage appends m to the session's transcript and moves sc.Head. It returns the message as it was stored: with
+// clean texts and the turn's ID. The caller writes the new head with SaveHead, once for several messages.
 func (t *Tx) AppendMessage(sc *Scope, m turn.Message) (turn.Message, error) {
 	m = record.CleanMessage(m)
 	m.TurnID = sc.TurnID
@@ -87,6 +91,8 @@ const insertMessage = `INSERT INTO messages
 	(session, seq, hash, message_id, role, text, text_blob, tool_calls, call_id, outcome, media, turn, step)
 	VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
+// putCalls returns the column for the tool calls of a message: JSON, or null if there are none. Long arguments are
+// stored as blobs.
 func (t *Tx) putCalls(calls []turn.ToolCall) (Content, error) {
 	if len(calls) == 0 {
 		return Content{}, nil
@@ -104,12 +110,13 @@ func (t *Tx) putCalls(calls []turn.ToolCall) (Content, error) {
 	return ContentOf(string(b)), err
 }
 
-// GetCalls reads a column with tool calls.
+// GetCalls returns the tool calls of a message from their column, with their whole arguments.
 func (q Querier) GetCalls(column Content) ([]turn.ToolCall, error) {
 	room := Unbounded
 	return q.getCallsWithin(column, &room)
 }
 
+// getCallsWithin is GetCalls with a bound for the arguments that are blobs: see GetBlobWithin for room.
 func (q Querier) getCallsWithin(column Content, room *int64) ([]turn.ToolCall, error) {
 	var list []storedCall
 	if !column.Valid {
@@ -126,8 +133,8 @@ func (t *Tx) SaveHead(sc Scope) error {
 	return t.Exec(`UPDATE sessions SET head_seq = ?, head_hash = ? WHERE id = ?`, sc.Head.Seq, sc.Head.Hash, sc.Session)
 }
 
-// Transcript reads a session's messages from..to, of which the first ones may belong to the sessions that it was forked
-// from.
+// Transcript returns a session's messages from..to, its shared past included. If their texts and calls exceed maxBytes,
+// it returns a *record.TooLargeError.
 func (q Querier) Transcript(session, from, to, maxBytes int64) (out []turn.Message, err error) {
 	parts, err := q.Segments(session, from, to)
 	room := maxBytes
@@ -141,19 +148,20 @@ func (q Querier) Transcript(session, from, to, maxBytes int64) (out []turn.Messa
 	}
 	var large *record.TooLargeError
 	if errors.As(err, &large) {
-		large.Max = maxBytes
+		large.Max = maxBytes // messagesWithin knows only the room that was left
 	}
 	return out, err
 }
 
-// Messages reads a session's messages from..to from the session's own rows.
+// Messages returns a session's messages from..to, of the session's own rows only: see Transcript.
 func (q Querier) Messages(session, from, to int64) ([]turn.Message, error) {
 	room := Unbounded
 	return q.messagesWithin(session, from, to, &room)
 }
 
-// messagesWithin subtracts the messages' sizes from room. It reads the texts with the rows, and arguments that are
-// blobs afterwards, because a connection runs one query at a time.
+// messagesWithin is Messages with a bound: it subtracts the sizes of the texts and calls from room, and returns a
+// *record.TooLargeError with the first message that exceeds it. It reads the texts, also those that are blobs, with the
+// rows. Arguments that are blobs are read afterwards, because a connection runs one query at a time.
 func (q Querier) messagesWithin(session, from, to int64, room *int64) ([]turn.Message, error) {
 	var out []turn.Message
 	var calls []Content
@@ -184,8 +192,8 @@ func (q Querier) messagesWithin(session, from, to int64, room *int64) ([]turn.Me
 	return out, nil
 }
 
-// scanMessage returns a message without its calls, the column of the calls, and the size of the text. The message has
-// no text if the query left it out.
+// scanMessage returns the message of a row of messagesWithin without its calls, the column of the calls, and the size
+// of the text in bytes. Text is empty if the query left out a blob because of its size.
 func scanMessage(rows Rows, s *sealer) (m turn.Message, calls Content, size int64, err error) {
 	var text Content
 	var blob sql.RawBytes
@@ -208,14 +216,14 @@ func scanMessage(rows Rows, s *sealer) (m turn.Message, calls Content, size int6
 	return m, calls, size, err
 }
 
-// storedCall is a tool call as the journal keeps it: arguments above a journal's inline limit are replaced by their
-// blob's hash.
+// storedCall is a tool call in the column tool_calls. If its arguments are stored as a blob, Arguments is empty and
+// ArgumentsBlob is the blob's hash.
 type storedCall struct {
 	turn.ToolCall
 	ArgumentsBlob string `json:"arguments_blob,omitempty"`
 }
 
-// restoreCalls returns the calls with their arguments.
+// restoreCalls returns the calls with their arguments. blob loads a blob.
 func restoreCalls(list []storedCall, blob func(hash string) ([]byte, error)) ([]turn.ToolCall, error) {
 	var calls []turn.ToolCall
 	for _, c := range list {

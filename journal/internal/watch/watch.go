@@ -9,51 +9,52 @@ import (
 	"github.com/everturn/everturn/journal"
 )
 
-// forgetAfter is the number of polls after which a topic without a follower is forgotten. A woken follower reads and
-// usually waits again at once.
+// forgetAfter is the number of polls without a follower after which a topic is forgotten. It is not forgotten at once,
+// because a follower that was woken usually waits again after its read.
 const forgetAfter = 250
 
-// Look reads the state of each topic: a number above 0 that changes with every change, and 0 for a topic that does not
-// exist yet.
+// Look reads the state of each topic: a number above 0 that changes whenever the topic changes. A topic that does not
+// exist yet has no entry in the result.
 type Look func(ctx context.Context, topics []journal.Topic) (map[journal.Topic]int64, error)
 
-// Changes wakes followers when their topics may have changed.
+// Changes wakes followers when their topics may have changed. A goroutine polls while there are followers.
 type Changes struct {
 	look   Look
-	every  time.Duration
+	every  time.Duration   // between polls
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
-	poller sync.WaitGroup
+	poller sync.WaitGroup // the polling goroutine, if there is one
 
 	mu        sync.Mutex
-	polling   bool
+	polling   bool // the polling goroutine runs
 	followers map[*follower]struct{}
-	topics    map[journal.Topic]*topic
+	topics    map[journal.Topic]*topic // of the followers, and of recent ones
 }
 
-// follower waits for any of its topics, or for anything if it has none.
+// follower is one call of Changes.Wait. It is woken once.
 type follower struct {
-	topics  []journal.Topic
-	changed chan struct{}
-	forget  func() bool
+	topics    []journal.Topic // empty: every change and every poll wakes it
+	changed   chan struct{}   // closed to wake it
+	stopWatch func() bool     // ends the watch of its context
 }
 
-// topic is a topic at the last poll. New topics wake their followers at the first poll.
+// topic is the state of a topic at the last poll.
 type topic struct {
-	known bool
-	seen  int64
-	idle  int // polls without a follower
+	known bool  // it was polled; the first poll wakes the followers, because it has nothing to compare with
+	seen  int64 // the number that Look returned
+	idle  int   // polls without a follower
 }
 
-// New returns Changes that call look every so often.
+// New returns Changes that call look at this interval while there are followers.
 func New(every time.Duration, look Look) *Changes {
 	c := &Changes{look: look, every: every, followers: map[*follower]struct{}{}, topics: map[journal.Topic]*topic{}}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c
 }
 
-// Wait returns a channel that is closed when one of the topics may have changed. When ctx ends, the follower is
-// forgotten.
+// Wait returns a channel that is closed when one of the topics may have changed, or anything if there are no topics.
+// After Close, the channel is closed already. After ctx ends, the channel may never be closed: the caller must also
+// wait for ctx.
 func (c *Changes) Wait(ctx context.Context, topics ...journal.Topic) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,7 +63,7 @@ func (c *Changes) Wait(ctx context.Context, topics ...journal.Topic) <-chan stru
 		close(f.changed)
 		return f.changed
 	}
-	f.forget = context.AfterFunc(ctx, func() { c.leave(f) })
+	f.stopWatch = context.AfterFunc(ctx, func() { c.remove(f) })
 	c.followers[f] = struct{}{}
 	for _, t := range topics {
 		if c.topics[t] == nil {
@@ -76,13 +77,14 @@ func (c *Changes) Wait(ctx context.Context, topics ...journal.Topic) <-chan stru
 	return f.changed
 }
 
-func (c *Changes) leave(f *follower) {
+// remove removes a follower whose context has ended.
+func (c *Changes) remove(f *follower) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.followers, f)
 }
 
-// Notify wakes the followers of the topics.
+// Notify wakes the followers of the topics, and all followers without topics.
 func (c *Changes) Notify(topics ...journal.Topic) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,13 +96,14 @@ func (c *Changes) Notify(topics ...journal.Topic) {
 	}
 }
 
+// wake closes the follower's channel and removes the follower. The caller holds c.mu.
 func (c *Changes) wake(f *follower) {
-	f.forget()
+	f.stopWatch()
 	close(f.changed)
 	delete(c.followers, f)
 }
 
-// poll looks for changes until there are no followers.
+// poll is the polling goroutine. It ends when there are no followers, or with Close.
 func (c *Changes) poll() {
 	ticker := time.NewTicker(c.every)
 	defer ticker.Stop()
@@ -119,8 +122,8 @@ func (c *Changes) poll() {
 	}
 }
 
-// followed returns the topics that have followers. If there are no followers, it returns false and the poller ends; the
-// next follower starts another.
+// followed returns the topics that have followers, and forgets topics that have had none for long. If there are no
+// followers at all, it returns false and the polling goroutine must end; the next follower starts another one.
 func (c *Changes) followed() (list []journal.Topic, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,8 +149,8 @@ func (c *Changes) followed() (list []journal.Topic, ok bool) {
 	return list, true
 }
 
-// compare returns the topics that have changed. After an error these are all topics: the followers' reads meet the
-// error and report it.
+// compare records the states of the topics, which look has returned, and returns the topics whose states have changed.
+// If look returned an error, it returns all topics: their followers then read the journal, and report its error.
 func (c *Changes) compare(topics []journal.Topic, seen map[journal.Topic]int64, err error) (changed []journal.Topic) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -163,7 +166,7 @@ func (c *Changes) compare(topics []journal.Topic, seen map[journal.Topic]int64, 
 	return changed
 }
 
-// Close wakes all followers and waits for the poller to end.
+// Close ends the polling and wakes all followers.
 func (c *Changes) Close() {
 	c.cancel()
 	c.mu.Lock()

@@ -31,18 +31,18 @@ const startTimeout = time.Minute
 
 // Server is a running Postgres server.
 type Server struct {
-	dir      string // of data and socket
-	programs string
-	settings []string
-	port     string // parameter of the URL; empty for the usual one
-	cmd      *exec.Cmd
-	done     chan error // the server's end
-	keep     bool       // the data outlive Close
+	dir      string     // has the socket and, in data, the database
+	programs string     // the folder of Postgres's programs
+	settings []string   // of postgresql.conf, "name=value"
+	port     string     // the URL's parameter "&port=…"; empty for the default port
+	cmd      *exec.Cmd  // the server's process; nil if none runs
+	done     chan error // gets the result of cmd.Wait
+	keep     bool       // Close keeps the data
 	schemas  atomic.Int64
 }
 
-// Start returns a new server, or skips the test if Postgres is not installed. It ends with the test. Settings are those
-// of postgresql.conf, "name=value". By default the server does not wait for the disk.
+// Start returns a new server that ends with the test, or skips the test if Postgres is not installed. settings are
+// those of postgresql.conf, "name=value". By default the server does not wait for the disk (fsync=off).
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
 	s, err := New(t.Context(), settings...)
@@ -60,7 +60,8 @@ func Start(t testing.TB, settings ...string) *Server {
 	return s
 }
 
-// New is Start for programs that are not tests. Its error wraps exec.ErrNotFound if Postgres is not installed.
+// New is Start for programs that are not tests: the caller closes the server. Its error wraps exec.ErrNotFound if
+// Postgres is not installed.
 func New(ctx context.Context, settings ...string) (*Server, error) {
 	dir, err := os.MkdirTemp("", "everturn-pg")
 	if err != nil {
@@ -73,12 +74,14 @@ func New(ctx context.Context, settings ...string) (*Server, error) {
 	return s, nil
 }
 
-// Open is New for data that are kept: it starts the server of dir, which it creates the first time. dir also has the
-// server's socket. The user nobody runs the server of root, and must be able to reach dir.
+// Open starts a server whose data stay in dir when it is closed. It creates dir and the data the first time. dir also
+// has the server's socket. If this process runs as root, the user nobody runs the server, and must be able to reach
+// dir.
 func Open(ctx context.Context, dir string, settings ...string) (*Server, error) {
 	return open(ctx, dir, true, settings)
 }
 
+// open creates the database in dir if there is none, and starts its server. keep means that Close keeps the data.
 func open(ctx context.Context, dir string, keep bool, settings []string) (_ *Server, err error) {
 	s := &Server{dir: dir, settings: settings, keep: keep}
 	for _, setting := range settings {
@@ -92,7 +95,7 @@ func open(ctx context.Context, dir string, keep bool, settings []string) (_ *Ser
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	uid, gid := owner()
+	uid, gid := serverUser()
 	if err := os.Chown(s.dir, uid, gid); err != nil {
 		return nil, err
 	}
@@ -109,21 +112,22 @@ func open(ctx context.Context, dir string, keep bool, settings []string) (_ *Ser
 	return s, nil
 }
 
-// Dir is the folder of the server's socket.
+// Dir returns the folder of the server's socket.
 func (s *Server) Dir() string { return s.dir }
 
-// Port is the server's port, if it is not the usual one.
+// Port returns the server's port; empty for the default port.
 func (s *Server) Port() string { return strings.TrimPrefix(s.port, "&port=") }
 
-// Program is the path of a program of Postgres.
+// Program returns the path of a program of Postgres, such as "psql".
 func (s *Server) Program(name string) string { return filepath.Join(s.programs, name) }
 
-// Command returns a command with a program of Postgres, which the server's user runs.
+// Command returns a command that runs a program of Postgres as the server's user.
 func (s *Server) Command(program string, args ...string) *exec.Cmd {
 	return s.command(program, args...)
 }
 
-// programs finds the folder of initdb and postgres: the one of PATH, or the newest of Debian's.
+// programs returns the folder of initdb and postgres: the one that PATH has, or that of the newest version that
+// Debian's packages installed. Its error wraps exec.ErrNotFound if there is none.
 func programs() (string, error) {
 	if path, err := exec.LookPath("postgres"); err == nil {
 		path, err = filepath.EvalSymlinks(path)
@@ -137,33 +141,36 @@ func programs() (string, error) {
 	return filepath.Dir(found[len(found)-1]), nil
 }
 
+// version returns the version in the path of a program, /usr/lib/postgresql/17/bin/postgres; 0 if it has none.
 func version(program string) int {
-	n, _ := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(program)))) // others sort first
+	n, _ := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(program))))
 	return n
 }
 
-// owner is the user that runs the server, which refuses root: Debian's user nobody, or this user.
-func owner() (uid, gid int) {
+// serverUser returns the user and group that run the server: those of this process, or those of the user nobody if it
+// runs as root, because Postgres refuses to run as root.
+func serverUser() (uid, gid int) {
 	if os.Getuid() == 0 {
-		return 65534, 65534
+		return 65534, 65534 // nobody and nogroup on Debian
 	}
 	return os.Getuid(), os.Getgid()
 }
 
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
+// command is Command. The command gets a process group of its own, which end can signal.
 func (s *Server) command(program string, args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(s.programs, program), args...)
 	cmd.Dir = s.dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if os.Getuid() == 0 {
-		uid, gid := owner()
+		uid, gid := serverUser()
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 	}
 	return cmd
 }
 
-// Run starts the server again after Kill, and waits until it takes connections.
+// Run starts the server's process, for the first time or again after Kill, and waits until it accepts connections.
 func (s *Server) Run(ctx context.Context) error {
 	args := []string{"-D", s.data(), "-k", s.dir, "-c", "listen_addresses=", "-c", "shared_buffers=32MB", "-c",
 		"max_connections=200"}
@@ -190,12 +197,14 @@ func (s *Server) Run(ctx context.Context) error {
 			return fmt.Errorf("the server ended: %w: %s", end, log.Bytes())
 		case <-ctx.Done():
 			return errors.Join(ctx.Err(), err)
-		case <-time.After(20 * time.Millisecond): // it offers no event
+		case <-time.After(20 * time.Millisecond): // poll: the server does not say when it is ready
 		}
 	}
 }
 
-// startAndWait starts a command on a thread that lives as long as it does: Pdeathsig comes with the end of the thread.
+// startAndWait starts a command and sends its result to done when it ends. It starts the command on a thread of its
+// own, which lives as long as the command does, because the kernel sends Pdeathsig when the thread that started it
+// ends.
 func startAndWait(cmd *exec.Cmd, done chan<- error) error {
 	started := make(chan error)
 	go func() {
@@ -210,10 +219,10 @@ func startAndWait(cmd *exec.Cmd, done chan<- error) error {
 	return <-started
 }
 
-// URL is the server's database.
+// URL returns the connection string of the server's database postgres.
 func (s *Server) URL() string { return "postgres:///postgres?user=everturn&host=" + s.dir + s.port }
 
-// Exec runs a statement beside the journal's own connections.
+// Exec runs a statement in the database at url, on a connection of its own.
 func (s *Server) Exec(ctx context.Context, url, statement string) error {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
@@ -224,7 +233,7 @@ func (s *Server) Exec(ctx context.Context, url, statement string) error {
 	return err
 }
 
-// Empty returns the URL of a new schema without tables.
+// Empty creates a schema without tables, and returns its URL.
 func (s *Server) Empty(t testing.TB) string {
 	t.Helper()
 	name := fmt.Sprintf("j%d", s.schemas.Add(1))
@@ -234,7 +243,7 @@ func (s *Server) Empty(t testing.TB) string {
 	return s.URL() + "&search_path=" + name
 }
 
-// Journal returns the URL of a new, empty journal.
+// Journal creates an empty journal in a schema of its own, and returns its URL.
 func (s *Server) Journal(t testing.TB) string {
 	t.Helper()
 	url := s.Empty(t)
@@ -244,7 +253,7 @@ func (s *Server) Journal(t testing.TB) string {
 	return url
 }
 
-// Cut ends all connections to the server but its own.
+// Cut ends all client connections to the server, as a network failure would.
 func (s *Server) Cut(ctx context.Context) error {
 	return s.Exec(ctx, s.URL(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() "+
 		"AND backend_type = 'client backend'")
@@ -253,7 +262,8 @@ func (s *Server) Cut(ctx context.Context) error {
 // Kill ends the server and its children with SIGKILL.
 func (s *Server) Kill() error { return s.end(syscall.SIGKILL) }
 
-// end signals the server's process group. SIGQUIT ends all of it at once.
+// end sends a signal to the server's process group and waits until the server has ended. It does nothing if no server
+// runs. Postgres takes SIGINT as a clean shutdown and SIGQUIT as an immediate one.
 func (s *Server) end(signal syscall.Signal) error {
 	if s.cmd == nil {
 		return nil
