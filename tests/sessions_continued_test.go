@@ -138,3 +138,31 @@ func TestARepeatedFinishReportsUndeliveredMessages(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "t", rec.ID)
 }
+
+// TestAWaitingTurnStaysReachable sends the same message over and over to a turn that waits for an answer. Temporal
+// counts each of these updates, and refuses all of a run that has had too many: the turn continues in a new run before.
+func TestAWaitingTurnStaysReachable(t *testing.T) {
+	t.Parallel()
+	server := newRestartableTemporal(t, "", 60)
+	e := newEnv(t, fakellm.Cases(fakellm.When("Blue.", fakellm.Text("Blue it is.")),
+		fakellm.When("Which?", fakellm.Call("ask_user", `{"question":"Which one?"}`))))
+	server.serves(e)
+	e.work()
+	m := workflows.Message{ID: "m1", Text: "Which?"}
+	begun := e.say(session(t), m)
+	e.waits(begun.ID, 1)
+	for range 60 { // each is an update of its own
+		h, err := e.client.UpdateWorkflow(t.Context(), sdk.UpdateWorkflowOptions{WorkflowID: session(t),
+			UpdateName: workflows.SendUpdate, Args: []any{m}, WaitForStage: sdk.WorkflowUpdateStageCompleted})
+		require.NoError(t, err)
+		require.NoError(t, h.Get(t.Context(), nil))
+	}
+	d, err := e.client.DescribeWorkflowExecution(t.Context(), session(t), "")
+	require.NoError(t, err)
+	assert.NotEqual(t, begun.ID, d.WorkflowExecutionInfo.GetExecution().GetRunId(), "the turn waits in a later run")
+	// As above, the repeated message counts as the answer until the journal reports that the session already has it.
+	require.Eventually(t, func() bool {
+		return e.people().Answer(t.Context(), client.AnswerInput{Session: session(t), Question: "q1", Text: "Blue."}) == nil
+	}, within, 50*time.Millisecond)
+	assert.Equal(t, "Blue it is.", e.ended(begun.ID).Answer)
+}

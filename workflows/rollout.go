@@ -20,8 +20,8 @@ import (
 // signal has no other effect.
 const NudgeSignal = "Nudge"
 
-// errMoves means that a wait for decisions has ended because the turn should continue on another version of the worker.
-var errMoves = errors.New("the turn moves to another version of the worker")
+// errMoves means that a wait for decisions has ended because the turn should continue in a new run.
+var errMoves = errors.New("the turn continues in a new run")
 
 // nextRun returns the error that continues a workflow in a new run, on the current version of the worker.
 func nextRun(ctx workflow.Context, workflowType string, in any) error {
@@ -42,12 +42,13 @@ func targetChanged(ctx workflow.Context) bool {
 // scheduled and started.
 const firstTask = 3
 
-// mayMove reports whether the turn should continue in a new run, on another version of the worker, while it waits for
-// the open requests. A turn that waits for an elicitation stays, because the suspended call is part of this run's
-// state.
+// mayMove reports whether the turn should continue in a new run while it waits for the open requests: on another
+// version of the worker, or because its history is long. Temporal refuses every update of a run that has accepted too
+// many, also those that repeat a message or a decision. A turn that waits for an elicitation stays, because the
+// suspended call is part of this run's state.
 func (r *run) mayMove(ctx workflow.Context, open []turn.Request) bool {
 	elicits := slices.ContainsFunc(open, func(req turn.Request) bool { return req.Kind == turn.RequestElicitation })
-	return !elicits && targetChanged(ctx) && workflow.AllHandlersFinished(ctx)
+	return !elicits && (targetChanged(ctx) || r.historyTooLong(ctx)) && workflow.AllHandlersFinished(ctx)
 }
 
 // keepProposal stores the proposal whose requests the turn waits for in r.progress, so that the next run resumes with

@@ -50,7 +50,7 @@ func Turn(ctx workflow.Context, in Input) (Result, error) {
 		default:
 			return Result{}, errors.New("the turn is in no known phase")
 		}
-		if r.progress.Waiting != nil { // while it waits for decisions, the turn moves to another version of the worker
+		if r.progress.Waiting != nil { // see mayMove
 			return Result{}, r.continueAsNew(ctx)
 		}
 	}
