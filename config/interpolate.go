@@ -10,6 +10,8 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
+	"syscall"
+	"time"
 )
 
 // reference matches ${NAME}, ${NAME:-default}, ${file:PATH}, the escape $${ and, to reject it, any other ${.
@@ -17,6 +19,9 @@ var reference = regexp.MustCompile(`\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?:(:-)([
 
 // maxSecretBytes bounds the size of a file that holds a secret.
 const maxSecretBytes = 64 << 10
+
+// secretFileWithin bounds how long the writer of a named pipe may take.
+const secretFileWithin = 10 * time.Second
 
 // interpolate returns s, a string of the file for the setting f, with its references (${VAR}) replaced by their values.
 // It adds a problem and returns false if one of them cannot be resolved.
@@ -86,11 +91,12 @@ func secretFile(path string, secret bool) (string, error) {
 	if !filepath.IsAbs(path) {
 		return "", fmt.Errorf("%q is not absolute; write ${file:/path}", path)
 	}
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // do not wait for the writer of a named pipe
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
+	_ = f.SetReadDeadline(time.Now().Add(secretFileWithin)) // not every file supports deadlines
 	b, err := io.ReadAll(io.LimitReader(f, maxSecretBytes+1))
 	value := strings.TrimRight(string(b), "\r\n")
 	switch {

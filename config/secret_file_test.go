@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -32,7 +33,10 @@ func TestAFileIsNoSecret(t *testing.T) {
 	empty, large := filepath.Join(dir, "empty"), filepath.Join(dir, "large")
 	require.NoError(t, os.WriteFile(empty, []byte("\n"), 0o600))
 	require.NoError(t, os.WriteFile(large, make([]byte, maxSecretBytes+1), 0o600))
+	pipe := filepath.Join(dir, "pipe") // without a writer
+	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
 	for reference, want := range map[string]string{
+		"api_key = \"${file:" + pipe + "}\"":  "is empty",
 		"api_key = \"${file:/no/such/file}\"": "no such file",
 		"api_key = \"${file:key}\"":           "is not absolute",
 		"api_key = \"${file:" + empty + "}\"": "is empty",

@@ -82,11 +82,11 @@ func (r *run) runSubagent(ctx workflow.Context, c *callState, tool turn.Tool) (C
 	if !share.Enough() {
 		return CallResult{}, nothingLeft()
 	}
+	began := r.worked // when the share was computed: what other calls use from here on is used at the same time
 	begun, subagent, err := r.claimAgent(ctx, c, tool, share)
 	if err != nil || begun.Receipt != nil { // the call was settled before a reset
 		return orEmpty(begun.Receipt), err
 	}
-	began := r.worked
 	busy, problem := subagent.run(ctx)
 	r.addWork(began, busy)
 	settleCtx := ctx

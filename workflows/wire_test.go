@@ -54,7 +54,8 @@ func TestSessionIDs(t *testing.T) {
 	for _, id := range []string{"a", "ünï cödé/with: signs", strings.Repeat("x", 200)} {
 		assert.NoError(t, turn.CheckSession(id))
 	}
-	for _, id := range []string{"", " a", "a\n", "a\x00b", "a\u202eb", "\xff", strings.Repeat("x", 201)} {
+	for _, id := range []string{"", " a", "a\n", "a\x00b", "a\u202eb", "\xff", "--config=evil.toml",
+		strings.Repeat("x", 201)} {
 		assert.Error(t, turn.CheckSession(id), "%q", id)
 	}
 }

@@ -155,6 +155,13 @@ func TestCompletionsThatEndEarly(t *testing.T) {
 	})
 }
 
+// TestAnIncompleteResponseIsNotWhole checks a response that is incomplete for a reason that is not known here.
+func TestAnIncompleteResponseIsNotWhole(t *testing.T) {
+	c, _, err := infer(t, parallel.Finish("max_tool_calls"), speaking(responses.Wire{}))
+	require.NoError(t, err)
+	assert.Equal(t, turn.StopLength, c.Stop())
+}
+
 // conversation is a session in which the model has answered once, by parallel, and once by text.
 func converse(t *testing.T, w inference.Wire, model string, script fakellm.Script) (*fakellm.Server, turn.Prompt) {
 	t.Helper()

@@ -49,7 +49,7 @@ func (r *Repo) git(ctx context.Context, input []byte, args ...string) ([]byte, e
 		"GIT_AUTHOR_NAME=" + author, "GIT_AUTHOR_EMAIL=" + email, "GIT_COMMITTER_NAME=" + author,
 		"GIT_COMMITTER_EMAIL=" + email,
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no terminal for what git runs
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
 	cmd.Stdin = bytes.NewReader(input)

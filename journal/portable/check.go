@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
@@ -97,9 +98,12 @@ func (c *exportCheck) checkHeader(h ExportHeader) error {
 	return turn.CheckSession(h.Session.ID)
 }
 
-// checkShownID is record.CheckID for an ID that Everturn shows to users: it must also be printable. kind names the ID
-// in the error.
+// checkShownID is record.CheckID for an ID that Everturn shows to users and prints in commands: it must also be
+// printable, and begin with no dash, because a command would read it as a flag. kind names the ID in the error.
 func checkShownID(kind, id string) error {
+	if strings.HasPrefix(id, "-") {
+		return fmt.Errorf("the %s ID begins with a dash", kind)
+	}
 	if !turn.Printable(id) {
 		return fmt.Errorf("the %s ID has characters that cannot be printed", kind)
 	}

@@ -167,8 +167,8 @@ func responsesObject(p *player, output []map[string]any) map[string]any {
 	switch p.reply.finish {
 	case "length":
 		status, details = "incomplete", map[string]any{"reason": "max_output_tokens"}
-	case "content_filter":
-		status, details = "incomplete", map[string]any{"reason": "content_filter"}
+	case "content_filter", "max_tool_calls":
+		status, details = "incomplete", map[string]any{"reason": p.reply.finish}
 	}
 	object := map[string]any{"object": "response", "id": fmt.Sprintf("resp_%d", p.entry.Index), "status": status,
 		"model": p.modelName(), "output": output, "incomplete_details": details, "error": nil, "usage": nil}

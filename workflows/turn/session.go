@@ -14,7 +14,7 @@ const TenantPrefix = "tenant:"
 const maxSession = 200
 
 // CheckSession returns an error if a session ID is invalid. Any printable text of up to 200 bytes is valid unless it
-// begins with TenantPrefix.
+// begins with TenantPrefix or with a dash: a command that is printed for the session would read that as a flag.
 func CheckSession(id string) error {
 	switch {
 	case id == "" || strings.TrimSpace(id) != id:
@@ -22,6 +22,8 @@ func CheckSession(id string) error {
 	case strings.HasPrefix(id, TenantPrefix):
 		return fmt.Errorf(
 			"the session ID begins with %q, which is reserved for the sessions of named tenants; choose another", TenantPrefix)
+	case id[0] == '-':
+		return fmt.Errorf("the session ID begins with a dash, as flags do; choose another")
 	case len(id) > maxSession:
 		return fmt.Errorf("the session ID is %d bytes; the maximum is %d", len(id), maxSession)
 	case !Printable(id):

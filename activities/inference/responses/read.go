@@ -213,7 +213,8 @@ func (r *reader) endResponse(res response) error {
 	// The API has no finish reason. The reasons are those of Chat Completions, except for an incomplete response.
 	reason := "stop"
 	if res.Status == "incomplete" {
-		if reason = res.Incomplete.Reason; reason == "" {
+		reason = res.Incomplete.Reason
+		if stopped := (turn.Completion{FinishReason: reason}).Stop(); stopped == "" { // an unknown reason
 			reason = string(turn.StopLength)
 		}
 	}

@@ -18,21 +18,21 @@ import (
 // during an earlier one.
 const maxScans = 5
 
-// ownMark returns the mark of this program: its PID, its start time, because PIDs are reused, and its session. It is
-// empty if /proc cannot be read.
+// ownMark returns the mark of this program: its PID and, because PIDs are reused, its start time. It is empty if /proc
+// cannot be read.
 var ownMark = sync.OnceValue(func() string {
 	self, err := readStat(os.Getpid())
 	if err != nil {
 		return ""
 	}
-	return fmt.Sprintf("%d.%d.%d", os.Getpid(), self.started, self.session)
+	return fmt.Sprintf("%d.%d", os.Getpid(), self.started)
 })
 
 // ReapOrphans kills the orphans of programs that no longer run, and returns how many it killed. When a program is
-// killed, the kernel also kills the leaders of its children's process groups, but not the processes that these leaders
-// have started: the orphans. ReapOrphans finds them by the mark in their environment. It does not kill a process that
-// has left its program's session, because it did so on purpose, one in another PID namespace, where PIDs have another
-// meaning, and one whose environment cannot be read.
+// killed, the kernel also kills its children, which lead sessions of their own, but not the processes that these have
+// started: the orphans. ReapOrphans finds them by the mark in their environment. It does not kill a process in a session
+// whose leader runs, because such a process has left its server's session on purpose, one in another PID namespace,
+// where PIDs have another meaning, and one whose environment cannot be read.
 func ReapOrphans() int {
 	killed := 0
 	for range maxScans {
@@ -68,39 +68,44 @@ func reapOrphan(pid int) bool {
 	return orphaned(pid) && unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) == nil
 }
 
-// orphaned reports whether a running process carries the mark of a program that no longer runs, and is still in the
-// session of that program.
+// orphaned reports whether a running process carries the mark of a program that no longer runs, and is in a session
+// whose leader no longer runs.
 func orphaned(pid int) bool {
-	ownerPID, started, session, ok := readMark(pid)
+	ownerPID, started, ok := readMark(pid)
 	if !ok || !sameNamespace(pid) {
 		return false
 	}
 	process, err := readStat(pid)
-	if err != nil || process.state == "Z" || process.session != session {
+	if err != nil || process.state == "Z" {
 		return false
 	}
-	owner, err := readStat(ownerPID)
-	reused := err == nil && owner.started != started // another process now has the owner's PID
-	zombie := err == nil && owner.state == "Z"
-	return errors.Is(err, os.ErrNotExist) || reused || zombie
+	owner, ownerErr := readStat(ownerPID)
+	reused := ownerErr == nil && owner.started != started // another process now has the owner's PID
+	leader, leaderErr := readStat(process.session)        // the PID of a session's leader is not reused while the session exists
+	return (hasEnded(owner, ownerErr) || reused) && hasEnded(leader, leaderErr)
 }
 
-// readMark returns the mark in a process's environment: the PID, start time (in clock ticks since boot) and session of
-// the program that started it. ok is false if there is no valid mark, or the environment cannot be read.
-func readMark(pid int) (ownerPID int, started uint64, session int, ok bool) {
+// hasEnded reports whether a process has ended, by the result of readStat.
+func hasEnded(s stat, err error) bool {
+	return errors.Is(err, os.ErrNotExist) || err == nil && s.state == "Z"
+}
+
+// readMark returns the mark in a process's environment: the PID and start time (in clock ticks since boot) of the
+// program that started it. ok is false if there is no valid mark, or the environment cannot be read.
+func readMark(pid int) (ownerPID int, started uint64, ok bool) {
 	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	if err != nil {
-		return 0, 0, 0, false
+		return 0, 0, false
 	}
 	for kv := range bytes.SplitSeq(env, []byte{0}) {
 		value, found := bytes.CutPrefix(kv, []byte(markVariable+"="))
 		if !found {
 			continue
 		}
-		n, err := fmt.Sscanf(string(value), "%d.%d.%d", &ownerPID, &started, &session)
-		return ownerPID, started, session, err == nil && n == 3 && ownerPID > 0
+		n, err := fmt.Sscanf(string(value), "%d.%d", &ownerPID, &started)
+		return ownerPID, started, err == nil && n == 2 && ownerPID > 0
 	}
-	return 0, 0, 0, false
+	return 0, 0, false
 }
 
 // sameNamespace reports whether a process is in this program's PID namespace.

@@ -2,7 +2,9 @@ package childproc
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strconv"
@@ -59,34 +61,50 @@ func TestWhatAKilledProgramLeavesIsReaped(t *testing.T) {
 		"the orphan is left")
 }
 
-// TestOnlyOrphansAreReaped checks that only processes of a program that has ended are killed. A mark identifies its
-// program by process ID, start time and session, because process IDs are reused.
+// TestOnlyOrphansAreReaped checks that only processes of a program that has ended are killed, and only if the leader of
+// their session has ended, too. A mark identifies its program by process ID and start time, because process IDs are
+// reused.
 func TestOnlyOrphansAreReaped(t *testing.T) {
 	self, err := readStat(os.Getpid())
 	require.NoError(t, err)
+	ours, gone := fmt.Sprintf("%d.%d", os.Getpid(), self.started), fmt.Sprintf("%d.%d", os.Getpid(), self.started-1)
 	for name, c := range map[string]struct {
 		mark   string
+		leader bool // the leader of the process's session runs
 		killed bool
 	}{
-		"of this program":                 {fmt.Sprintf("%d.%d.%d", os.Getpid(), self.started, self.session), false},
-		"of one that had our number once": {fmt.Sprintf("%d.%d.%d", os.Getpid(), self.started-1, self.session), true},
-		"gone, but in another session":    {fmt.Sprintf("%d.%d.%d", os.Getpid(), self.started-1, self.session+1), false},
-		"no mark that we would write":     {"yes", false},
-		"negative":                        {fmt.Sprintf("-1.1.%d", self.session), false},
+		"of this program":                   {ours, false, false},
+		"of one that had our number once":   {gone, false, true},
+		"gone, but in a session of its own": {gone, true, false},
+		"no mark that we would write":       {"yes", false, false},
+		"negative":                          {"-1.1", false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cmd := exec.Command("sleep", "1000")
+			script := "sleep 1000 >/dev/null 2>&1 & echo $!"
+			if c.leader {
+				script = "echo $$; exec sleep 1000 >/dev/null 2>&1"
+			}
+			cmd := exec.Command("/bin/sh", "-c", script)
 			cmd.Env = []string{"PATH=" + os.Getenv("PATH"), markVariable + "=" + c.mark}
+			cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+			out, err := cmd.StdoutPipe()
+			require.NoError(t, err)
 			require.NoError(t, cmd.Start())
-			defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+			var pid int
+			_, err = fmt.Fscan(out, &pid)
+			require.NoError(t, err)
+			defer func() { _ = syscall.Kill(pid, syscall.SIGKILL) }()
+			if c.leader {
+				defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+			} else {
+				require.NoError(t, cmd.Wait())
+			}
 			ReapOrphans()
 			if !c.killed {
-				assert.True(t, running(cmd.Process.Pid))
+				assert.True(t, running(pid))
 				return
 			}
-			state, err := cmd.Process.Wait()
-			require.NoError(t, err)
-			assert.Equal(t, syscall.SIGKILL, state.Sys().(syscall.WaitStatus).Signal())
+			require.Eventually(t, func() bool { return !running(pid) }, 10*time.Second, 5*time.Millisecond)
 		})
 	}
 }
@@ -99,4 +117,15 @@ func TestTheMarkIsOurOwn(t *testing.T) {
 func running(pid int) bool {
 	s, err := readStat(pid)
 	return err == nil && s.state != "Z"
+}
+
+// TestAProcessHasNoTerminal checks that a child is in a session of its own: in that of this program it could write to
+// the user's terminal, and type there.
+func TestAProcessHasNoTerminal(t *testing.T) {
+	p := sh(t, spawner(t), `echo "{\"session\":\"$(cut -d' ' -f6 /proc/self/stat)\",\"leader\":\"$$\"}"`)
+	out, err := io.ReadAll(p.Stdout)
+	require.NoError(t, err)
+	var got struct{ Session, Leader string }
+	require.NoError(t, json.Unmarshal(out, &got))
+	assert.Equal(t, got.Leader, got.Session)
 }

@@ -7,10 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sysProcAttr returns attributes that make the child the leader of its own process group. The kernel kills the child
-// when the spawner's thread ends.
+// sysProcAttr returns attributes that make the child the leader of its own session and process group: a server does not
+// get the terminal of this program, where it could draw over an approval or type the user's decision. The kernel kills
+// the child when the spawner's thread ends.
 func sysProcAttr() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 }
 
 // awaitExit waits until the child has ended, without reaping it (WNOWAIT): its PID stays reserved.

@@ -91,17 +91,8 @@ func Printable(s string) string { return termsafe.Printable(s) }
 // Line returns a text as one line of at most n runes.
 func Line(s string, n int) string { return termsafe.Line(s, n) }
 
-// Quoted quotes a word for a shell, if that is necessary. It also quotes a word that begins with a dash, so that a
-// reader does not take it for a flag.
-func Quoted(s string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@+,", r)
-	}
-	if s != "" && s[0] != '-' && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-}
+// Quoted quotes a word for a shell, if that is necessary.
+func Quoted(s string) string { return termsafe.Quoted(s) }
 
 // DecidedAt describes a decision and its time.
 func DecidedAt(d turn.Decision) string {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/starter/internal/ui"
+	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 )
 
 // Bounds of the input, in bytes. A longer text is for `everturn run -`.
@@ -101,7 +102,7 @@ func (m *Model) paste(msg tea.PasteMsg) tea.Cmd {
 	}
 	if len(text) > maxPaste || m.pastes.bytes+len(text) > allPaste {
 		m.printError("the pasted text is %d bytes, too long for the chat; write it to a file and use `everturn run -s %s - "+
-			"<FILE`", len(text), m.session)
+			"<FILE`", len(text), termsafe.Quoted(m.session))
 		return nil
 	}
 	text = m.pastes.fold(text)

@@ -13,6 +13,7 @@ import (
 	"github.com/everturn/everturn/journal/follow"
 	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/starter/internal/ui"
+	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -125,7 +126,7 @@ func (m *Model) showPast(msg openedMsg) {
 	m.addText(entryNote, fmt.Sprintf("session %s, %s", msg.session, ui.Count(msg.record.Turns, "turn")))
 	if msg.earlier > 0 {
 		m.addText(entryNote, fmt.Sprintf("%d earlier messages are not shown; `everturn show %s` shows them", msg.earlier,
-			msg.session))
+			termsafe.Quoted(msg.session)))
 	}
 	calls := map[string]turn.ToolCall{} // by turn and call ID
 	for _, p := range msg.past {

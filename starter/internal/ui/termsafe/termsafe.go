@@ -88,3 +88,15 @@ func hidden(r rune) bool { return !unicode.IsPrint(r) || invisible.Rune(r) || bl
 // blank reports whether r is a symbol or mark that has width but no ink, or whose shape depends on a missing object:
 // the object replacement character, the blank Braille pattern, a null notehead and the Khitan filler.
 func blank(r rune) bool { return r == 0xFFFC || r == 0x2800 || r == 0x1D159 || r == 0x16FE4 }
+
+// Quoted quotes a word for a shell, if that is necessary. It also quotes a word that begins with a dash, so that a
+// reader does not take it for a flag.
+func Quoted(s string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@+,", r)
+	}
+	if s != "" && s[0] != '-' && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
