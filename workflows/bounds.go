@@ -31,38 +31,36 @@ const (
 // bound returns the input, or an input that check rejects if it exceeds a bound. The run then does not hold or repeat
 // the data that is too large.
 func (in Input) bound(ctx workflow.Context) Input {
-	if refusal := in.excess(workflow.GetInfo(ctx)); refusal != nil {
+	if refusal := in.checkBounds(workflow.GetInfo(ctx)); refusal != nil {
 		return Input{Tenant: in.Tenant, refusal: refusal}
 	}
 	return in
 }
 
-// excess returns an error if the input exceeds a bound, or if a client has set fields that only the workflow may set.
-// It returns nil if the run may begin. Only a run that the workflow itself continued as new may have these fields, and
-// its input is not bounded again.
-func (in Input) excess(info *workflow.Info) *turn.Error {
+// checkBounds returns why the run may not begin, or nil: its input could not be read, exceeds a bound, or has fields
+// that only the workflow may set. Only a run that another run has continued as new may have them. Such an input is not
+// measured again, because the earlier run's was, but its limits are checked: any workflow of a client can continue as a
+// turn with a progress of its own, and invalid timeouts would fail each workflow task without end.
+func (in Input) checkBounds(info *workflow.Info) *turn.Error {
 	// Runs of a client's cron schedule or retry policy have ContinuedExecutionRunID, too, but begin with the client's
 	// input.
 	continued := info.ContinuedExecutionRunID != "" && info.CronSchedule == "" && info.Attempt <= 1
-	workflowFields := in.Continued != nil || in.Turn != ""
 	switch {
-	case in.refusal != nil:
+	case in.refusal != nil: // from UnmarshalJSON
 		return in.refusal
-	case in.Continued != nil && continued:
-		if err := in.Continued.Config.Limits.Validate(); err != nil {
-			return invalid("%s", err.Error())
-		}
-		return nil
-	case workflowFields && continued:
-		return nil
-	case workflowFields:
+	case in.Continued == nil && in.Turn == "":
+		return checkStart(info, in.Agent, in, maxInput)
+	case in.Continued == nil || !continued:
 		return invalid("continued and turn are for the workflow itself; leave them out of the input")
 	}
-	return checkStart(info, in.Agent, in, maxInput)
+	if err := in.Continued.Config.Limits.Validate(); err != nil {
+		return invalid("%s", err.Error())
+	}
+	return nil
 }
 
-// excess returns an error if the input exceeds a bound, or if a client has set Since. It returns nil otherwise.
-func (in DeliverInput) excess(info *workflow.Info) *turn.Error {
+// checkBounds returns an error if the input exceeds a bound, or if a client has set Since. It returns nil otherwise.
+func (in DeliverInput) checkBounds(info *workflow.Info) *turn.Error {
 	if !in.Since.IsZero() && info.ContinuedExecutionRunID == "" {
 		return invalid("since is for the workflow itself; leave it out of the input")
 	}

@@ -112,7 +112,7 @@ func Deliver(ctx workflow.Context, in DeliverInput) (DeliverResult, error) {
 	}
 	refused := in.check()
 	if refused == nil {
-		refused = in.excess(info)
+		refused = in.checkBounds(info)
 	}
 	switch {
 	case refused != nil && ctx.Err() != nil: // a cancelled delivery reports its cancellation, not its invalid input

@@ -42,7 +42,7 @@ func FuzzInput(f *testing.F) {
 			requireRefusal(t, err)
 			return
 		}
-		if err := in.excess(&workflow.Info{}); err != nil {
+		if err := in.checkBounds(&workflow.Info{}); err != nil {
 			requireRefusal(t, err)
 			return
 		}

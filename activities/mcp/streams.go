@@ -95,11 +95,13 @@ func (s *stream) scan(read []byte) error {
 	return nil
 }
 
-// messageEnded records that the current message is complete. If it is a large response, messageEnded waits until the
-// worker has memory for it. It fails if a large message cannot be decoded.
+// messageEnded ends the current message: it resets the counts, and then lets another stream of the connection read a
+// large message. Before, if the message is a response that is large once decoded, it waits until the worker has memory
+// for it or its request has ended. It fails if a large JSON text is not one message of JSON-RPC.
 func (s *stream) messageEnded() (err error) {
-	if n := int64(s.size + s.message.Values()*valueBytes); n > largeMessage { // an estimate of the decoded size
-		err = s.awaitRoom(n)
+	decodedBytes := int64(s.size + s.message.Values()*valueBytes) // an estimate
+	if decodedBytes > largeMessage {
+		err = s.awaitRoom(decodedBytes)
 	}
 	s.message.Reset()
 	s.size = 0

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"slices"
-
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -115,12 +113,11 @@ func KeptMedia(media []turn.Media) (kept []turn.Media) {
 
 // CleanRequest returns r in the form in which journals record it: with clean texts, and bounds for those that are
 // shown to users. It drops fields that do not belong to the request's kind: MaxGrant, which only an approval may
-// have, and Elicitation and Call, which only an elicitation may have.
+// have, and Elicitation and Call, which only an elicitation may have. An unknown MaxGrant of an approval becomes
+// GrantNever, the narrowest. CleanRequest of its own result is that result, because a request that is opened again is
+// compared with the recorded one.
 func CleanRequest(r turn.Request) turn.Request {
-	if r.Kind != turn.RequestApproval || !slices.Contains(
-		[]turn.GrantScope{turn.GrantCall, turn.GrantHost, turn.GrantNever}, r.MaxGrant) {
-		r.MaxGrant = ""
-	}
+	r.MaxGrant = cleanMaxGrant(r)
 	r.Arguments, r.Tool, r.ArgumentsHash = CleanText(r.Arguments), CleanText(r.Tool), CleanText(r.ArgumentsHash)
 	r.Why = Preview(CleanText(r.Why), PreviewBytes)
 	r.Question = Preview(CleanText(r.Question), SummaryBytes)
@@ -134,6 +131,18 @@ func CleanRequest(r turn.Request) turn.Request {
 		Schema: compact(r.Elicitation.Schema), URL: CleanText(r.Elicitation.URL),
 	}
 	return r
+}
+
+// cleanMaxGrant returns the widest grant that the request permits, as journals record it: GrantTool as the empty scope,
+// which means the same.
+func cleanMaxGrant(r turn.Request) turn.GrantScope {
+	switch {
+	case r.Kind != turn.RequestApproval, r.MaxGrant == turn.GrantTool:
+		return ""
+	case r.MaxGrant == "", r.MaxGrant == turn.GrantCall, r.MaxGrant == turn.GrantHost:
+		return r.MaxGrant
+	}
+	return turn.GrantNever
 }
 
 // compact returns raw with clean text and, if it is valid JSON, without insignificant spaces. It returns nil for empty

@@ -115,19 +115,22 @@ func canonicalHost(host string) bool {
 	return hostName.MatchString(host)
 }
 
-// CheckPattern returns an error if the pattern of a rule is invalid or not in canonical form. Such a pattern would
-// miss the canonical values that it means, so a rule with it asks about each call that has the argument. The error
-// says what the pattern must be instead.
+// CheckPattern returns an error if the pattern of a rule is invalid or not in canonical form. Rules match only canonical
+// values, so such a pattern could never match what it means; configuration refuses it. The error completes the sentence
+// "the pattern must be …".
 func CheckPattern(pattern string) error {
 	inner := strings.TrimSuffix(pattern, "/**")
 	k := kindOf(pattern)
+	noHost := k == kindURL && strings.HasSuffix(inner, "/") && strings.Count(inner, "/") < 3 // as of https://**
 	switch {
 	case matchesAll(pattern):
 		return nil
 	case strings.ContainsAny(pattern, `[]\`):
 		return errors.New(`a pattern of *, ? and /**: write a rule for each alternative instead of [ ] or \`)
-	case strings.Contains(inner, "**") || inner != "" && strings.HasSuffix(inner, "/"):
+	case strings.Contains(inner, "**") || noHost:
 		return errors.New("a pattern with ** only as /** at its end, or ** alone")
+	case inner != "" && strings.HasSuffix(inner, "/"):
+		return errors.New("a pattern without a slash at its end: docs/** is all below docs")
 	case addressRange.MatchString(pattern):
 		return errors.New("a pattern of addresses, not a range: write 10.0.0.*, or a rule for each prefix")
 	}
@@ -140,8 +143,9 @@ func CheckPattern(pattern string) error {
 	}
 	switch {
 	case !canonical(k, wildcards.ReplaceAllString(pattern, filler)):
-		return errors.New(string(k))
+		return errors.New(string(k)) // the description of the canonical form
 	case k == kindPath && strings.Trim(pattern, "*/") != "" && alphanumeric(pattern) == "":
+		// Such as ??? or *.*: it matches values by their length or punctuation alone. /* and /** are a folder's content.
 		return errors.New("* or ** for any value, or a pattern with at least one letter or digit")
 	}
 	return nil
