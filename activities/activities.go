@@ -110,7 +110,7 @@ func New(o Options) (*Activities, error) {
 		turns:          turns, outages: outage.New(maxModelPause), large: make(largeAnswers, 4),
 		prompts: semaphore.NewWeighted(largePrompts), journal: o.Journal,
 		capacity: o.Capacity, budget: o.Budget, times: times, journalRetryFor: o.JournalRetryFor,
-		model: redactedModel{o.Model, o.Redact}, tools: o.Tools, agent: o.Agents[0], agents: o.Agents, worker: o.Worker,
+		model: Redacted(o.Model, o.Redact), tools: o.Tools, agent: o.Agents[0], agents: o.Agents, worker: o.Worker,
 		home: o.Home, taskQueue: o.TaskQueue, offers: o.Offers,
 		secrets: o.Redact, windows: windows, promptConfigs: promptConfigs, queues: o.Queues, elsewhere: o.Elsewhere,
 	}, nil

@@ -12,9 +12,12 @@ import (
 
 func (a *Activities) redact(s string) string { return a.secrets.String(s) }
 
-// redactedModel is a Model that removes secrets from everything that another model returns, because a provider may
-// echo the API key of the request. It does so before the completion is parsed, hashed, stored, shown or sent. The
-// adapter redacts its own errors.
+// Redacted returns a Model that removes secrets from everything that m returns, because a provider may echo the API key
+// of the request. It does so before the completion is parsed, hashed, stored, shown or sent. It does not change errors:
+// the adapter redacts its own.
+func Redacted(m Model, r *redact.Redactor) Model { return redactedModel{m, r} }
+
+// redactedModel is the Model that Redacted returns.
 type redactedModel struct {
 	Model
 	redact *redact.Redactor

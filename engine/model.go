@@ -79,7 +79,7 @@ func (e *Engine) openTape() error {
 	if folder == "" || err != nil {
 		return err
 	}
-	e.model.tape, err = tape.Open(folder, replays, untaped{e.model}, e.secrets, e.log)
+	e.model.tape, err = tape.Open(folder, replays, activities.Redacted(untaped{e.model}, e.secrets), e.secrets, e.log)
 	if err != nil {
 		return fmt.Errorf("%w: llm.tape: %w", config.ErrInvalid, err)
 	}

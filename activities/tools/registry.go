@@ -60,6 +60,10 @@ func New(opts Options, host *mcp.Host) *Registry {
 	return r
 }
 
+// Secrets returns the redactor of the results of functions. A function that returns a part of a text must mask the text
+// before it cuts it: a result can have a part of a secret that the redactor does not recognize.
+func (r *Registry) Secrets() *redact.Redactor { return r.opts.Secrets }
+
 // Catalogues returns the catalogues of the functions and then of the servers: see mcp.Host.Catalogues.
 func (r *Registry) Catalogues(ctx context.Context) []turn.Catalogue {
 	return r.CataloguesSoon(ctx, func(string) bool { return false })

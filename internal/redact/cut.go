@@ -1,6 +1,40 @@
 package redact
 
-import "strings"
+import (
+	"bytes"
+	"strings"
+)
+
+// Reach is more than the length in bytes of the longest form of a known value: a text with Reach bytes before and after
+// a part of it holds every value that the part has bytes of.
+const Reach = 8 * MaxSecret
+
+// Mask returns s with a mask of the same length in bytes in place of each known value, so that offsets stay and a later
+// cut leaves no part of a value. A mask is Text if it fits, and asterisks. Line feeds stay.
+func (r *Redactor) Mask(s string) string {
+	if r == nil {
+		return s
+	}
+	a := r.forms()
+	if !a.occursIn(s) {
+		return s
+	}
+	v := values{automaton: a}
+	v.scan(s)
+	for _, found := range v.runs {
+		value := v.buf[found.from:found.to]
+		rest := value
+		if len(value) >= len(Text) && !bytes.Contains(value[:len(Text)], []byte("\n")) {
+			rest = value[copy(value, Text):]
+		}
+		for i, b := range rest {
+			if b != '\n' {
+				rest[i] = '*'
+			}
+		}
+	}
+	return string(v.buf)
+}
 
 // Head redacts the beginning of a longer text like String. If the end of s may be the beginning of a secret, Head
 // drops it.

@@ -47,6 +47,29 @@ func TestACutLeavesNoPartOfASecret(t *testing.T) {
 	assert.Equal(t, "plain", none.Head("plain")+none.Tail(""))
 }
 
+func TestAMaskIsAsLongAsWhatItHides(t *testing.T) {
+	r := with("key-5e1f09c2", "12345678", "first line\nsecond line", "ab\nd-5e1f09c2")
+	for s, want := range map[string]string{
+		"a key-5e1f09c2 b":                  "a [redacted]** b",
+		"a k\u200bey-5e1f09c2 b":            "a [redacted]***** b",
+		"key-5e1f09c2key-5e1f09c2":          "[redacted]**[redacted]**",
+		"a 12345678 b":                      "a ******** b",
+		"a\nfirst line\nsecond line\nb":     "a\n[redacted]\n***********\nb",
+		"ab\nd-5e1f09c2":                    "**\n**********",
+		"[redacted], \xff and [redacted]**": "[redacted], \xff and [redacted]**",
+		"plain":                             "plain",
+	} {
+		assert.Equal(t, want, r.Mask(s))
+		assert.Equal(t, want, r.Mask(want))
+		assert.Equal(t, s, (*Redactor)(nil).Mask(s))
+	}
+	for _, c := range []string{"\x01", "\"", "<", "/", "\xff", "\u2028", "\U0010ffff", "%"} {
+		for _, form := range encodings(strings.Repeat(c, MaxSecret/len(c))) {
+			assert.Less(t, len(form), Reach, c)
+		}
+	}
+}
+
 func TestASecretIsBlankedInItsUsualEncodings(t *testing.T) {
 	for _, secret := range []string{"key-5e1f09c2", `pa"ss<wo>rd\é/`, "with white space\nand a second line",
 		"0123456789abcdef0123456789abcdef"} {

@@ -100,7 +100,8 @@ type Tape struct {
 }
 
 // Open opens the tape in the folder dir. If replays is false, the tape records the answers of next. If it is true,
-// the tape answers in place of next, and asks next only which media it accepts. Secrets are redacted in all files.
+// the tape answers in place of next, and asks next only which media it accepts. Secrets are redacted in all files, but
+// next must redact what it streams, because a secret may be split over several pieces.
 func Open(dir string, replays bool, next Model, secrets *redact.Redactor, log *slog.Logger) (*Tape, error) {
 	if !replays {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -332,7 +333,7 @@ func (f failure) err() error {
 		Refused: f.Refused}
 }
 
-// recorder is a sink that keeps the pieces that it passes on to another sink.
+// recorder is a sink that keeps the non-empty pieces that it passes on to another sink.
 type recorder struct {
 	sink   turn.Sink
 	stream []delta
@@ -340,12 +341,16 @@ type recorder struct {
 
 // Text implements turn.Sink.
 func (r *recorder) Text(s string) {
-	r.stream = append(r.stream, delta{Text: s})
+	if s != "" {
+		r.stream = append(r.stream, delta{Text: s})
+	}
 	r.sink.Text(s)
 }
 
 // Reasoning implements turn.Sink.
 func (r *recorder) Reasoning(s string) {
-	r.stream = append(r.stream, delta{Reasoning: s})
+	if s != "" {
+		r.stream = append(r.stream, delta{Reasoning: s})
+	}
 	r.sink.Reasoning(s)
 }

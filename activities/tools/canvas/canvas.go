@@ -13,6 +13,7 @@ import (
 	"github.com/everturn/everturn/activities/tools"
 	"github.com/everturn/everturn/activities/tools/files"
 	"github.com/everturn/everturn/internal/canvas"
+	"github.com/everturn/everturn/internal/redact"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -21,14 +22,15 @@ const maxShown = 64<<10 - 512
 
 // set is the tools for the canvases of one repository. Each method that returns (string, error) is a tool.
 type set struct {
-	repo   *canvas.Repo
-	hidden func(name string) bool
+	repo    *canvas.Repo
+	hidden  func(name string) bool
+	secrets *redact.Redactor
 }
 
 // Register adds the tools for the canvases of a repository. hidden reports whether the tools must not read or change
 // the file of this name.
 func Register(r *tools.Registry, repo *canvas.Repo, hidden func(name string) bool) error {
-	s := set{repo, hidden}
+	s := set{repo, hidden, r.Secrets()}
 	read := []tools.Option{tools.LocalActivity(), tools.Risk(turn.RiskLow), tools.ReadOnly()}
 	change := []tools.Option{tools.Repeatable(), tools.Risk(turn.RiskMedium)}
 	return errors.Join(
@@ -121,7 +123,7 @@ func (s set) read(ctx context.Context, in readInput) (string, error) {
 	case in.Offset < 0 || in.Offset > len(b):
 		return "", fmt.Errorf("%s: offset %d is outside of its %d bytes", in.Path, in.Offset, len(b))
 	}
-	return truncate(string(b[in.Offset:]), in.Offset), nil
+	return truncate(s.secrets.Mask(string(b))[in.Offset:], in.Offset), nil
 }
 
 // truncate returns at most maxShown bytes of a text, with a note that says at which offset of the file to read on.
@@ -155,7 +157,7 @@ func (s set) diff(ctx context.Context, in diffInput) (string, error) {
 		}
 	}
 	text, err := s.repo.Diff(ctx, a.Tenant, session, in.Path)
-	if len(text) > maxShown {
+	if text = s.secrets.Mask(text); len(text) > maxShown {
 		text = turn.Truncate(text, maxShown) + fmt.Sprintf("\n[cut: %d bytes; show one file]\n", len(text))
 	}
 	return text, err

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/everturn/everturn/activities/tools"
+	"github.com/everturn/everturn/internal/redact"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -40,8 +41,9 @@ func isSkipped(name string) bool { return isHidden(name) || name == "node_module
 
 // workspace is the directory that the tools may read and, if Options.Write is set, write.
 type workspace struct {
-	root    *os.File   // the open directory
-	path    string     // of root, absolute
+	root    *os.File // the open directory
+	path    string   // of root, absolute
+	secrets *redact.Redactor
 	writing sync.Mutex // held by the call that changes files
 	Options
 }
@@ -66,6 +68,7 @@ func Register(r *tools.Registry, root string, rules Options) error {
 	if err != nil {
 		return err
 	}
+	w.secrets = r.Secrets()
 	opts := []tools.Option{tools.LocalActivity(), tools.Risk(turn.RiskLow), tools.ReadOnly()}
 	if rules.Write {
 		err = w.registerWriting(r)

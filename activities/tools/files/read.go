@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"unicode/utf8"
+
+	"github.com/everturn/everturn/internal/redact"
 )
 
 // ReadInput are the arguments of read_file.
@@ -35,12 +37,17 @@ func (w *workspace) read(_ context.Context, in ReadInput) (string, error) {
 	if in.Offset < 0 || in.Offset > size {
 		return "", fmt.Errorf("%s: offset %d is outside of its %d bytes", name, in.Offset, size)
 	}
-	buf := make([]byte, limit)
-	n, err := f.ReadAt(buf, in.Offset)
+	before := min(in.Offset, redact.Reach)
+	buf := make([]byte, int(before)+limit+redact.Reach)
+	n, err := f.ReadAt(buf, in.Offset-before)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return "", explain(name, err)
 	}
-	text := wholeRunes(buf[:n], in.Offset > 0, errors.Is(err, io.EOF))
+	masked := w.secrets.Mask(string(buf[:n]))
+	part := masked[min(int(before), n):]
+	part = part[:min(limit, len(part))]
+	n = len(part)
+	text := wholeRunes([]byte(part), in.Offset > 0, n < limit)
 	if end := in.Offset + int64(n); end < size {
 		next := end - int64(n-len(text.skippedHead)-len(text.body)) // without an incomplete rune at the end
 		return fmt.Sprintf("%s\n[cut: bytes %d to %d of %d; read on with offset %d]\n", text.body, in.Offset, next, size,

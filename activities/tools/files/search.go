@@ -1,7 +1,6 @@
 package files
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/everturn/everturn/internal/redact"
 	"github.com/everturn/everturn/internal/regex"
 )
 
@@ -27,6 +27,7 @@ type SearchInput struct {
 // search is one search in progress.
 type search struct {
 	call         *call
+	secrets      *redact.Redactor
 	pattern      *regexp.Regexp
 	instructions int // of the compiled pattern
 	out          strings.Builder
@@ -41,7 +42,7 @@ type search struct {
 
 // search implements the tool search_text: it returns the matching lines, and notes about what was not searched.
 func (w *workspace) search(ctx context.Context, in SearchInput) (string, error) {
-	s := &search{call: w.begin()}
+	s := &search{call: w.begin(), secrets: w.secrets}
 	dir, err := s.call.directory(in.Path)
 	if err != nil {
 		return "", err
@@ -155,14 +156,15 @@ func (s *search) file(ctx context.Context, name string) error {
 	if binary, err := isBinary(f); err != nil || binary || size > maxSearchFile {
 		return nil //nolint:nilerr // as above
 	}
-	r := bufio.NewReaderSize(io.LimitReader(f, maxSearchFile), 64<<10)
-	for n := 1; ; n++ {
-		line, err := r.ReadString('\n')
+	b, _ := io.ReadAll(io.LimitReader(f, maxSearchFile)) // what can be read of it
+	n := 0
+	for line := range strings.Lines(s.secrets.Mask(string(b))) {
+		n++
 		match := s.findMatch(ctx, strings.TrimRight(line, "\r\n"))
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if match != nil && line != "" {
+		if match != nil {
 			if s.matches == maxMatches {
 				s.note = fmt.Sprintf("only the first %d matches", maxMatches)
 				return errStop
@@ -170,10 +172,8 @@ func (s *search) file(ctx context.Context, name string) error {
 			s.matches++
 			fmt.Fprintf(&s.out, "%s:%d: %s\n", name, n, excerpt(line, match[0]))
 		}
-		if err != nil {
-			return nil //nolint:nilerr // the end of the file, or of what can be read of it
-		}
 	}
+	return nil
 }
 
 // findMatch returns the location of the pattern's match in line, or nil. If matching may take long, it checks the

@@ -1,0 +1,66 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// bytewise is a model that sends its answer byte by byte, and keeps each byte as a raw event of the answer. As a
+// turn.Sink it collects what it gets.
+type bytewise struct{ text, reasoning string }
+
+func (b *bytewise) Takes(turn.Prompt, string) bool { return false }
+
+func (b *bytewise) Infer(_ context.Context, _ turn.Prompt, sink turn.Sink) (turn.Completion, error) {
+	for _, c := range b.text {
+		sink.Reasoning(string(c))
+		sink.Text(string(c))
+	}
+	raw, err := json.Marshal(strings.Split(b.text, ""))
+	return turn.Completion{Text: b.text, Reasoning: b.text, Raw: raw, FinishReason: "stop"}, err
+}
+
+func (b *bytewise) Text(s string)      { b.text += s }
+func (b *bytewise) Reasoning(s string) { b.reasoning += s }
+
+// TestATapeHasNoPartOfASecret records an answer with a secret that arrives in pieces: the tape has no part of it, and
+// replays the redacted answer.
+func TestATapeHasNoPartOfASecret(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "tape")
+	infer := func(mode string) (got bytewise, answer turn.Completion) {
+		cfg := config.Default()
+		cfg.LLM.Tape, cfg.LLM.APIKey = mode+":"+dir, "KEY:5E1F09C2/Z8Q7"
+		cfg.Runtime.Redact = []string{"TOKEN=[A-F]+"}
+		e := newEngine(cfg, []Option{WithModel(&bytewise{text: "it is KEY:5E1F09C2/Z8Q7 and TOKEN=ABCDEF."})})
+		defer func() { assert.NoError(t, e.Close()) }()
+		require.NoError(t, e.openModel(t.Context()))
+		answer, err := e.model.Infer(t.Context(), turn.Prompt{Model: "any"}, &got)
+		require.NoError(t, err)
+		return got, answer
+	}
+	const redacted = "it is [redacted] and [redacted]."
+	got, answer := infer("record")
+	assert.Equal(t, bytewise{redacted, redacted}, got)
+	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	b, err := os.ReadFile(files[0])
+	require.NoError(t, err)
+	for _, part := range []string{"5", "8", "Q", "/", "T", "B"} {
+		assert.NotContains(t, string(b), `"`+part+`"`)
+	}
+	again, replayed := infer("replay")
+	assert.Equal(t, got, again)
+	answer.Raw, replayed.Raw = nil, nil // the file has the raw answer with line breaks
+	assert.Equal(t, answer, replayed)
+}
