@@ -28,7 +28,7 @@ var allowedImports = map[string][]string{
 	"internal/outage":          {},
 	"internal/nearest":         {"github.com/agnivade/levenshtein"},
 	"internal/models/generate": {"internal/models", "workflows/turn"},
-	"internal/tape":            {"internal/redact", "workflows/turn", "github.com/hashicorp/golang-lru/v2"},
+	"internal/tape":            {"internal/jsonbound", "internal/redact", "workflows/turn", "github.com/hashicorp/golang-lru/v2"},
 	"internal/skills":          {"internal/printable", "workflows/turn", "go.yaml.in/yaml/v3"},
 	"internal/models": {"internal/printable", "internal/statedir", "workflows/turn",
 		"github.com/agnivade/levenshtein"},

@@ -19,6 +19,7 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
+	"github.com/everturn/everturn/internal/jsonbound"
 	"github.com/everturn/everturn/internal/redact"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -32,6 +33,8 @@ type Model interface {
 // The bounds of a tape. They protect this program from tapes that other people have written.
 const (
 	maxFile      = 64 << 20 // bytes of one file
+	maxValues    = 500_000  // JSON values of one file, of which each may take half a kilobyte of memory
+	maxNesting   = 200      // of the values
 	maxExchanges = 50       // answers to one request
 	maxPositions = 10_000   // positions in the answers to a request that are kept, one for each session and request
 	maxCompared  = 2_000    // files with which a request without an answer is compared
@@ -183,8 +186,8 @@ func (t *Tape) record(session, name string, requestJSON []byte, stream []delta, 
 		return err
 	}
 	text := t.secrets.JSON(b.String())
-	if len(text) > maxFile {
-		return fmt.Errorf("%s would be larger than %d MiB", name, maxFile>>20)
+	if err := checkFile(name, []byte(text)); err != nil {
+		return err
 	}
 	return replace(filepath.Join(t.dir, name), text)
 }
@@ -206,6 +209,17 @@ func replace(path, text string) (err error) {
 	return err
 }
 
+// checkFile returns an error if the content of a file exceeds the bounds of a tape.
+func checkFile(name string, content []byte) error {
+	if len(content) > maxFile {
+		return fmt.Errorf("%s is larger than %d MiB", name, maxFile>>20)
+	}
+	if scan := new(jsonbound.Scanner); scan.Add(content, maxNesting, maxValues) != jsonbound.None {
+		return fmt.Errorf("%s has more than %d values, or they are nested deeper than %d", name, maxValues, maxNesting)
+	}
+	return nil
+}
+
 // read reads a file of the tape. The error is fs.ErrNotExist if there is no such file.
 func (t *Tape) read(name string) (e entry, err error) {
 	f, err := os.Open(filepath.Join(t.dir, name))
@@ -217,8 +231,8 @@ func (t *Tape) read(name string) (e entry, err error) {
 	if err != nil {
 		return e, err
 	}
-	if len(b) > maxFile {
-		return e, fmt.Errorf("%s is larger than %d MiB", name, maxFile>>20)
+	if err := checkFile(name, b); err != nil {
+		return e, err
 	}
 	if err := json.Unmarshal(b, &e); err != nil {
 		return e, fmt.Errorf("%s is not a file of a tape: %w", name, err)

@@ -1,0 +1,23 @@
+package tape
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestAFileOfManyValuesIsNotDecoded reads a file that is small and would take gigabytes of memory.
+func TestAFileOfManyValuesIsNotDecoded(t *testing.T) {
+	tape := &Tape{dir: t.TempDir()}
+	for name, list := range map[string]string{"many.json": strings.Repeat("{},", maxValues) + "{}",
+		"deep.json": strings.Repeat("[", maxNesting) + strings.Repeat("]", maxNesting)} {
+		content := `{"version":1,"request":{"messages":[` + list + `]},"exchanges":[{}]}`
+		require.NoError(t, os.WriteFile(filepath.Join(tape.dir, name), []byte(content), 0o600))
+		_, err := tape.read(name)
+		assert.ErrorContains(t, err, "nested deeper", name)
+	}
+}
