@@ -12,7 +12,7 @@ import (
 //
 // The comment of each field is also its documentation in Example, Schema and docs/configuration.md. The tags give its
 // key (toml), its default, the values that it accepts (enum) and its limits (min, max, maxbytes, and zero, which says
-// what 0 means although it is less than min).
+// what 0 means although it is less than min). shown="written" makes Loaded.Changes show a Secret.
 type Config struct {
 	// The tenant of this client: it sees and begins only sessions of this tenant. Empty means the default tenant.
 	// Workers serve all tenants. --tenant and EVERTURN_TENANT set it for one command.
@@ -406,7 +406,7 @@ type Journal struct {
 	// The connection string of a Postgres database, for instance "postgres://everturn@db.example/everturn". A password
 	// is better in the environment: "postgres://everturn:${JOURNAL_PASSWORD}@db.example/everturn". Run `everturn journal
 	// migrate` first.
-	URL Secret `toml:"url"`
+	URL Secret `toml:"url" shown:"written"`
 	// SQLite only: "full" survives a power cut, "normal" a crash of the process.
 	Synchronous Synchronous `toml:"synchronous" default:"full" enum:"full,normal"`
 	// Maximum number of bytes of rendered prompts that a worker caches in memory.

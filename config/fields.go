@@ -60,6 +60,9 @@ func (f field) member(name string) (field, bool) {
 	return all[i], true
 }
 
+// isURL reports whether the setting is a URL. An entry of a table such as arguments is none, whatever its name is.
+func (f field) isURL() bool { return strings.HasSuffix(f.tag.Get("toml"), "url") }
+
 // settings returns the fields that the environment and the command line can set: those in a section or at the top
 // level, without tables below a section ([[mcp.servers]]).
 func settings(c *Config) (out []field) {

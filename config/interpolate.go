@@ -110,5 +110,14 @@ func secretFile(path string, secret bool) (string, error) {
 	return value, nil
 }
 
-// References returns the references in a secret of a file that has not been resolved: see Written.
-func (s Secret) References() []string { return reference.FindAllString(string(s), -1) }
+// References returns the references in a secret of a file that has not been resolved (see Written). It replaces their
+// defaults, which may be secret, with "hidden".
+func (s Secret) References() []string {
+	refs := reference.FindAllString(string(s), -1)
+	for i, ref := range refs {
+		if before, _, ok := strings.Cut(ref, ":-"); ok && !strings.HasPrefix(ref, "${file:") {
+			refs[i] = before + ":-hidden}"
+		}
+	}
+	return refs
+}

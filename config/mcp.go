@@ -27,8 +27,8 @@ type MCPServer struct {
 	// The account that it runs as, without supplementary groups; empty means the worker's. It needs a worker that runs
 	// as root.
 	User string `toml:"user"`
-	// Variables that are set for the server.
-	Env map[string]Secret `toml:"env" example:"LOG_LEVEL = warn"`
+	// Variables that are set for the server. `everturn trust` shows their values: refer to secrets as "${MY_TOKEN}".
+	Env map[string]Secret `toml:"env" shown:"written" example:"LOG_LEVEL = warn"`
 	// Variables of the worker's environment that the server inherits. It inherits nothing else.
 	EnvAllow []string `toml:"env_allow" example:"PATH,HOME"`
 	// The address, for transport "http" and "sse".

@@ -81,7 +81,7 @@ func (s *tomlWriter) value(f field) (string, bool) {
 		return literal(f.value.Interface().(Secret).String()), true
 	}
 	if written, ok := s.loaded.written[f.key]; ok { // it has references, whose values may be secret
-		if strings.HasSuffix(f.key, "url") {
+		if f.isURL() {
 			written = cmp.Or(printable.Address(written), written)
 		}
 		return literal(written), true
@@ -94,7 +94,7 @@ func (s *tomlWriter) value(f field) (string, bool) {
 		return "[" + strings.Join(items, ", ") + "]", true
 	}
 	p, ok := plain(f.value)
-	if text, _ := p.(string); text != "" && strings.HasSuffix(f.key, "url") {
+	if text, _ := p.(string); text != "" && f.isURL() {
 		p = cmp.Or(printable.Address(text), "hidden") // without the parts that may hold a key
 	}
 	return literal(p), ok

@@ -1,10 +1,14 @@
 package config
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/everturn/everturn/internal/printable"
 )
 
 // Written parses the content of a configuration file without resolving its references: ${VAR} stays as it is written,
@@ -19,25 +23,28 @@ func Written(path string, content []byte) (*Loaded, error) {
 	return l.loaded, asError(l.problems)
 }
 
-// Changes returns the settings that differ from the defaults, one line each: "llm.base_url = 'http://…'". Elements of
-// lists have their IDs in their keys. Of a secret, only the references in it are shown.
-func (l *Loaded) Changes() []string {
-	s := &tomlWriter{loaded: l}
+// Changes returns the settings that the file sets or that differ from the defaults, one line each:
+// "llm.base_url = 'http://…'". Elements of lists have their IDs in their keys. Values are shown as they are written,
+// except that Changes hides the password in a URL, and shows only the references of a Secret. The tag shown="written"
+// makes a Secret that decides what runs or where something is sent an exception. hashes has the hex SHA-256 of each
+// value of which a part is hidden, by the key in its line.
+func (l *Loaded) Changes() (lines []string, hashes map[string]string) {
+	s, hashes := &tomlWriter{loaded: l}, map[string]string{}
 	f := field{value: reflect.ValueOf(l.Config)}
-	return s.changes("", f, reflect.ValueOf(Default()))
+	return s.changes("", f, reflect.ValueOf(Default()), hashes), hashes
 }
 
-// changes returns the settings in f that differ from defaults, the default value of f, one line each. name is the key
-// of f for display: IDs take the place of list indexes. A setting with a reference (${VAR}) always counts as changed.
-func (s *tomlWriter) changes(name string, f field, defaults reflect.Value) (lines []string) {
+// changes returns the settings in f that the file sets or that differ from defaults, the default value of f, one line
+// each. name is the key of f for display: IDs take the place of list indexes. changes adds to hashes.
+func (s *tomlWriter) changes(name string, f field, defaults reflect.Value, hashes map[string]string) (lines []string) {
 	if !table(f.value.Type()) {
-		written, hasReference := s.loaded.written[f.key]
-		if !hasReference && reflect.DeepEqual(f.value.Interface(), defaults.Interface()) {
+		if _, inFile := s.loaded.places.key[f.key]; !inFile && reflect.DeepEqual(f.value.Interface(), defaults.Interface()) {
 			return nil
 		}
-		value, _ := s.value(f)
-		if refs := reference.FindAllString(written, -1); f.value.Type() == secretType && refs != nil {
-			value += " with " + strings.Join(refs, ", ")
+		value, hides := s.asWritten(f)
+		if hides {
+			sum := sha256.Sum256([]byte(f.value.String()))
+			hashes[name] = hex.EncodeToString(sum[:])
 		}
 		return []string{name + " = " + value}
 	}
@@ -53,9 +60,30 @@ func (s *tomlWriter) changes(name string, f field, defaults reflect.Value) (line
 		default:
 			memberDefaults = newElement(f.value.Type())
 		}
-		lines = slices.Concat(lines, s.changes(memberName, m, memberDefaults))
+		lines = slices.Concat(lines, s.changes(memberName, m, memberDefaults, hashes))
 	}
 	return lines
+}
+
+// asWritten returns the value of a setting as TOML for Changes, and whether a part of it is hidden.
+func (s *tomlWriter) asWritten(f field) (value string, hides bool) {
+	isSecret := f.value.Type() == secretType
+	switch {
+	case isSecret && f.tag.Get("shown") != "written":
+		secret := f.value.Interface().(Secret)
+		value = literal(secret.String())
+		if refs := secret.References(); refs != nil {
+			value += " with " + strings.Join(refs, ", ")
+		}
+		return value, true
+	case f.isURL():
+		text := printable.WithoutPassword(f.value.String())
+		return literal(text), text != f.value.String()
+	case isSecret:
+		return literal(f.value.String()), false
+	}
+	value, _ = s.value(f)
+	return value, false
 }
 
 // elementName returns the id, name or path of a list element, or its index i if it has none of them.

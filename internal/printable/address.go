@@ -43,6 +43,30 @@ func Address(raw string) string {
 	return out
 }
 
+// WithoutPassword returns a URL for display in which "hidden" replaces only the password: that of the user, and those
+// in the query of a connection string of Postgres. A text with references (${VAR}) is returned unchanged, because its
+// host depends on their values. So is a text that is not a URL.
+func WithoutPassword(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil || strings.Contains(raw, "${") {
+		return raw
+	}
+	query := strings.Join(each(u.RawQuery, "&", func(s string) string {
+		if name, _, ok := strings.Cut(s, "="); ok && (name == "password" || name == "sslpassword") {
+			return name + "=" + hidden
+		}
+		return s
+	}), "&")
+	_, ok := u.User.Password()
+	if !ok && query == u.RawQuery {
+		return raw
+	}
+	if u.RawQuery = query; ok {
+		u.User = url.UserPassword(u.User.Username(), hidden)
+	}
+	return u.String()
+}
+
 // Hidden returns the segments of a URL's path that Address replaces. path is the whole path if there are any, and
 // otherwise empty.
 func Hidden(raw string) (segments []string, path string) {

@@ -33,6 +33,17 @@ func TestAddressesAreShownWithoutWhatMayBeAKey(t *testing.T) {
 		assert.Equal(t, want, Address(raw), raw)
 		assert.NotContains(t, Address(raw), "canary")
 	}
+	for raw, want := range map[string]string{
+		"postgres://ann:canary@db.example/x?a=1&password=canary": "postgres://ann:hidden@db.example/x?a=1&password=hidden",
+		"HTTPS://ann@example.com/key?token=1#x":                  "HTTPS://ann@example.com/key?token=1#x",
+		// Here PWD moves the host, and what looks like a password is a port.
+		"http://127.0.0.1:80${PWD}@example.com":            "http://127.0.0.1:80${PWD}@example.com",
+		"postgres://${USER:-?}&password=x@evil.example/db": "postgres://${USER:-?}&password=x@evil.example/db",
+		"db.example:5432": "db.example:5432",
+		"":                "",
+	} {
+		assert.Equal(t, want, WithoutPassword(raw))
+	}
 	segments, path := Hidden("https://example.com/v1/sk-canary/mcp?x=/y")
 	assert.Equal(t, []string{"sk-canary"}, segments)
 	assert.Equal(t, "/v1/sk-canary/mcp", path)

@@ -25,6 +25,7 @@ type Section struct {
 func (f Folder) Sections() []Section {
 	sections := []Section{{Title: "give the model the instructions of", Lines: f.Instructions()}}
 	if f.Settings != nil {
+		settings, _ := f.Settings.Changes()
 		var files []string
 		programs, err := f.programs()
 		if err != nil {
@@ -37,7 +38,7 @@ func (f Folder) Sections() []Section {
 			{"run", f.commands()},
 			{"connect to", f.addresses()},
 			sections[0],
-			{"use these settings", f.Settings.Changes()},
+			{"use these settings", settings},
 			{"ask again when one of these files changes", append([]string{config.DefaultPath}, files...)},
 		}
 	}
@@ -59,12 +60,8 @@ func (f Folder) Instructions() (found []string) {
 	return found
 }
 
-// programVariables are the environment variables that decide which programs or libraries run. Their values are shown
-// to the user.
-var programVariables = []string{"PATH", "LD_PRELOAD", "LD_LIBRARY_PATH", "BASH_ENV", "ENV", "NODE_OPTIONS",
-	"NODE_PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "RUBYOPT", "RUBYLIB", "PERL5OPT", "PERL5LIB", "JAVA_TOOL_OPTIONS"}
-
-// commands returns a line for each program that the settings start.
+// commands returns a line for each program that the settings start, with the values of its environment variables, many
+// of which decide what runs.
 func (f Folder) commands() (lines []string) {
 	c := f.Settings.Config
 	for _, s := range c.MCP.Servers {
@@ -76,14 +73,15 @@ func (f Folder) commands() (lines []string) {
 			words = append(words, quoted(arg))
 		}
 		about := "server " + quoted(s.ID)
-		names := slices.Concat(slices.Sorted(maps.Keys(s.Env)), s.EnvAllow)
-		for i, name := range names {
-			if value, ok := s.Env[name]; ok && slices.Contains(programVariables, name) {
-				names[i] += "=" + quoted(value.Reveal())
-			}
+		var environment []string
+		for _, name := range slices.Sorted(maps.Keys(s.Env)) {
+			environment = append(environment, quoted(name)+"="+quoted(s.Env[name].Reveal()))
 		}
-		if len(names) > 0 {
-			about += "; environment: " + strings.Join(names, " ")
+		for _, name := range s.EnvAllow {
+			environment = append(environment, quoted(name))
+		}
+		if len(environment) > 0 {
+			about += "; environment: " + strings.Join(environment, " ")
 		}
 		lines = append(lines, fmt.Sprintf("%s   (%s)", strings.Join(words, " "), about))
 	}
@@ -101,11 +99,13 @@ func (f Folder) addresses() (lines []string) {
 	c := f.Settings.Config
 	add := func(address, key, gets string) {
 		if address != "" {
-			lines = append(lines, fmt.Sprintf("%s   (%s; gets %s)", cmp.Or(printable.Address(address), quoted(address)), key,
-				gets))
+			address = quoted(printable.WithoutPassword(address))
+			lines = append(lines, fmt.Sprintf("%s   (%s; gets %s)", address, key, gets))
 		}
 	}
+	add(c.Journal.URL.Reveal(), "journal.url", "conversations, approvals and PGPASSWORD")
 	add(c.LLM.BaseURL, "llm.base_url", "conversations and "+describeSecret(c.LLM.APIKey, "OPENAI_API_KEY"))
+	add(c.LLM.ModelsURL, "llm.models_url", "no data")
 	for _, p := range c.Providers {
 		add(p.BaseURL, "provider "+quoted(string(p.ID)), "conversations and "+describeSecret(p.APIKey, config.KeyVariable(p.ID)))
 	}
@@ -118,6 +118,7 @@ func (f Folder) addresses() (lines []string) {
 		add(s.OAuth.TokenURL, "server "+quoted(s.ID), describeSecret(s.OAuth.ClientSecret, "no secret"))
 	}
 	add(c.Temporal.Address, "temporal.address", "messages and "+describeSecret(c.Temporal.APIKey, "TEMPORAL_API_KEY"))
+	add(c.CodecServer.OIDCIssuer, "codec_server.oidc_issuer", "no data")
 	return lines
 }
 
@@ -140,14 +141,14 @@ func quoted(s string) string {
 }
 
 // Changes returns the differences between the folder and the record of what the user trusts. A line that begins with
-// "- " is a removed setting, one with "+ " a new setting.
+// "- " is a removed setting, one with "+ " a new setting. Of values that are hidden, it only says that they changed.
 func (f Folder) Changes(r Record) ([]string, error) {
 	files, err := f.Files()
 	if err != nil || f.Settings == nil {
 		return nil, err
 	}
 	var lines []string
-	now := f.Settings.Changes()
+	now, hashes := f.Settings.Changes()
 	for _, l := range r.Settings {
 		if !slices.Contains(now, l) {
 			lines = append(lines, "- "+l)
@@ -158,8 +159,13 @@ func (f Folder) Changes(r Record) ([]string, error) {
 			lines = append(lines, "+ "+l)
 		}
 	}
+	for _, key := range slices.Sorted(maps.Keys(hashes)) {
+		if before, known := r.Hashes[key]; known && before != hashes[key] {
+			lines = append(lines, fmt.Sprintf("a secret of %s changed", key))
+		}
+	}
 	if r.Files[config.DefaultPath] != files[config.DefaultPath] && len(lines) == 0 {
-		lines = append(lines, "agent.toml: a comment, the order or a secret")
+		lines = append(lines, "agent.toml: a comment or the order")
 	}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		switch before, known := r.Files[name]; {

@@ -27,6 +27,8 @@ type Record struct {
 	Files   map[string]string `json:"files"` // the result of Folder.Files
 	// Settings are the lines of config.Loaded.Changes, to show the user what a later agent.toml changes.
 	Settings []string `json:"settings,omitempty"`
+	// Hashes are the other result of Changes: those of values that the lines do not show.
+	Hashes map[string]string `json:"hashes,omitempty"`
 }
 
 // version is the version of the record's format.
@@ -127,7 +129,7 @@ func (s Store) Add(f Folder, at time.Time) error {
 	}
 	r := Record{Version: version, Root: f.Root, At: at.UTC().Truncate(time.Second), Files: files}
 	if f.Settings != nil {
-		r.Settings = f.Settings.Changes()
+		r.Settings, r.Hashes = f.Settings.Changes()
 	}
 	b, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {

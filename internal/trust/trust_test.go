@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -12,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/internal/trust"
 )
 
@@ -88,7 +92,7 @@ func TestAFolderIsTrustedForItsContent(t *testing.T) {
 		`+ mcp.servers[mine].args = ['tools/server.py']`}, u.changes())
 	u.write("agent.toml", serving+"# by the way\n")
 	assert.False(t, u.trusts(u.dir))
-	assert.Len(t, u.changes(), 1, "it says that nothing visible has changed")
+	assert.Equal(t, []string{"agent.toml: a comment or the order"}, u.changes())
 	u.write("agent.toml", serving)
 	assert.True(t, u.trusts(u.dir), "it is again what was trusted")
 
@@ -100,6 +104,38 @@ func TestAFolderIsTrustedForItsContent(t *testing.T) {
 	u.add(u.dir)
 	u.write("tools/server.py", "1")
 	assert.Equal(t, []string{"new file tools/server.py"}, u.changes())
+}
+
+// TestAChangeOfAValueIsShown changes values that decide what runs or where something is sent, and secrets.
+func TestAChangeOfAValueIsShown(t *testing.T) {
+	for name, c := range map[string]struct {
+		settings, before, after string
+		changes                 []string
+	}{
+		"code in an environment": {serving + "env = { GIT_SSH_COMMAND = \"OLD\" }", "ssh", "touch x;false", []string{
+			"- mcp.servers[mine].env.GIT_SSH_COMMAND = 'ssh'", "+ mcp.servers[mine].env.GIT_SSH_COMMAND = 'touch x;false'"}},
+		"the host of a journal": {"[journal]\nurl = \"postgres://u:pw@OLD/x\"", "a", "b", []string{
+			"- journal.url = 'postgres://u:hidden@a/x'", "+ journal.url = 'postgres://u:hidden@b/x'",
+			"a secret of journal.url changed"}},
+		"a password in a URL": {"[journal]\nurl = \"postgres://u:OLD@a/x\"", "pw", "wp",
+			[]string{"a secret of journal.url changed"}},
+		"a key": {"[llm]\napi_key = \"OLD\"", "sk-1", "sk-2", []string{"a secret of llm.api_key changed"}},
+		"a header": {serving + "headers.X = \"OLD ${Y}\"", "a", "b",
+			[]string{"a secret of mcp.servers[mine].headers.X changed"}},
+		"the path of a URL": {"[llm]\nbase_url = \"http://a/OLD${KEY}\"", "a", "b", []string{
+			"- llm.base_url = 'http://a/a${KEY}'", "+ llm.base_url = 'http://a/b${KEY}'"}},
+		"a URL that a rule allows": {"[[policy.rules]]\narguments = { url = \"https://OLD/**\" }", "a", "b", []string{
+			"- policy.rules[0].arguments.url = 'https://a/**'", "+ policy.rules[0].arguments.url = 'https://b/**'"}},
+		"a default that hides the environment's": {"[llm]\n#OLD", "", "\nbase_url = \"\"", []string{"+ llm.base_url = ''"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := newUser(t)
+			u.write("agent.toml", strings.Replace(c.settings, "OLD", c.before, 1))
+			u.add(u.dir)
+			u.write("agent.toml", strings.Replace(c.settings, "OLD", c.after, 1))
+			assert.Equal(t, c.changes, u.changes())
+		})
+	}
 }
 
 // TestTheFilesThatServersRunAreFound has the ways in which a server's settings can name a file of the folder.
@@ -231,7 +267,7 @@ ask_risk = "never"
 id = "mine"
 command = "sh"
 args = ["-c", "curl evil\n"]
-env = { LD_PRELOAD = "x" }
+env = { LD_PRELOAD = "x", GIT_SSH_COMMAND = "ssh -v" }
 env_allow = ["GITHUB_TOKEN"]
 [[mcp.servers]]
 id = "web"
@@ -243,7 +279,8 @@ headers.Authorization = "Bearer ${CI_TOKEN}"
 	for _, s := range u.look(u.dir).Sections() {
 		shown[s.Title] = s.Lines
 	}
-	assert.Equal(t, []string{`sh -c "curl evil\n"   (server mine; environment: LD_PRELOAD=x GITHUB_TOKEN)`}, shown["run"])
+	assert.Equal(t, []string{`sh -c "curl evil\n"   ` +
+		`(server mine; environment: GIT_SSH_COMMAND="ssh -v" LD_PRELOAD=x GITHUB_TOKEN)`}, shown["run"])
 	assert.Equal(t, []string{
 		"http://llm.example:8000/v1   (llm.base_url; gets conversations and OPENAI_API_KEY)",
 		"https://groq.example/v1   (provider groq; gets conversations and ${AWS_SECRET})",
@@ -255,6 +292,51 @@ headers.Authorization = "Bearer ${CI_TOKEN}"
 	assert.Contains(t, shown["use these settings"], "providers[groq].api_key = 'set' with ${AWS_SECRET}")
 	assert.Equal(t, []string{"agent.toml"}, shown["ask again when one of these files changes"])
 }
+
+// TestEveryAddressIsShown sets each setting of Config whose name says that it is an address. Those that nothing
+// connects to are the exception.
+func TestEveryAddressIsShown(t *testing.T) {
+	noConnection := []string{"temporal.ui_url", "codec_server.url", "worker.health_address", "telemetry.metrics_address"}
+	var addresses []string
+	var write func(table string, of reflect.Type) string
+	write = func(table string, of reflect.Type) (text string) {
+		var tables string
+		for i := range of.NumField() {
+			f := of.Field(i)
+			name, inner := f.Tag.Get("toml"), f.Type
+			key := strings.TrimPrefix(table+"."+name, ".")
+			switch {
+			case name == "":
+			case inner.Kind() == reflect.Struct:
+				tables += "[" + key + "]\n" + write(key, inner)
+			case inner.Kind() == reflect.Slice && inner.Elem().Kind() == reflect.Struct:
+				tables += "[[" + key + "]]\n" + write(key, inner.Elem())
+			case addressed.MatchString(name):
+				address := "https://" + strings.ReplaceAll(key, "_", "-") + ".example"
+				text += name + " = \"" + address + "\"\n"
+				if !slices.Contains(noConnection, key) {
+					addresses = append(addresses, address)
+				}
+			}
+		}
+		return text + tables
+	}
+	u := newUser(t)
+	u.write("agent.toml", write("", reflect.TypeFor[config.Config]()))
+	var shown []string
+	for _, s := range u.look(u.dir).Sections() {
+		if s.Title == "connect to" {
+			for _, line := range s.Lines {
+				shown = append(shown, strings.Fields(line)[0])
+			}
+		}
+	}
+	assert.Len(t, addresses, 8)
+	assert.ElementsMatch(t, addresses, shown)
+}
+
+// addressed matches the names of settings that are addresses.
+var addressed = regexp.MustCompile("(url|address|issuer)$")
 
 func TestInside(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
