@@ -15,7 +15,7 @@ import (
 // Models returns the models of the configured providers. If the fetched list cannot be read, Models returns those of
 // the built-in list with the error.
 func Models(cfg config.Config) (models.Models, error) {
-	list, err := models.Load(models.CacheFile(cfg.Journal.Path))
+	list, err := models.Load(cfg.Journal.Path)
 	m := models.Models{List: list, Endpoints: endpoints(cfg, list)}
 	if cfg.Runtime.Mode != config.ModeAuto {
 		m.Mode = cfg.Runtime.Mode
@@ -201,7 +201,7 @@ func (e *Engine) refreshModels(ctx context.Context) {
 		}
 		list, err := models.Fetch(ctx, e.cfg.LLM.ModelsURL)
 		if err == nil {
-			err = models.Keep(list, models.CacheFile(e.cfg.Journal.Path), time.Now())
+			err = models.Keep(list, e.cfg.Journal.Path, time.Now())
 		}
 		if err != nil {
 			if ctx.Err() == nil {

@@ -16,11 +16,14 @@ import (
 // the configuration gives: its grants would count.
 func TestAJournalThatCameWithACloneIsRefused(t *testing.T) {
 	for _, path := range []string{".everturn/journal.db", ".everturn/journal", ".everturn/state/journal.db",
-		"state/journal.db", "journal.db"} {
+		".everturn/origin-j.db", ".everturn/.gitignore", "state/journal.db", "journal.db", "link/../journal.db",
+		"${PWD}/journal.db", "${PWD}/state/journal.db"} {
 		author, clone := t.TempDir(), filepath.Join(t.TempDir(), "clone")
 		cfg := config.Default()
-		cfg.Journal.Path = path
+		require.NoError(t, os.MkdirAll(filepath.Join(author, "a", "b"), 0o700))
+		require.NoError(t, os.Symlink("a/b", filepath.Join(author, "link")))
 		t.Chdir(author)
+		cfg.Journal.Path = os.ExpandEnv(path)
 		for range 2 {
 			j, err := engine.OpenJournal(t.Context(), cfg)
 			require.NoError(t, err, path)
@@ -28,6 +31,7 @@ func TestAJournalThatCameWithACloneIsRefused(t *testing.T) {
 		}
 		require.NoError(t, os.CopyFS(clone, os.DirFS(author)))
 		t.Chdir(clone)
+		cfg.Journal.Path = os.ExpandEnv(path)
 		_, err := engine.OpenJournal(t.Context(), cfg)
 		assert.ErrorContains(t, err, "was not made here", path)
 	}

@@ -138,9 +138,8 @@ func TestCLIReadsAJournalOnAFullDisk(t *testing.T) {
 	worker := h.worker()
 	h.everturn("run", "-s", "full-disk", "hello").exits(0)
 	worker.end()
-	h.write("disk/.keep", "")
-	full := fmt.Sprintf(`mount -t tmpfs -o size=8m none disk; cp .everturn/journal.db disk
-cat /dev/zero >disk/fill 2>/dev/null || true; set -- "$@" --set journal.path=%s`, h.path("disk/journal.db"))
+	full := fmt.Sprintf(`disk=%s; mount -t tmpfs -o size=8m none $disk; cp .everturn/journal.db $disk
+cat /dev/zero >$disk/fill 2>/dev/null || true; set -- "$@" --set journal.path=$disk/journal.db`, t.TempDir())
 	assert.Contains(t, h.in(full, "list").exits(0).out.String(), "full-disk")
 	assert.Equal(t, "fail", statesOf(h.in(full, "doctor", "-o", "json").exits(5))["journal"])
 }

@@ -25,6 +25,8 @@ type List struct {
 	Models  []Profile `json:"models"`
 	// Fetched is when the list was fetched; the zero time for the built-in snapshot.
 	Fetched time.Time `json:"fetched,omitzero"`
+	// Origin is the identity of the file in which Keep wrote the list: see statedir.Identity.
+	Origin string `json:"origin,omitempty"`
 }
 
 // Vendor is a provider whose models are in the list.

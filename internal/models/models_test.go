@@ -179,12 +179,12 @@ func TestAListIsFetchedKeptAndOutlivesAFailedRefresh(t *testing.T) {
 		fmt.Fprint(w, body)
 	}))
 	defer server.Close()
-	cache := models.CacheFile(filepath.Join(t.TempDir(), "state", "journal.db"))
+	journal := filepath.Join(t.TempDir(), "state", "journal.db")
 	list, err := models.Fetch(t.Context(), server.URL)
 	require.NoError(t, err)
 	now := time.Now()
-	require.NoError(t, models.Keep(list, cache, now))
-	kept, err := models.Load(cache)
+	require.NoError(t, models.Keep(list, journal, now))
+	kept, err := models.Load(journal)
 	require.NoError(t, err)
 	assert.Equal(t, "2099-01-01", kept.Date)
 	assert.False(t, kept.Stale(now.Add(23*time.Hour)))
@@ -196,17 +196,42 @@ func TestAListIsFetchedKeptAndOutlivesAFailedRefresh(t *testing.T) {
 		body = bad
 		list, err := models.Fetch(t.Context(), server.URL)
 		if err == nil {
-			err = models.Keep(list, cache, now)
+			err = models.Keep(list, journal, now)
 		}
 		assert.Error(t, err, name)
-		after, err := models.Load(cache)
+		after, err := models.Load(journal)
 		require.NoError(t, err)
 		assert.Equal(t, kept, after, name)
 	}
-	require.NoError(t, os.WriteFile(cache, []byte("{"), 0o600))
-	fallback, err := models.Load(cache)
+	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(journal), "models.json"), []byte("{"), 0o600))
+	fallback, err := models.Load(journal)
 	assert.Error(t, err)
 	assert.Equal(t, models.BuiltIn(), fallback)
+}
+
+// TestAListThatCameWithACloneIsNotUsed checks that a list which Keep did not write here is not used: its prices decide
+// what a limit of costs means.
+func TestAListThatCameWithACloneIsNotUsed(t *testing.T) {
+	for _, journal := range []string{".everturn/journal.db", "state/journal.db", "${PWD}/journal.db"} {
+		author, clone := t.TempDir(), filepath.Join(t.TempDir(), "clone")
+		t.Chdir(author)
+		list, err := models.Parse([]byte(newer))
+		require.NoError(t, err)
+		require.NoError(t, models.Keep(list, os.ExpandEnv(journal), time.Now()))
+		kept, err := models.Load(os.ExpandEnv(journal))
+		require.NoError(t, err)
+		assert.Equal(t, "2099-01-01", kept.Date)
+		require.NoError(t, os.CopyFS(clone, os.DirFS(author)))
+		t.Chdir(clone)
+		used, err := models.Load(os.ExpandEnv(journal))
+		assert.ErrorContains(t, err, "was not made here", journal)
+		assert.Equal(t, models.BuiltIn(), used)
+	}
+	outside := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(outside, "models.json"), []byte(newer), 0o600))
+	used, err := models.Load(filepath.Join(outside, "journal.db"))
+	require.NoError(t, err)
+	assert.Equal(t, "2099-01-01", used.Date)
 }
 
 func TestTheVendorOfABaseURL(t *testing.T) {

@@ -28,14 +28,19 @@ const (
 	fetchTimeout = 30 * time.Second
 )
 
-// CacheFile returns the path of the file that keeps the fetched list. It is in the folder of the journal, whose path
+// cacheFile returns the path of the file that keeps the fetched list. It is in the folder of the journal, whose path
 // is given.
-func CacheFile(journal string) string { return filepath.Join(filepath.Dir(journal), "models.json") }
+func cacheFile(journal string) string { return filepath.Join(filepath.Dir(journal), "models.json") }
 
-// Load returns the list in the file cache, or the built-in one if that is newer or there is no such file. If the file
-// cannot be read, Load returns the built-in list and an error.
-func Load(cache string) (*List, error) {
+// Load returns the list that Keep wrote to the folder of the journal, whose path is given, or the built-in one if that
+// is newer or there is no such list. If the list cannot be read, or may have come with a clone of a repository, Load
+// returns the built-in list and an error.
+func Load(journal string) (*List, error) {
+	cache := cacheFile(journal)
 	fetched, err := Read(cache)
+	if err == nil {
+		err = fetched.checkOrigin(journal, cache)
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return BuiltIn(), nil
@@ -45,6 +50,19 @@ func Load(cache string) (*List, error) {
 		return BuiltIn(), nil
 	}
 	return fetched, nil
+}
+
+// checkOrigin returns an error if the list in the file cache, in the folder of the journal, may have come with a clone.
+func (l *List) checkOrigin(journal, cache string) error {
+	dir := filepath.Dir(cache)
+	inState := filepath.Base(dir) == statedir.Name
+	if inState && statedir.Made(dir) || !inState && !statedir.NeedsOrigin(journal) {
+		return nil
+	}
+	if identity, err := statedir.Identity(cache); err != nil || identity != l.Origin {
+		return fmt.Errorf("%s was not made here: delete it, or fetch a list with `everturn models update`", cache)
+	}
+	return nil
 }
 
 // Read returns the list in the file path.
@@ -93,18 +111,16 @@ func Fetch(ctx context.Context, url string) (*List, error) {
 	return readList(res.Body, shown)
 }
 
-// Keep writes a fetched list to the file cache, with now as the time when it was fetched. It refuses a list that is
-// older than the one in use.
-func Keep(list *List, cache string, now time.Time) error {
-	if current, _ := Load(cache); list.Date < current.Date {
+// Keep writes a fetched list to the folder of the journal, whose path is given, with now as the time when it was
+// fetched. It refuses a list that is older than the one in use.
+func Keep(list *List, journal string, now time.Time) error {
+	if current, _ := Load(journal); list.Date < current.Date {
 		return fmt.Errorf("the list is of %s, older than the one in use, which is of %s", list.Date, current.Date)
 	}
 	list.Fetched = now.UTC().Truncate(time.Second)
-	b, err := json.Marshal(list)
-	if err != nil {
-		return err
-	}
+	cache := cacheFile(journal)
 	dir := filepath.Dir(cache)
+	var err error
 	if filepath.Base(dir) == statedir.Name {
 		err = statedir.Secure(dir)
 	} else {
@@ -113,7 +129,10 @@ func Keep(list *List, cache string, now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("keeping the list of models: %w", err)
 	}
-	return statedir.Replace(cache, string(b))
+	return statedir.ReplaceWith(cache, func(identity string) ([]byte, error) {
+		list.Origin = identity
+		return json.Marshal(list)
+	})
 }
 
 // Stale reports whether the list was fetched longer than StaleAfter before now. The built-in list is never stale.

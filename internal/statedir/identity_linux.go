@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fileIdentity returns the inode of path and, if the file system records it, its birth time. An archive cannot set a
+// Identity returns the inode of path and, if the file system records it, its birth time. An archive cannot set a
 // birth time.
-func fileIdentity(path string) (string, error) {
+func Identity(path string) (string, error) {
 	var st unix.Statx_t
 	if err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_INO|unix.STATX_BTIME, &st); err != nil {
 		return "", err

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// fileIdentity returns the inode of path.
-func fileIdentity(path string) (string, error) {
+// Identity returns the inode of path.
+func Identity(path string) (string, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
 		return "", err

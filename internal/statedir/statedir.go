@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -42,63 +43,144 @@ func Secure(dir string) error {
 	if err != nil {
 		return fmt.Errorf("reading the state folder: %w", err)
 	}
-	holdsState := false // dir contains more than .gitignore and the file with its origin
+	state := "" // a name in dir that is more than .gitignore and the file with its origin
 	for _, e := range entries {
-		holdsState = holdsState || e.Name() != ".gitignore" && !strings.HasPrefix(e.Name(), originName)
-		if err := secureEntry(filepath.Join(dir, e.Name())); err != nil {
+		path := filepath.Join(dir, e.Name())
+		info, err := secureEntry(path)
+		if err != nil {
 			return err
 		}
+		mark := e.Name() == ".gitignore" || strings.HasPrefix(e.Name(), originName) // the latter also while it is written
+		if info != nil && (!mark || info.IsDir() || info.Size() > maxMark) {
+			state = dir
+		}
 	}
-	return checkOrigin(dir, filepath.Join(dir, originName), holdsState)
+	return checkOrigin(dir, filepath.Join(dir, originName), state)
 }
+
+// maxMark is the maximum size of a .gitignore or an origin, in bytes. Any database is larger, so a journal with the
+// name of one of them counts as state.
+const maxMark = 100
 
 // sqliteHeader begins every SQLite database that is not empty (https://www.sqlite.org/fileformat.html).
 const sqliteHeader = "SQLite format 3\x00"
 
-// SecureFile creates the file path with mode 0600 if it does not exist. Like Secure for a folder, it returns an error
-// if the file is a SQLite database that SecureFile did not make. The file path + ".origin" identifies it.
+// SecureFile creates the SQLite database path with mode 0600 if it does not exist. Like Secure for a folder, it returns
+// an error if the file, or one that SQLite keeps beside it, holds data and SecureFile did not make the database. The
+// file path + ".origin" identifies it.
 func SecureFile(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("%w: choose a folder that can be created", err)
 	}
-	f, err := os.OpenFile(path, os.O_CREATE, 0o600)
+	beside := "" // a file beside the database that SQLite would read
+	for _, suffix := range []string{"-wal", "-shm", "-journal", ".lock", "." + originName} {
+		info, err := secureEntry(path + suffix)
+		if err != nil {
+			return err
+		}
+		if suffix[0] == '-' && info != nil && info.Size() > 0 {
+			beside = path + suffix
+		}
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
+	if errors.Is(err, syscall.ELOOP) {
+		return fmt.Errorf("%s is a link: Everturn does not write through links; delete it", path)
+	}
 	if err != nil {
 		return fmt.Errorf("%w: make the file and its folder writable, or choose another path", err)
 	}
 	header := make([]byte, len(sqliteHeader))
-	n, _ := io.ReadFull(f, header) // a directory or a short file has no header
+	n, _ := io.ReadFull(f, header) // a short file has no header
 	if err := f.Close(); err != nil {
 		return err
 	}
-	if n > 0 && string(header[:n]) != sqliteHeader {
+	if n > 0 && string(header[:n]) != sqliteHeader && beside == "" {
 		return nil // not a database: opening it reports the error
 	}
-	if err := secureEntry(path); err != nil {
+	if _, err := secureEntry(path); err != nil {
 		return err
 	}
-	return checkOrigin(path, path+"."+originName, n > 0)
+	state := beside
+	if n > 0 {
+		state = path
+	}
+	return checkOrigin(path, path+"."+originName, state)
+}
+
+// NeedsOrigin reports whether a clone or an archive may have brought the file path, so that it is used only with a
+// proof that it was made here. That is so if path is relative, or if it leads through the working directory or a git
+// work tree around it, also by links, /proc or "..".
+func NeedsOrigin(path string) bool {
+	dir, err := os.Getwd()
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
+	}
+	if err != nil || !filepath.IsAbs(path) {
+		return true
+	}
+	brought := []string{dir}
+	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
+			brought = append(brought, dir)
+		}
+	}
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil { // the file does not exist
+		real, _ = filepath.EvalSymlinks(filepath.Dir(path))
+	}
+	return slices.ContainsFunc(brought, func(dir string) bool {
+		return leadsThrough(path, dir) || leadsThrough(real, dir)
+	})
+}
+
+// leadsThrough reports whether path or a beginning of it names the folder dir.
+func leadsThrough(path, dir string) bool {
+	folder, err := os.Stat(dir)
+	if err != nil {
+		return true
+	}
+	// filepath.Dir would remove "link/..", which leads through the link's target.
+	for ; path != ""; path = path[:strings.LastIndexByte(path, filepath.Separator)] {
+		if info, err := os.Stat(path); err == nil && os.SameFile(info, folder) {
+			return true
+		}
+	}
+	return false
 }
 
 // originName is the name of the file that identifies a state folder by the folder's inode and birth time. A folder
 // that was cloned, unpacked or copied has different ones; a folder that was moved within its file system keeps them.
 const originName = "origin"
 
-// checkOrigin returns an error if path holds state and file does not contain the identity of path. If path holds no
-// state yet, checkOrigin writes its identity to file.
-func checkOrigin(path, file string, holdsState bool) error {
-	identity, err := fileIdentity(path)
+// Made reports whether Secure made the folder dir.
+func Made(dir string) bool {
+	identity, err := Identity(dir)
+	return err == nil && recorded(filepath.Join(dir, originName), identity)
+}
+
+// recorded reports whether file contains the identity. It opens no special file, which could block.
+func recorded(file, identity string) bool {
+	if info, err := os.Lstat(file); err != nil || !info.Mode().IsRegular() || info.Size() > maxMark {
+		return false
+	}
+	b, err := os.ReadFile(file)
+	return err == nil && strings.TrimSpace(string(b)) == identity
+}
+
+// checkOrigin returns an error if file does not contain the identity of path and there is state: the name of what was
+// found at path or beside it. If state is empty, checkOrigin writes the identity to file.
+func checkOrigin(path, file, state string) error {
+	identity, err := Identity(path)
 	if err != nil {
 		return fmt.Errorf("checking the origin of %s: %w", path, err)
 	}
-	recorded, err := os.ReadFile(file)
 	switch {
-	case err == nil && strings.TrimSpace(string(recorded)) == identity:
+	case recorded(file, identity):
 		return nil
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("reading the origin of %s: %w", path, err)
-	case holdsState:
+	case state != "":
+		quoted := "'" + strings.ReplaceAll(file, "'", `'\''`) + "'"
 		return fmt.Errorf("%s was not made here: it may contain the grants and running turns of another author. Delete it, "+
-			"or, if you copied it yourself, trust it with: echo %s >%s", path, identity, file)
+			"or, if you copied it yourself, trust it with: echo %s >%s", state, identity, quoted)
 	}
 	if err := Replace(file, identity+"\n"); err != nil {
 		return fmt.Errorf("writing the origin of %s: %w", path, err)
@@ -109,11 +191,23 @@ func checkOrigin(path, file string, holdsState bool) error {
 // Replace writes a file with mode 0600. It replaces an existing file atomically: another process that reads it gets
 // either the old content or the new.
 func Replace(file, content string) error {
+	return ReplaceWith(file, func(string) ([]byte, error) { return []byte(content), nil })
+}
+
+// ReplaceWith is Replace with a content that may contain the identity of the new file: see Identity.
+func ReplaceWith(file string, content func(identity string) ([]byte, error)) error {
 	f, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+"-*")
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteString(content)
+	var b []byte
+	identity, err := Identity(f.Name())
+	if err == nil {
+		b, err = content(identity)
+	}
+	if err == nil {
+		_, err = f.Write(b)
+	}
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = os.Rename(f.Name(), file)
 	}
@@ -124,21 +218,21 @@ func Replace(file, content string) error {
 }
 
 // secureEntry checks and secures a file or folder in the state folder. It returns an error for links and special
-// files, and removes the permissions of group and others.
-func secureEntry(path string) error {
+// files, and removes the permissions of group and others. It returns nil if there is no such file.
+func secureEntry(path string) (fs.FileInfo, error) {
 	info, err := os.Lstat(path)
 	switch {
-	case errors.Is(err, fs.ErrNotExist): // another process has just removed it
-		return nil
+	case errors.Is(err, fs.ErrNotExist): // perhaps another process has just removed it
+		return nil, nil
 	case err != nil:
-		return fmt.Errorf("checking the state folder: %w", err)
+		return nil, fmt.Errorf("checking the state folder: %w", err)
 	case !info.IsDir() && !info.Mode().IsRegular():
-		return fmt.Errorf("%s is a link or not a file: Everturn does not write through links; delete it", path)
+		return nil, fmt.Errorf("%s is a link or not a file: Everturn does not write through links; delete it", path)
 	case !info.IsDir() && info.Sys().(*syscall.Stat_t).Nlink > 1:
-		return fmt.Errorf("%s is a hard link to another file: Everturn does not write through links; delete it", path)
+		return nil, fmt.Errorf("%s is a hard link to another file: Everturn does not write through links; delete it", path)
 	}
 	removeOthersPermissions(path, info)
-	return nil
+	return info, nil
 }
 
 // removeOthersPermissions removes the permissions of group and others. It ignores errors: some file systems cannot

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -114,6 +115,84 @@ func TestAFileThatWasMadeElsewhereIsRefused(t *testing.T) {
 
 	require.NoError(t, os.CopyFS(clone, os.DirFS(filepath.Join(at, "state"))))
 	assert.ErrorContains(t, statedir.SecureFile(filepath.Join(clone, "journal.db")), "was not made here")
+}
+
+// TestNamesOfOriginsHideNoState checks that a journal counts if it has the name of a file that Secure
+// otherwise ignores.
+func TestNamesOfOriginsHideNoState(t *testing.T) {
+	for _, name := range []string{"origin-j.db", "origin.d/j.db", ".gitignore", "origin"} {
+		dir := filepath.Join(t.TempDir(), statedir.Name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), make([]byte, 512), 0o600))
+		assert.ErrorContains(t, statedir.Secure(dir), "was not made here", name)
+		assert.False(t, statedir.Made(dir))
+	}
+}
+
+// TestFilesBesideAForeignDatabaseAreRefused checks the files that SQLite reads together with a database: a log holds
+// grants even if the database itself holds none.
+func TestFilesBesideAForeignDatabaseAreRefused(t *testing.T) {
+	for _, database := range []string{"", "x", strings.Repeat("x", 4096)} {
+		for _, suffix := range []string{"-wal", "-shm", "-journal"} {
+			file := filepath.Join(t.TempDir(), "data.db")
+			require.NoError(t, os.WriteFile(file, []byte(database), 0o600))
+			require.NoError(t, os.WriteFile(file+suffix, []byte("x"), 0o600))
+			assert.ErrorContains(t, statedir.SecureFile(file), "was not made here", suffix)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "data.db")
+	require.NoError(t, statedir.SecureFile(file))
+	require.NoError(t, os.WriteFile(file+"-wal", []byte("x"), 0o600))
+	assert.NoError(t, statedir.SecureFile(file), "a process that has died leaves its log")
+}
+
+func TestLinksBesideADatabaseAreRefused(t *testing.T) {
+	for _, suffix := range []string{"", "-wal", "-shm", "-journal", ".lock", ".origin"} {
+		at := t.TempDir()
+		file, target := filepath.Join(at, "data.db"), filepath.Join(at, "target")
+		require.NoError(t, os.Symlink(target, file+suffix))
+		assert.ErrorContains(t, statedir.SecureFile(file), "does not write through links", suffix)
+		assert.NoFileExists(t, target)
+	}
+}
+
+func TestTheCommandThatTrustsAFileRunsNothingElse(t *testing.T) {
+	t.Chdir(t.TempDir())
+	file := "it's $(touch ran);touch ran;.db"
+	require.NoError(t, os.WriteFile(file, []byte("SQLite format 3\x00"), 0o600))
+	err := statedir.SecureFile(file)
+	require.ErrorContains(t, err, "was not made here")
+	_, command, _ := strings.Cut(err.Error(), "trust it with: ")
+	require.NoError(t, exec.CommandContext(t.Context(), "sh", "-c", command).Run())
+	assert.NoFileExists(t, "ran")
+	assert.NoError(t, statedir.SecureFile(file))
+}
+
+// TestPathsThatNeedAnOrigin has a git work tree with the working directory below it, and links into and out of it.
+func TestPathsThatNeedAnOrigin(t *testing.T) {
+	at, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	for _, dir := range []string{"tree/.git", "tree/sub/dir", "tree/beside", "outside"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(at, dir), 0o700))
+	}
+	require.NoError(t, os.Symlink(filepath.Join(at, "outside"), filepath.Join(at, "tree/sub/out")))
+	require.NoError(t, os.Symlink(filepath.Join(at, "tree/beside"), filepath.Join(at, "outside/in")))
+	t.Chdir(filepath.Join(at, "tree/sub"))
+	paths := []string{"data.db", "../data.db", "out/data.db", at + "/tree/sub/data.db", at + "/tree/sub/none/data.db",
+		at + "/tree/sub/../data.db", at + "/tree/beside/data.db", at + "/tree/sub/../../outside/data.db",
+		at + "/tree/sub/out/data.db", at + "/outside/in/data.db", at + "/outside/in/../data.db"}
+	if runtime.GOOS == "linux" {
+		paths = append(paths, "/proc/self/cwd/data.db", "/proc/self/cwd/../data.db", "/proc/self/cwd/out/data.db",
+			"/proc/self/root"+at+"/tree/sub/data.db")
+	}
+	for _, path := range paths {
+		assert.True(t, statedir.NeedsOrigin(path), path)
+	}
+	for _, path := range []string{"/outside/data.db", "/outside/none/data.db", "/tree2/data.db", "/data.db"} {
+		assert.False(t, statedir.NeedsOrigin(at+path), path)
+	}
+	t.Chdir("/")
+	assert.False(t, statedir.NeedsOrigin(at+"/outside/data.db"), "a service without a folder of its own")
 }
 
 func TestHardLinksAreRefused(t *testing.T) {

@@ -22,9 +22,10 @@ type DevPorts struct {
 // devPortsName is the name of the file in the state folder that stores DevPorts.
 const devPortsName = "ports.json"
 
-// readDevPorts returns the ports that the state folder dir stores. They are zero if it stores none or dir is empty.
+// readDevPorts returns the ports that the state folder dir stores. They are zero if it stores none, dir is empty, or
+// statedir.Secure did not make it: it may have come with a clone.
 func readDevPorts(dir string) (p DevPorts, err error) {
-	if dir == "" {
+	if dir == "" || !statedir.Made(dir) {
 		return DevPorts{}, nil
 	}
 	file := filepath.Join(dir, devPortsName)

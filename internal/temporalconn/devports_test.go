@@ -9,12 +9,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/internal/statedir"
 )
 
 func TestRememberedPortsAreUsedWhenNoSettingNamesAnAddress(t *testing.T) {
-	dir := t.TempDir()
+	dir, cloned := t.TempDir(), t.TempDir()
+	require.NoError(t, statedir.Secure(dir))
+	require.NoError(t, DevPorts{Frontend: 7241, UI: 8241}.Write(cloned))
 	require.NoError(t, DevPorts{Frontend: 7240, UI: 8240}.Write(dir))
 	home := "HOME=" + t.TempDir()
+	address, _, err := Options{StateDir: cloned, Environ: []string{home}}.Resolved()
+	require.NoError(t, err)
+	assert.Equal(t, DefaultAddress, address, "a folder that came with a clone chooses no port")
 	for want, o := range map[string]Options{
 		"127.0.0.1:7240": {StateDir: dir, Environ: []string{home}},
 		DefaultAddress:   {StateDir: t.TempDir(), Environ: []string{home}},

@@ -7,10 +7,12 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
+	"path/filepath"
 	"syscall"
 
 	sqlite3 "modernc.org/sqlite/lib"
 
+	"github.com/everturn/everturn/internal/statedir"
 	"github.com/everturn/everturn/journal"
 )
 
@@ -28,6 +30,9 @@ func isUnwritable(err error) bool {
 // (-wal) is opened as immutable, because SQLite would otherwise create the log. A file with a log can be opened only
 // if the log's index (-shm) exists too. The second parameter is not used: it makes the method fit openAs.
 func (db *database) openForReading(ctx context.Context, _ string) (err error) {
+	if dir := filepath.Dir(db.path); filepath.Base(dir) == statedir.Name && !statedir.Made(dir) {
+		return fs.ErrPermission // openFile returns the error of opening it for writing
+	}
 	f, err := os.Open(db.path)
 	if err != nil {
 		return err

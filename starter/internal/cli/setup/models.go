@@ -283,7 +283,7 @@ older than the one in use, or larger than 16 MiB is refused, and the one in use 
 			}
 			list, err := readList(cmd.Context(), source)
 			if err == nil {
-				err = models.Keep(list, models.CacheFile(cfg.Journal.Path), time.Now())
+				err = models.Keep(list, cfg.Journal.Path, time.Now())
 			}
 			if err != nil {
 				return fmt.Errorf("%w; in use are %s", err, listDate(all.List, time.Now()))
