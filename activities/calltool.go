@@ -132,8 +132,8 @@ func (a *Activities) claim(ctx context.Context, in workflows.CallInput,
 	}
 }
 
-// claimOnce tries once to find the call, check it against the policy and claim it. The claim is idempotent: it can be
-// tried again if the journal's reply is lost.
+// claimOnce tries once to find the call, check it against the policy and claim it. The claim is idempotent on one
+// worker, so it can be tried again if the journal's reply is lost.
 func (a *Activities) claimOnce(ctx context.Context, in workflows.CallInput,
 	subagent *journal.Subagent) (call turn.ToolCall, tool turn.Tool, claim journal.Claim, err error) {
 	if call, err = a.requestedCall(ctx, in); err != nil {
@@ -151,9 +151,10 @@ func (a *Activities) claimOnce(ctx context.Context, in workflows.CallInput,
 		at = time.Now()
 		a.times.Add(name, at)
 	}
+	mustBeApproved := in.CheckApproval || needsApproval // the journal then looks for the approval
 	claim, err = a.journal.ClaimCall(ctx, journal.ClaimInput{
 		Turn: in.Turn, Step: in.Step, Call: call, Attempt: in.Attempt, Repeatable: tool.Repeatable,
-		Approved: in.CheckApproval || needsApproval, Worker: a.worker, At: at, Subagent: subagent,
+		Approved: mustBeApproved, Worker: a.worker, At: at, Subagent: subagent,
 	})
 	if err == nil {
 		a.times.Remove(name)

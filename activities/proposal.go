@@ -45,7 +45,7 @@ func (a *Activities) proposal(ctx context.Context, in workflows.InferInput, prom
 		text := a.redact(finalText(promptConfig, act.Text))
 		p := turn.Proposal{Kind: turn.ProposeFinal}
 		if err := a.checkOutput(in.Step, promptConfig, act.Text); err != nil {
-			p = a.invalidProposal(err, nil)
+			p = a.invalidProposal(err, nil) // with the text, for a turn that ends without a valid answer
 		}
 		p.Text, p.Truncated = turn.Truncate(text, turn.AnswerInline), len(text) > turn.AnswerInline
 		return p

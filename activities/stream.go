@@ -165,7 +165,7 @@ func (s *stream) flush(ctx context.Context) error {
 	return err
 }
 
-// take removes and returns the pending events.
+// take removes and returns the pending events, each split by pieces.
 func (s *stream) take() []turn.Event {
 	s.mu.Lock()
 	defer s.mu.Unlock()

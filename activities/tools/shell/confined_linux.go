@@ -78,7 +78,7 @@ func execConfined(encoded string) error {
 		case err != nil: // a missing file needs no rule
 		case info.IsDir():
 			rules = append(rules, landlock.RODirs(p).IgnoreIfMissing())
-		case info.Mode().IsRegular():
+		case info.Mode().IsRegular(): // a device, a pipe or a socket gets no rule
 			rules = append(rules, landlock.ROFiles(p).IgnoreIfMissing())
 		}
 	}
