@@ -52,7 +52,7 @@ func (a *Activities) admit(ctx context.Context, in workflows.InferInput, inf jou
 		return lease, nil
 	case refusal.Final:
 		return nil, turn.Errorf(turn.CodeTokensUsedUp, nil, refusal.String())
-	case refusal.Limit == fleet.LimitRetryAfter: // a wait for the model itself: after it, a fallback may take over
+	case refusal.Limit == fleet.LimitRetryAfter: // the model is away, so a fallback may take over
 		e := turn.Errorf(turn.CodeLLMRateLimited, nil, refusal.String())
 		e.RetryAfter = refusal.Retry
 		return nil, a.notAsked(ctx, in, inf, e, jittered(refusal.Retry), clock)

@@ -8,8 +8,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// asTurnError converts an error, which must not be nil, to a turn.Error, with a code and a message for users. It is the
-// only place that translates the journal's errors. An unknown error counts as an unavailable journal.
+// asTurnError converts an error, which must not be nil, to a turn.Error, with a code and a message for users. An error
+// that it does not know counts as an unavailable journal.
 func asTurnError(err error) *turn.Error {
 	var e *turn.Error
 	var large *journal.TooLargeError

@@ -152,11 +152,11 @@ func (a *Activities) askSummary(ctx context.Context, in workflows.InferInput, in
 	return answer, failed, err
 }
 
-// summaryError returns the error of a failed request for a summary. If the model of summaries is unavailable, the
-// journal gets the failure, and the error is a fatalError with which the whole attempt is repeated later, because the
-// inference itself would most likely fail too. After the time for which an inference waits for a fallback, and for
-// other failures, it is an ordinary error, and the prompt is compacted without a summary. model is the inference's own
-// model.
+// summaryError returns the error of a failed request for a summary. If the model of summaries is unavailable, it first
+// records in the journal that the attempt has failed or, if no request was sent, releases it. The error is then a
+// fatalError with which the whole attempt is repeated later, because the inference itself would most likely fail too.
+// After the time for which an inference waits for a fallback, and for other failures, it is an ordinary error, and the
+// prompt is compacted without a summary. model is the inference's own model.
 func (a *Activities) summaryError(ctx context.Context, in workflows.InferInput, inf journal.Inference,
 	model modelInUse, clock *clock, err error, f failedSummary) error {
 	e := a.redacted(asTurnError(err))
