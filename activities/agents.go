@@ -26,7 +26,8 @@ type Agent struct {
 	// Compaction is how prompts are compacted; nil means that they are not. If its ContextTokens is 0, the context
 	// window of the turn's model counts; if its Model has no name, the turn's model writes the summaries.
 	Compaction *turn.CompactionSettings
-	// MaxArgumentBytes bounds the arguments of one call; 0 leaves the bound to the model's adapter.
+	// MaxArgumentBytes bounds the arguments of one call; 0 leaves the bound to the model's adapter. Like Servers and
+	// Required, it is the same for all agents, and that of the default agent is read.
 	MaxArgumentBytes int
 	Policy           turn.Policy
 	Approvals        turn.Approvals

@@ -62,7 +62,7 @@ func (a *Activities) begin(ctx context.Context, in workflows.BeginInput) (workfl
 		earlier := recordResult(*d)
 		if !d.State.Terminal() && d.Session == in.Session {
 			// The earlier run has ended, because this run has the session's workflow ID now. As its turn is not settled, the
-			// run was terminated.
+			// run was terminated. A turn of another session, from which this one was forked, may still run.
 			earlier.State, earlier.FinishReason = turn.StateClosed, turn.FinishTerminated
 		}
 		res.Duplicate = &earlier

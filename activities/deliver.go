@@ -44,8 +44,8 @@ const (
 	sendWithin = 15 * time.Second       // for one try to send a message
 )
 
-// HandOver sends a message to its session and waits for the end of the turn that accepts it. It implements
-// workflows.Deliveries.
+// HandOver sends a message to its session and waits up to in.MaxWait for the end of the turn that accepts it. It
+// implements workflows.Deliveries.
 func (d *Deliveries) HandOver(ctx context.Context, in workflows.HandOverInput) (workflows.DeliverResult, error) {
 	clock := startClock(ctx) // for its heartbeats
 	defer clock.stop()

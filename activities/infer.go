@@ -173,7 +173,8 @@ var errOverflow = errors.New("the prompt exceeds the model's context window")
 
 // send sends the prompt once, within the fleet limits, the budgets and the turn's remaining time, and streams the
 // completion. The second result is the events that are not in the journal yet; after an error they are dropped. If
-// mayCompact is set and the provider refuses the prompt as too long, the error is errOverflow.
+// mayCompact is set and the provider refuses the prompt as too long, the error is errOverflow, and the caller ends
+// the reservation.
 func (a *Activities) send(ctx context.Context, in workflows.InferInput, inf journal.Inference, p turn.Prompt,
 	spending *spending, clock *clock, mayCompact bool) (turn.Completion, []turn.Event, error) {
 	if err := checkBegan(clock); err != nil {

@@ -47,7 +47,8 @@ func (a *Activities) loadMessages(
 	return messages, leave, err
 }
 
-// waitForRoom waits until a prompt of this size, in bytes, fits into largePrompts. The clock is paused meanwhile.
+// waitForRoom waits until a prompt of this size, in bytes, fits into largePrompts, and counts it there. It returns an
+// error after workflows.PromptWithin, or if ctx ends. The clock is paused meanwhile.
 func (a *Activities) waitForRoom(ctx context.Context, size int64, clock *clock) error {
 	defer clock.pause()()
 	ctx, cancel := context.WithTimeout(ctx, workflows.PromptWithin)

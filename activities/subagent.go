@@ -83,7 +83,7 @@ func (a *Activities) SettleSubagent(ctx context.Context, in workflows.SettleSuba
 }
 
 // settleSubagent records the result of a subagent's call: that it has started in the background (in.Started), or the
-// answer of its turn. With in.Deliver, it also returns the answer as a message for the caller's session.
+// answer of its turn or why there is none. With in.Deliver, it also returns that as a message for the caller's session.
 func (a *Activities) settleSubagent(ctx context.Context, in workflows.SettleSubagentInput) (workflows.CallResult, error) {
 	// The first settlement stands. The start is therefore recorded again before an answer is delivered: the answer must
 	// not settle a call that the caller's turn has reported as started.

@@ -205,7 +205,8 @@ func (a *Activities) afterFailure(ctx context.Context, inf journal.Inference, m 
 	return finally(clock, e, gaveUpWaiting(e, m, w, f.failures, now), f.partial)
 }
 
-// tryAgain returns the error after which the Temporal server begins another attempt.
+// tryAgain stops the clock, records its measurements for the next attempt, and returns the error after which the
+// Temporal server begins that attempt.
 func tryAgain(ctx context.Context, clock *clock, code turn.Code, message string, delay time.Duration) error {
 	clock.stop() // no heartbeat may follow the one recorded here
 	if activity.IsActivity(ctx) {
@@ -232,7 +233,8 @@ func waitingText(e *turn.Error, next, end time.Time) string {
 		next.UTC().Format(clockTime), end.UTC().Format(clockTime))
 }
 
-// gaveUpWaiting says why an inference has failed for good.
+// gaveUpWaiting says why an inference has failed for good: e's message and, if trying again might have helped, what
+// ended the retries. failures is the number of failed attempts with this model; 0 if it is not known.
 func gaveUpWaiting(e *turn.Error, m modelInUse, w modelWait, failures int, now time.Time) string {
 	message := strings.TrimSuffix(e.Message, ".")
 	waited := now.Sub(w.Since)
