@@ -77,7 +77,7 @@ func (a *Activities) infer(ctx context.Context, in workflows.InferInput, model m
 		}
 		return a.inferResult(ctx, in, promptConfig, inf, used), err
 	}
-	// Attempts that were neither released nor failed were interrupted: their workers died.
+	// Attempts that were neither released nor failed were interrupted: their workers died, or the journal failed.
 	if inf.Attempt-inf.Released-inf.Failures > maxAttempts {
 		return workflows.InferResult{}, turn.Errorf(turn.CodeInternal, nil,
 			fmt.Sprintf("the inference was interrupted %d times; it is not tried again", maxAttempts))
@@ -111,8 +111,8 @@ func cacheKey(in workflows.InferInput) string {
 	return record.HashOf([]byte(in.Tenant + "\n" + in.Session))[:32]
 }
 
-// maxAttempts bounds the interrupted attempts of one inference: those without a recorded end, because their workers
-// crashed.
+// maxAttempts bounds the interrupted attempts of one inference: those without a recorded end, most likely because their
+// workers crashed.
 const maxAttempts = 25
 
 // largeAnswer is the size, in bytes, from which a completion counts as large. See largeAnswers.

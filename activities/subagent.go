@@ -327,7 +327,8 @@ func (a *Activities) addAgents(agent Agent, c *caller, cfg *turn.Config, descrip
 	if len(above) > agent.MaxDepth {
 		return descriptors
 	}
-	// In the background, the answer begins another turn of the agent, which may call again: MaxDepth bounds that, too.
+	// The answer of a call in the background is a message, which a subagent's session does not take. It begins another
+	// turn, which may make such a call, too: MaxDepth bounds their number.
 	background := c == nil && cfg.Answers < agent.MaxDepth
 	for _, name := range agent.Agents {
 		i := slices.IndexFunc(a.agents, func(o Agent) bool { return o.Name == name })
@@ -359,7 +360,7 @@ func agentTool(a Agent, background bool) turn.Descriptor {
 	}
 	description += ". The agent sees nothing but the task, so write down all that it needs to know."
 	backgroundProperty := ""
-	if background { // the answer is a message, and users cannot send messages to the session of an agent
+	if background {
 		backgroundProperty =
 			`"background":{"description":"go on at once: the answer will be a message of this conversation","type":` +
 				`"boolean"},`

@@ -56,7 +56,7 @@ func (l *Limiter) defaultOf(scope string) fleet.Limits {
 	switch {
 	case fleet.IsTenantScope(scope):
 		return l.o.Tenant
-	case strings.Contains(scope, "/"): // a model
+	case strings.Contains(scope, "/"): // a model: see fleet.ProviderScope
 		return nil
 	}
 	return l.o.Provider

@@ -107,6 +107,7 @@ func (r *Registry) Watch(ctx context.Context, changed func(turn.Catalogue)) {
 func (r *Registry) catalogue() (turn.Catalogue, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	// Functions are part of this program, so no operator has to approve a change of them.
 	c := turn.Catalogue{Server: Local, AllowToolChanges: true, Grace: mcp.DefaultGrace}
 	for _, f := range r.functions {
 		c.Tools = append(c.Tools, f.descriptor)
