@@ -15,8 +15,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Options are the dependencies of the activities. All but Redact, Worker, Capacity, JournalRetryFor and CacheBytes are
-// required.
+// Options are the dependencies of the activities. Journal, Model and Tools are required, and Agents if turns begin on
+// this worker.
 type Options struct {
 	Journal Journal
 	Model   Model
@@ -27,7 +27,8 @@ type Options struct {
 	// Home is the task queue that only this process polls; empty if it runs no calls. TaskQueue is the task queue of its
 	// turns.
 	Home, TaskQueue string
-	// Offers returns the versions that this worker offers of its tool servers, by server: see turn.Catalogue.Version.
+	// Offers returns the versions that this worker offers of its tool servers, by server: see turn.Catalogue.Version. Nil
+	// means that it offers none.
 	Offers func() map[string]string
 	// Redact removes secrets from text before it reaches the history, the journal or events. Nil leaves text unchanged.
 	Redact *redact.Redactor
@@ -74,7 +75,7 @@ type Activities struct {
 	lastInferences *lru.Cache[string, lastInference] // by the hash of the head after the inference
 }
 
-// New returns the activities with their caches.
+// New returns the activities with empty caches.
 func New(o Options) (*Activities, error) {
 	if o.CacheBytes == 0 {
 		o.CacheBytes = 64 << 20
@@ -83,7 +84,7 @@ func New(o Options) (*Activities, error) {
 		o.Offers = func() map[string]string { return nil }
 	}
 	if len(o.Agents) == 0 {
-		o.Agents = []Agent{{}}
+		o.Agents = []Agent{{}} // for tests that begin no turns
 	}
 	windows, err := newWindowCache(o.CacheBytes)
 	if err != nil {

@@ -30,8 +30,8 @@ const (
 )
 
 // admit waits until the fleet limits allow the inference's request, and returns its lease. If they do not allow it
-// soon, admit releases the attempt in the journal and returns an error after which the Temporal server begins another
-// one. The wait does not count as working time, and an event of the turn says what it waits for.
+// soon, admit returns an error after which the Temporal server begins another attempt. If waiting is pointless, the
+// error ends the inference. The wait does not count as working time, and an event of the turn says what it waits for.
 func (a *Activities) admit(ctx context.Context, in workflows.InferInput, inf journal.Inference, p turn.Prompt,
 	clock *clock) (*capacity.Lease, error) {
 	defer clock.pause()()
@@ -52,7 +52,7 @@ func (a *Activities) admit(ctx context.Context, in workflows.InferInput, inf jou
 		return lease, nil
 	case refusal.Final:
 		return nil, turn.Errorf(turn.CodeTokensUsedUp, nil, refusal.String())
-	case refusal.Limit == fleet.LimitRetryAfter: // the provider has asked a worker for a pause
+	case refusal.Limit == fleet.LimitRetryAfter: // the model is away, so a fallback may take over
 		e := turn.Errorf(turn.CodeLLMRateLimited, nil, refusal.String())
 		e.RetryAfter = refusal.Retry
 		return nil, a.notAsked(ctx, in, inf, e, jittered(refusal.Retry), clock)
@@ -78,7 +78,8 @@ func cancelledWaitError(ctx context.Context) error {
 func jittered(wait time.Duration) time.Duration { return wait + rand.N(wait/5+1) }
 
 // endLease ends the lease of a request that has returned answer or err. After a rate limit, all workers pause their
-// requests to this model: for the provider's Retry-After, within rateLimitWait and maxRateLimitWait.
+// requests to this model: for the provider's Retry-After, within rateLimitWait and maxRateLimitWait, and a random part
+// more.
 func (a *Activities) endLease(lease *capacity.Lease, in workflows.InferInput, answer turn.Completion, err error) {
 	if err == nil {
 		lease.End(answer.Usage.Total())
@@ -97,8 +98,8 @@ func (a *Activities) endLease(lease *capacity.Lease, in workflows.InferInput, an
 // showWaitEvery is how often the journal gets an event about the same wait, which may last for hours.
 const showWaitEvery = time.Minute
 
-// showWait appends an event to the turn's stream that says which fleet limit the inference waits for. It does so at
-// most once in showWaitEvery for the same limit. A failed append is only logged.
+// showWait appends an event to the turn's stream that says which fleet limit the inference waits for. On one worker it
+// does so at most once in showWaitEvery for the same limit of a turn. A failed append is only logged.
 func (a *Activities) showWait(ctx context.Context, inf journal.Inference, r fleet.Refusal) {
 	key := inf.Key.Turn + " " + string(r.Limit) + " " + r.Scope
 	if shown, ok := a.times.Get(key); ok && time.Since(shown) < showWaitEvery {
@@ -125,7 +126,7 @@ func estimateTokens(p turn.Prompt) int64 {
 	return inputBytes(p)/4 + output
 }
 
-// inputBytes returns the size of a prompt's texts and schemas, in bytes.
+// inputBytes returns the approximate size of a prompt's texts, calls and schemas, in bytes. See messageBytes.
 func inputBytes(p turn.Prompt) int64 {
 	bytes := int64(len(p.System) + len(p.Note))
 	for _, m := range p.Messages {

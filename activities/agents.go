@@ -26,7 +26,8 @@ type Agent struct {
 	// Compaction is how prompts are compacted; nil means that they are not. If its ContextTokens is 0, the context
 	// window of the turn's model counts; if its Model has no name, the turn's model writes the summaries.
 	Compaction *turn.CompactionSettings
-	// MaxArgumentBytes bounds the arguments of one call; 0 leaves the bound to the model's adapter.
+	// MaxArgumentBytes bounds the arguments of one call; 0 leaves the bound to the model's adapter. Like Servers and
+	// Required, it is the same for all agents, and that of the default agent is read.
 	MaxArgumentBytes int
 	Policy           turn.Policy
 	Approvals        turn.Approvals
@@ -74,8 +75,9 @@ func (a Agent) narrow(cfg *turn.Config) {
 	keepTools(cfg, func(t turn.Tool) bool { return t.Activity == turn.ActivityAgent || callable.Offered(t) })
 }
 
-// compactionSettings returns how the turn's prompts are compacted, with the values that the agent leaves open taken
-// from the turn's first model. It returns nil if prompts are not compacted.
+// compactionSettings returns how the turn's prompts are compacted, or nil if they are not. A context window and a model
+// of summaries that the agent leaves open are those of the turn's first model; ContextTokens stays 0 if that model's
+// window is unknown. It returns an error if the agent names a model of summaries that is not configured.
 func (a Agent) compactionSettings(cfg turn.Config) (*turn.CompactionSettings, error) {
 	if a.Compaction == nil {
 		return nil, nil

@@ -33,7 +33,7 @@ func (a *Activities) detachFromAttempt(ctx context.Context, turnID string) (cont
 }
 
 // stopped reports whether the journal has the turn as stopped by a user. While the journal cannot be read, it tries
-// again every second, until ctx ends.
+// again every second, until ctx ends. It returns false if ctx has ended, or if the journal does not have the turn.
 func (a *Activities) stopped(ctx context.Context, turnID string) bool {
 	for {
 		t, err := a.journal.TurnConfig(ctx, turnID)
@@ -71,7 +71,7 @@ func (r *running) enter(ctx context.Context, key string) (leave func(), err erro
 	}
 }
 
-// take returns nil if key was free. Otherwise it returns a channel that is closed when key becomes free.
+// take takes key and returns nil if key is free. Otherwise it returns a channel that is closed when key becomes free.
 func (r *running) take(key string) <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()

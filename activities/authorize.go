@@ -15,8 +15,9 @@ import (
 )
 
 // authorize checks a call against the policy and the tools of its turn, as the journal has them. It returns the tool
-// and whether the call needs an approval, or an error if the policy denies the call. The workflow has made the same
-// check already, but its input and the activity's may be forged, so they permit nothing.
+// and whether the call needs an approval. It returns an error if the policy denies the call, if no worker offers the
+// tool, or if in names another session, tenant or tool than the journal. The workflow has made the same check already,
+// but its input and the activity's may be forged, so they permit nothing.
 func (a *Activities) authorize(ctx context.Context, in workflows.CallInput,
 	call turn.ToolCall) (tool turn.Tool, needsApproval bool, err error) {
 	begun, err := a.begunTurn(ctx, in.Turn)
@@ -31,7 +32,9 @@ func (a *Activities) authorize(ctx context.Context, in workflows.CallInput,
 	if err != nil {
 		return tool, false, err
 	}
-	if _, ok := find(promptConfig, call.Tool); !ok { // RefreshTools added the tool after the turn had begun
+	if _, ok := find(promptConfig, call.Tool); !ok {
+		// RefreshTools has added the tool after the turn began. Only the workflow knows the hash of that prompt config, so
+		// the tool is taken from the catalogues instead, within the turn's policy.
 		catalogues, err := a.catalogues(ctx)
 		if err != nil {
 			return tool, false, err
@@ -47,7 +50,7 @@ func (a *Activities) authorize(ctx context.Context, in workflows.CallInput,
 		return tool, false, err
 	}
 	proposal := proposals[0]
-	d, _ := find(promptConfig, call.Tool)
+	d, _ := find(promptConfig, call.Tool) // empty if no worker offers the tool; its ID is then not in.Tool.ID
 	if proposal.Permission == turn.Deny || d.ID != in.Tool.ID {
 		return tool, false, turn.Errorf(turn.CodePolicyDenied, nil, "the turn's policy denies this call: "+proposal.Why)
 	}
@@ -75,8 +78,9 @@ func (a *Activities) begunTurn(ctx context.Context, id string) (begunTurn, error
 
 // applyPolicy decides for each call of a step whether it is allowed, needs an approval or is denied: by the turn's
 // policy, its plan, the session's taint and, for calls that need an approval, the session's grants. An activity does
-// this because the workflow has only previews of the arguments. If the journal cannot be read, applyPolicy returns the
-// error and also proposals that assume a tainted session without grants.
+// this because the workflow has only previews of the arguments. There must be at most maxCalls calls. If the journal
+// cannot be read, applyPolicy returns the error and also proposals that assume a tainted session without grants, and
+// that the plan refuses nothing.
 func (a *Activities) applyPolicy(
 	ctx context.Context, key journal.StepKey, promptConfig turn.PromptConfig, calls []turn.ToolCall,
 ) (proposals []turn.CallProposal, err error) {
@@ -98,8 +102,8 @@ func (a *Activities) applyPolicy(
 			grants, rerr = a.journal.Grants(ctx, key.Turn)
 			grantsRead, err = true, errors.Join(err, rerr)
 		}
-		if permission == turn.Ask && promptConfig.Policy.Taint != turn.TaintStrict &&
-			isCovered(grants, c, proposals[i].ArgumentsHash, widest) {
+		grantsCount := promptConfig.Policy.Taint != turn.TaintStrict // strict mode accepts none, tainted or not
+		if permission == turn.Ask && grantsCount && isCovered(grants, c, proposals[i].ArgumentsHash, widest) {
 			permission, why = turn.Allow, ""
 		}
 		if permission == turn.Ask {
@@ -135,9 +139,9 @@ func maxGrant(taint turn.TaintMode, widest turn.GrantScope) turn.GrantScope {
 // taintCheck returns a function that decides a call by policy and taint. Like Policy.Permit, the function returns the
 // permission, the reason, and the widest grant that can replace an approval. If the session is tainted, its transcript
 // may contain instructions from an untrusted server. Every call that could change or send something then needs an
-// approval, whatever the policy allows, unless it goes to a host that the operator listed. A grant counts only for
-// exactly these arguments or for the same host; in strict mode, no grant counts. The function reads the taint from the
-// journal on first use; if that fails, it sets *failed and assumes a tainted session.
+// approval, whatever the policy allows; with TaintOn, an allowed call to a host that the operator listed needs none. A
+// grant then counts only for exactly these arguments or for the same host. The function reads the taint from the
+// journal for the first call that depends on it; if that fails, it sets *failed and assumes a tainted session.
 func (a *Activities) taintCheck(
 	ctx context.Context, key journal.StepKey, mode turn.TaintMode, failed *error,
 ) func(turn.Descriptor, json.RawMessage, turn.Policy) (turn.Permission, string, turn.GrantScope) {

@@ -16,8 +16,8 @@ var (
 )
 
 // AwaitCall keeps a suspended call open on this worker and returns when the call can no longer use a response. If the
-// turn is stopped, the call is cancelled. If the activity ends for another reason, a later attempt may still continue
-// the call.
+// turn is stopped, the call is cancelled. If the worker stops, the call ends with it, and the error is final. If the
+// activity ends for another reason, a later attempt may still continue the call.
 func (a *Activities) AwaitCall(ctx context.Context, in workflows.AwaitCallInput) error {
 	clock := startClock(ctx) // for its heartbeats
 	defer clock.stop()

@@ -26,7 +26,8 @@ func (a *Activities) Begin(ctx context.Context, in workflows.BeginInput) (workfl
 
 // begin builds the turn config and begins the turn in the journal. The journal decides what becomes of the message: a
 // new turn, the result of the turn that already has it (Duplicate), or no turn because the message is kept for a later
-// inference or because other messages come first (Kept, Earlier).
+// inference or because other messages come first (Kept, Earlier). A message with the ID of an earlier one and another
+// text is an error.
 func (a *Activities) begin(ctx context.Context, in workflows.BeginInput) (workflows.BeginResult, error) {
 	from, err := a.originOf(ctx, in)
 	if err != nil {
@@ -61,7 +62,7 @@ func (a *Activities) begin(ctx context.Context, in workflows.BeginInput) (workfl
 		earlier := recordResult(*d)
 		if !d.State.Terminal() && d.Session == in.Session {
 			// The earlier run has ended, because this run has the session's workflow ID now. As its turn is not settled, the
-			// run was terminated.
+			// run was terminated. A turn of another session, from which this one was forked, may still run.
 			earlier.State, earlier.FinishReason = turn.StateClosed, turn.FinishTerminated
 		}
 		res.Duplicate = &earlier
@@ -77,7 +78,7 @@ func (a *Activities) begin(ctx context.Context, in workflows.BeginInput) (workfl
 const answerKept = 4096
 
 // recordResult converts the journal's record of a turn to a result. The record has only the beginning of a long
-// answer; Truncated is set then.
+// answer. It does not say whether it was cut, so Truncated is set for each answer of the length of a cut one.
 func recordResult(t journal.TurnRecord) workflows.Result {
 	return workflows.Result{
 		Version: workflows.WireVersion, Session: t.Session, Turn: t.ID, State: t.State, FinishReason: t.Reason,

@@ -62,7 +62,7 @@ func (c *windowCache) put(head turn.Head, from int64, messages []turn.Message, r
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.lru.Remove(replaced)
-	if size > c.max || head.Hash == "" {
+	if size > c.max || head.Hash == "" { // too large to keep, or an empty transcript
 		return
 	}
 	c.lru.Remove(head.Hash)

@@ -52,10 +52,10 @@ func (a *Activities) CallTool(ctx context.Context, in workflows.CallInput) (work
 	return res, err
 }
 
-// callTool claims the call and returns its receipt: at once if the claim shows that the call must not run, and
-// otherwise after running it. Its result is then settled, or the call is suspended if its server needs a response. If
-// the outcome of a repeatable call is unknown and the workflow will attempt it again, callTool returns an error
-// instead of settling.
+// callTool claims the call and returns its receipt: at once if the call is settled or must not run again, and otherwise
+// after running it. Its result is then settled, or the call is suspended if its server needs a response. If the outcome
+// of a repeatable call is unknown and the workflow will attempt it again, callTool settles nothing and returns an
+// error. It also returns an error if a later attempt has the call.
 func (a *Activities) callTool(ctx context.Context, in workflows.CallInput, clock *clock) (workflows.CallResult, error) {
 	call, tool, claim, err := a.claim(ctx, in, nil)
 	in.Tool = tool
@@ -132,8 +132,8 @@ func (a *Activities) claim(ctx context.Context, in workflows.CallInput,
 	}
 }
 
-// claimOnce tries once to find the call, check it against the policy and claim it. The claim is idempotent: it can be
-// tried again if the journal's reply is lost.
+// claimOnce tries once to find the call, check it against the policy and claim it. The claim is idempotent on one
+// worker, so it can be tried again if the journal's reply is lost.
 func (a *Activities) claimOnce(ctx context.Context, in workflows.CallInput,
 	subagent *journal.Subagent) (call turn.ToolCall, tool turn.Tool, claim journal.Claim, err error) {
 	if call, err = a.requestedCall(ctx, in); err != nil {
@@ -151,9 +151,10 @@ func (a *Activities) claimOnce(ctx context.Context, in workflows.CallInput,
 		at = time.Now()
 		a.times.Add(name, at)
 	}
+	mustBeApproved := in.CheckApproval || needsApproval // the journal then looks for the approval
 	claim, err = a.journal.ClaimCall(ctx, journal.ClaimInput{
 		Turn: in.Turn, Step: in.Step, Call: call, Attempt: in.Attempt, Repeatable: tool.Repeatable,
-		Approved: in.CheckApproval || needsApproval, Worker: a.worker, At: at, Subagent: subagent,
+		Approved: mustBeApproved, Worker: a.worker, At: at, Subagent: subagent,
 	})
 	if err == nil {
 		a.times.Remove(name)
@@ -188,11 +189,12 @@ func (a *Activities) requestedCall(ctx context.Context, in workflows.CallInput) 
 
 // run calls the tool within its time limit. continuation is nil unless the call was suspended before. The caller
 // closes recorded when it has written the result to the journal. An error means that nothing reached the tool; run has
-// then released the claim.
+// then released the claim, unless the error is that of the release.
 func (a *Activities) run(
 	ctx context.Context, in workflows.CallInput, call turn.ToolCall, continuation []byte, clock *clock,
 	recorded <-chan struct{},
 ) (turn.ToolResult, error) {
+	// The tool host ends the call after Timeout, which progress renews up to TotalTimeout.
 	limited, cancel := expiry.WithTimeout(ctx, max(in.Timeout, in.TotalTimeout))
 	defer cancel()
 	caller, err := a.callerSession(ctx, in)
@@ -253,8 +255,8 @@ func settlement(in workflows.CallInput, result turn.ToolResult) journal.SettleIn
 	}
 }
 
-// settleCall records the result of a call and returns its receipt. It records the result even if ctx has ended; if the
-// turn was stopped, it then returns a canceled error.
+// settleCall records the result of a call and returns its receipt, which is that of the first settlement. It records
+// the result even if ctx has ended; if the turn was stopped, it then returns a canceled error.
 func (a *Activities) settleCall(ctx context.Context, in workflows.CallInput,
 	result turn.ToolResult) (workflows.CallResult, error) {
 	record, err := retryUntilAvailable(context.WithoutCancel(ctx), a.settleWithin(ctx),

@@ -31,7 +31,7 @@ func (a *Activities) Compact(ctx context.Context, in workflows.CompactInput) (wo
 }
 
 // compactSession returns the compaction that the request made before, or else makes and records one. It returns nil if
-// there is nothing to compact.
+// there is nothing to summarize.
 func (a *Activities) compactSession(ctx context.Context, in workflows.CompactInput) (*turn.Compaction, error) {
 	j := a.journal.Tenant(in.Tenant)
 	done, err := j.Compacted(ctx, in.Session, in.Request)
@@ -64,7 +64,8 @@ func (a *Activities) compactSession(ctx context.Context, in workflows.CompactInp
 }
 
 // compactInput reads what the planning of a compaction needs: the messages since the session's last compaction, and
-// the settings of a turn that would begin now. It returns an error if the session has a running turn.
+// the settings of a turn of the default agent that would begin now. It returns an error if the session has a running
+// turn, if that agent does not compact, or if the messages exceed maxPrompt.
 func (a *Activities) compactInput(ctx context.Context, j *journal.DB,
 	in workflows.CompactInput) (out turn.CompactionInput, err error) {
 	session, err := j.Session(ctx, in.Session)
@@ -117,9 +118,10 @@ func (a *Activities) compactInput(ctx context.Context, j *journal.DB,
 // unknownContext is the context window, in tokens, that compaction assumes for a model whose window is unknown.
 const unknownContext = 32_000
 
-// askCompact sends a request of Compact for a summary, within the budget and the fleet limits. An error that is a
-// fatalError ends the attempt: the request was not allowed, or it failed and another attempt of the activity may
-// succeed. After another error the caller goes on without the summary.
+// askCompact sends a request of Compact for a summary, within the budget and the fleet limits. The budget is only
+// checked, because a reservation belongs to a turn. An error that is a fatalError ends the attempt: the request was not
+// allowed, or it failed and another attempt of the activity may succeed. After another error the caller goes on with
+// its next request, or without a summary.
 func (a *Activities) askCompact(ctx context.Context, in workflows.CompactInput, m turn.Model,
 	p turn.Prompt) (turn.Completion, error) {
 	if !a.budget.Empty() {
@@ -162,8 +164,9 @@ type failedSummary struct {
 }
 
 // reserveSummary reserves the most that the n-th request for a summary may cost, and then sets *reserved. Without a
-// budget it reserves nothing. It returns an error if the turn, its session or its tenant has less than that left; the
-// prompt is then truncated without a summary. The reservation ends when the compaction is settled.
+// budget it reserves nothing. If the turn, its session or its tenant has less than that left, it returns an ordinary
+// error, and the prompt is truncated without a summary; if the journal fails, the error is a fatalError. The
+// reservation ends when the compaction is settled, or in summarizeFor if that fails.
 func (a *Activities) reserveSummary(ctx context.Context, in workflows.InferInput, inf journal.Inference,
 	p turn.Prompt, price *turn.Price, n int, reserved *bool) error {
 	t, err := a.begunTurn(ctx, in.Turn)

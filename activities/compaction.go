@@ -46,8 +46,9 @@ func (p *prompt) render(spec turn.PromptSpec) turn.Prompt {
 	return out
 }
 
-// apply replaces the messages up to c.To by the compaction c, and moves spec.From behind them. The turn's own user
-// message stays in the prompt: it becomes the anchor, unless the compaction keeps it verbatim.
+// apply replaces the messages up to c.To by the compaction c, and moves spec.From behind them. p.messages may still be
+// empty, and is then loaded from the new spec.From on. The turn's own user message stays in the prompt: it becomes the
+// anchor, unless the compaction keeps it verbatim.
 func (p *prompt) apply(spec *turn.PromptSpec, c *turn.Compaction) {
 	p.compaction = c
 	if c.To >= spec.From {
@@ -107,7 +108,7 @@ func (a *Activities) openPrompt(ctx context.Context, in *workflows.InferInput, i
 
 // loadCompacted finds the compaction that applies to the inference and applies it to p. A first attempt uses the one
 // in this worker's memory, if this worker ran the session's last inference. A later attempt reads the journal, because
-// an earlier one may have compacted the prompt.
+// an earlier one may have compacted the prompt: p.overflow and p.used then tell of that.
 func (a *Activities) loadCompacted(ctx context.Context, in *workflows.InferInput, inf journal.Inference,
 	p *prompt) error {
 	if p.config.Compaction == nil {
@@ -185,7 +186,8 @@ const overflowRoom = 0.9
 
 // compactPrompt compacts the prompt if it would exceed the threshold of the context window, or if the provider has
 // refused it (CompactionOverflow). It does so at most once in an inference for each of the two reasons. If no summary
-// can be made, the prompt is truncated, so that a failed summary does not fail the inference.
+// can be made, the prompt is truncated, so that a failed summary does not fail the inference. If nothing can be
+// compacted, the prompt stays as it is, without an error.
 func (a *Activities) compactPrompt(ctx context.Context, in *workflows.InferInput, inf journal.Inference, p *prompt,
 	reason turn.CompactionReason, clock *clock) error {
 	compacted := p.compaction != nil && p.compaction.Turn == in.Turn && p.compaction.Step == in.Step // by this inference
@@ -251,7 +253,7 @@ func resized(size, before, after int64) int64 {
 
 // truncatePrompt replaces all but the last KeepHistoryMessages messages by a compaction without a summary, because the
 // transcript is too large to be loaded. Only the transcript of a session that grew while compaction was turned off can
-// become so large.
+// become so large. If there are no more messages than that, it returns a journal.TooLargeError.
 func (a *Activities) truncatePrompt(ctx context.Context, in *workflows.InferInput, inf journal.Inference,
 	p *prompt) error {
 	kept := int64(turn.DefaultLimits().KeepHistoryMessages)

@@ -83,9 +83,9 @@ const (
 	unknownOutput = 4096
 )
 
-// reserve reserves the most that the attempt may cost, if the turn, its session or its tenant has a budget, and lowers
-// the prompt's limit of output tokens to what the budget allows. If not even leastOutput tokens fit, it releases the
-// attempt and returns an error.
+// reserve reserves the most that the attempt may cost, if the turn, its session or its tenant has a budget. Then it
+// sets s.reserved, and lowers the prompt's limit of output tokens to what the budget allows. If not even leastOutput
+// tokens fit, it returns an error that ends the inference.
 func (a *Activities) reserve(ctx context.Context, s *spending, p *turn.Prompt, clock *clock) error {
 	budget := a.budget
 	if budget.Turn = s.maxCost; budget.Empty() {
@@ -116,7 +116,8 @@ func (a *Activities) reserve(ctx context.Context, s *spending, p *turn.Prompt, c
 }
 
 // maxOutput returns the limit of output tokens for a prompt whose limit is not configured. It leaves room for the
-// prompt, because providers refuse a limit that exceeds the context window together with the prompt.
+// prompt, because providers refuse a limit that exceeds the context window together with the prompt. The result is at
+// least leastOutput, even if the prompt leaves no room.
 func (s spending) maxOutput(p turn.Prompt) int64 {
 	output := s.model.MaxOutputTokens
 	if output == 0 {

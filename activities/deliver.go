@@ -44,8 +44,8 @@ const (
 	sendWithin = 15 * time.Second       // for one try to send a message
 )
 
-// HandOver sends a message to its session and waits for the end of the turn that accepts it. It implements
-// workflows.Deliveries.
+// HandOver sends a message to its session and waits up to in.MaxWait for the end of the turn that accepts it. It
+// implements workflows.Deliveries.
 func (d *Deliveries) HandOver(ctx context.Context, in workflows.HandOverInput) (workflows.DeliverResult, error) {
 	clock := startClock(ctx) // for its heartbeats
 	defer clock.stop()
@@ -91,8 +91,8 @@ func (d *Deliveries) deliveryState(ctx context.Context, in workflows.HandOverInp
 	return res, err
 }
 
-// send sends the message and returns the ID of the turn that accepted it. If the session is too busy to accept it,
-// send returns an empty ID and no error; a later attempt sends it again.
+// send sends the message and returns the ID of the turn that accepted it. If the session is too busy or about to end
+// its turn, send returns an empty ID and no error; the workflow's next HandOver sends the message again.
 func (d *Deliveries) send(ctx context.Context, in workflows.HandOverInput) (turnID string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, sendWithin)
 	defer cancel()

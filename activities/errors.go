@@ -8,8 +8,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// asTurnError converts an error to a turn.Error, with a code and a message for users. It is the only place that
-// translates the journal's errors. An unknown error counts as an unavailable journal.
+// asTurnError converts an error, which must not be nil, to a turn.Error, with a code and a message for users. An error
+// that it does not know counts as an unavailable journal.
 func asTurnError(err error) *turn.Error {
 	var e *turn.Error
 	var large *journal.TooLargeError
@@ -55,7 +55,7 @@ func behindIfMissing(err error) error {
 
 // tooLarge returns the error message about a message or prompt over the limit, with what the user can do about it.
 func tooLarge(e *journal.TooLargeError) string {
-	if e.Seq == 0 {
+	if e.Seq == 0 { // a message that is not in the transcript yet
 		return fmt.Sprintf("the message is over %d MiB: send a shorter one", e.Max>>20)
 	}
 	return fmt.Sprintf(

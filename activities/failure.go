@@ -36,7 +36,7 @@ func (a *Activities) showFailure(
 
 // showRetry appends an error event if err means that the call will be attempted again. A call that is not attempted
 // again has the error in its event tool_call_completed. A call that waits for its server gets one event, not one for
-// each attempt of its activity.
+// each attempt of its activity; a call that waits for the journal gets none.
 func (a *Activities) showRetry(ctx context.Context, in workflows.CallInput, err error) {
 	var app *temporal.ApplicationError
 	if !errors.As(err, &app) || ctx.Err() != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// await polls the journal until the turn that has the message has ended, for at most in.MaxWait. res is the delivery's
-// state so far.
+// await polls the journal until the turn that has the message has ended or the message is kept for a later inference.
+// After in.MaxWait it returns the result of stateAfterWait. res is the delivery's state so far.
 func (d *Deliveries) await(ctx context.Context, in workflows.HandOverInput,
 	res workflows.DeliverResult) (_ workflows.DeliverResult, err error) {
 	tick := time.NewTicker(pollEvery)
@@ -71,8 +71,8 @@ func (a *Activities) finish(ctx context.Context, in workflows.FinishInput) (jour
 }
 
 // openRefused begins a turn in the journal that Begin has failed to begin, so that the journal records its message and
-// its failure. It does nothing if the session already has the message. If the message itself cannot be recorded, a
-// note replaces its text.
+// its failure. It does nothing if the session already has the message. The turn ends at once, so it begins even if
+// other messages come first (OutOfOrder). If the message itself cannot be recorded, a note replaces its text.
 func (a *Activities) openRefused(ctx context.Context, in workflows.FinishInput) error {
 	begin := turn.BeginInput{
 		Session: in.Session, Tenant: in.Tenant, Turn: in.Turn, WorkflowID: workflows.WorkflowID(in.Tenant, in.Session),
@@ -94,8 +94,8 @@ func (a *Activities) openRefused(ctx context.Context, in workflows.FinishInput) 
 	return err
 }
 
-// undelivered returns the IDs of those messages that no turn of the session has. j is the journal of the session's
-// tenant.
+// undelivered returns the IDs of those messages that no turn of the session has. It skips messages without an ID. j is
+// the journal of the session's tenant.
 func (a *Activities) undelivered(ctx context.Context, j *journal.DB, session string,
 	messages []workflows.Message) (ids []string, err error) {
 	for _, m := range messages {

@@ -77,7 +77,7 @@ func (a *Activities) infer(ctx context.Context, in workflows.InferInput, model m
 		}
 		return a.inferResult(ctx, in, promptConfig, inf, used), err
 	}
-	// Attempts that were neither released nor failed were interrupted: their workers died.
+	// Attempts that were neither released nor failed were interrupted: their workers died, or the journal failed.
 	if inf.Attempt-inf.Released-inf.Failures > maxAttempts {
 		return workflows.InferResult{}, turn.Errorf(turn.CodeInternal, nil,
 			fmt.Sprintf("the inference was interrupted %d times; it is not tried again", maxAttempts))
@@ -111,8 +111,8 @@ func cacheKey(in workflows.InferInput) string {
 	return record.HashOf([]byte(in.Tenant + "\n" + in.Session))[:32]
 }
 
-// maxAttempts bounds the interrupted attempts of one inference: those without a recorded end, because their workers
-// crashed.
+// maxAttempts bounds the interrupted attempts of one inference: those without a recorded end, most likely because their
+// workers crashed.
 const maxAttempts = 25
 
 // largeAnswer is the size, in bytes, from which a completion counts as large. See largeAnswers.
@@ -172,8 +172,9 @@ func (a *Activities) ask(ctx context.Context, in *workflows.InferInput, inf jour
 var errOverflow = errors.New("the prompt exceeds the model's context window")
 
 // send sends the prompt once, within the fleet limits, the budgets and the turn's remaining time, and streams the
-// completion. The second result is the events that are not in the journal yet. If mayCompact is set and the provider
-// refuses the prompt as too long, the error is errOverflow.
+// completion. The second result is the events that are not in the journal yet; after an error they are dropped. If
+// mayCompact is set and the provider refuses the prompt as too long, the error is errOverflow, and the caller ends
+// the reservation.
 func (a *Activities) send(ctx context.Context, in workflows.InferInput, inf journal.Inference, p turn.Prompt,
 	spending *spending, clock *clock, mayCompact bool) (turn.Completion, []turn.Event, error) {
 	if err := checkBegan(clock); err != nil {
@@ -220,7 +221,8 @@ func (a *Activities) send(ctx context.Context, in workflows.InferInput, inf jour
 }
 
 // notSent records that an attempt failed with err before its request was sent, so that it does not count as one that
-// may have been paid for. It returns err, or the journal's error if that must be retried first.
+// was interrupted. It returns err, or the journal's error if that must be retried first: not if ctx has ended, or if a
+// newer attempt or turn has replaced this one.
 func (a *Activities) notSent(ctx context.Context, inf journal.Inference, err error) error {
 	failed := a.journal.ReleaseInference(context.WithoutCancel(ctx), inf.Key, inf.Attempt)
 	if failed == nil || ctx.Err() != nil || errors.Is(failed, journal.ErrStale) || errors.Is(failed, journal.ErrClosed) {
@@ -230,9 +232,9 @@ func (a *Activities) notSent(ctx context.Context, inf journal.Inference, err err
 }
 
 // inferenceError returns the activity's error for a request that failed with err, and records the failure in the
-// journal. A stopped turn, a worker shutdown and a newer attempt do not count as failures. asking is the context of
-// the request: ctx with the turn's remaining time. partial is the text that has arrived, and wait is the delay until
-// the next attempt if the provider is unavailable.
+// journal. A stopped turn, a worker shutdown, a newer attempt and an unavailable journal do not count as failures.
+// asking is the context of the request: ctx with the turn's remaining time. partial is the text that has arrived, and
+// wait is the delay until the next attempt if the provider is unavailable.
 func (a *Activities) inferenceError(ctx, asking context.Context, in workflows.InferInput, inf journal.Inference,
 	clock *clock, partial string, err error, wait time.Duration) error {
 	if temporal.IsCanceledError(context.Cause(ctx)) {
@@ -268,7 +270,8 @@ func (a *Activities) redacted(e *turn.Error) *turn.Error {
 }
 
 // settle appends the completion to the transcript as the assistant's message, with lastEvents, the events that are not
-// in the journal yet. It also caches what the next inference and the step's calls will read.
+// in the journal yet. It also caches what the next inference and the step's calls will read, and shows the user an
+// invalid action.
 func (a *Activities) settle(ctx context.Context, in workflows.InferInput, inf journal.Inference, p *prompt,
 	answer turn.Completion, lastEvents []turn.Event, spending spending) (workflows.InferResult, error) {
 	m := transcribe(in, p.config, answer)
@@ -285,7 +288,6 @@ func (a *Activities) settle(ctx context.Context, in workflows.InferInput, inf jo
 	if err != nil {
 		return workflows.InferResult{}, err
 	}
-	settled.Failures = inf.Failures
 	a.windows.put(settled.Head, in.Prompt.From, append(p.messages, settled.Message), in.Expect.Hash)
 	a.rememberInference(in, settled, p, inf.Base.Seq)
 	if len(settled.Message.ToolCalls) > 0 {
@@ -299,8 +301,8 @@ func (a *Activities) settle(ctx context.Context, in workflows.InferInput, inf jo
 	return res, nil
 }
 
-// transcribe converts a completion to the assistant's message: tool calls if it has any, otherwise the text that the
-// user reads. An invalid completion keeps its text as it is.
+// transcribe converts a completion to the assistant's message, with its tool calls and the text that the user reads. In
+// JSON mode a message with calls has no text. An invalid completion keeps its text as it is and has no calls.
 func transcribe(in workflows.InferInput, promptConfig turn.PromptConfig, answer turn.Completion) turn.Message {
 	m := turn.Message{Role: turn.RoleAssistant, Text: answer.Text, TurnID: in.Turn, Step: in.Step}
 	if answer.Stop() != "" { // the completion ended early
@@ -337,8 +339,8 @@ func toolsOf(p turn.PromptConfig) []turn.Tool {
 	return tools
 }
 
-// inferResult returns the activity's result for a settled completion. It depends only on what the journal has, so a
-// later attempt that finds the completion there returns the same. used is the usage of the inference's compactions.
+// inferResult returns the activity's result for a settled completion. It uses the completion as the journal has it, so
+// that a later attempt that finds it there returns the same action. used is the usage of the inference's compactions.
 func (a *Activities) inferResult(ctx context.Context, in workflows.InferInput, promptConfig turn.PromptConfig,
 	inf journal.Inference, used turn.Usage) workflows.InferResult {
 	return workflows.InferResult{

@@ -22,7 +22,7 @@ import (
 // journalDelay returns the delay until the next attempt of an activity that has found the journal unavailable with
 // err. A delay of 0 means that of the activity's retry policy. The second result reports whether there is a next
 // attempt. There is none after retryFor, counted from when the activity was scheduled or the outage began, whichever
-// is later.
+// is later, and none if neither time is known. A journal that lacks what was recorded before has no limit.
 func journalDelay(ctx context.Context, err error, retryFor time.Duration) (time.Duration, bool) {
 	since, delay := scheduled(ctx), time.Duration(0)
 	var away *journal.AwayError
@@ -32,14 +32,15 @@ func journalDelay(ctx context.Context, err error, retryFor time.Duration) (time.
 			since = away.Since
 		}
 	}
-	// A journal that was restored from an older copy has no limit: the operator restores a later copy or stops the turn.
+	// It was restored from an older copy: the operator restores a later one or stops the turn.
 	behind := errors.Is(err, journal.ErrBehind)
 	return delay, behind || !since.IsZero() && time.Since(since) < retryFor
 }
 
 // failure converts an error of an activity to the application error that the worker returns to Temporal. Its type is
 // the turn.Code and its message is for the user; the cause goes only to the log. An application error stays as it is.
-// If the journal is unavailable, the activity is retried for retryFor.
+// If the turn was stopped, any error becomes a canceled error. If the journal is unavailable, the activity is retried
+// for retryFor.
 func failure(ctx context.Context, retryFor time.Duration, err error, details ...any) error {
 	switch {
 	case err == nil:
@@ -87,8 +88,9 @@ func pauseClock(ctx context.Context) (resume func()) {
 }
 
 // retryUntilAvailable calls write until the journal is available again, for at most the time within, and returns the
-// last result. The write must be idempotent. It is for what would be lost if the activity failed, such as a
-// completion. The clock of ctx is paused meanwhile.
+// last result. It does not wait for a journal that was replaced, because only a restart of the worker helps. The write
+// must be idempotent. It is for what would be lost if the activity failed, such as a completion. The clock of ctx is
+// paused meanwhile.
 func retryUntilAvailable[T any](ctx context.Context, within time.Duration,
 	write func(context.Context) (T, error)) (T, error) {
 	defer pauseClock(ctx)()
@@ -116,8 +118,8 @@ func unavailable(err error) bool {
 	return err != nil && asTurnError(err).Code == turn.CodeJournalUnavailable
 }
 
-// awaitJournal waits before the next try after err: until the journal is available again or, if err does not say when,
-// for pause. The result is false if ctx has ended.
+// awaitJournal waits before the next try after err. If err is a journal.AwayError, it waits until the journal is
+// available again, but at most AwayError.Retry; otherwise it waits for pause. It returns false if ctx ends first.
 func awaitJournal(ctx context.Context, err error, pause time.Duration) bool {
 	var away *journal.AwayError
 	var back <-chan struct{}

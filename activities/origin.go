@@ -73,8 +73,8 @@ func (o *origin) apply(in *workflows.BeginInput) {
 	in.Message.Temperature, in.Message.Plan = o.caller.Temperature, o.plan
 }
 
-// applyLimits sets the turn's limits to what is left for it, and its models to those of the caller. For a nil origin
-// it does nothing.
+// applyLimits sets the turn's limits to what is left for it, its models to those of the caller, and cfg.Answers to one
+// more than the caller's. For a nil origin it does nothing.
 func (o *origin) applyLimits(cfg *turn.Config) {
 	if o == nil {
 		return

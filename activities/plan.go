@@ -97,8 +97,9 @@ func (a *Activities) planCheck(ctx context.Context, key journal.StepKey, confirm
 	return func(d turn.Descriptor, c turn.ToolCall) (turn.Permission, string) {
 		refusal := ""
 		if err == nil {
+			isAgent := strings.HasPrefix(d.ID, turn.AgentTools) // its tool is read-only, but its own calls need not be
 			refusal = p.Refuse(plan.Call{Tool: d.ID, Arguments: c.Arguments,
-				ReadOnly: d.ReadOnly && !strings.HasPrefix(d.ID, turn.AgentTools), Inference: key.Step, Proposals: p.proposals,
+				ReadOnly: d.ReadOnly && !isAgent, Inference: key.Step, Proposals: p.proposals,
 				Reflects:      reflecting,
 				MaxInferences: p.limits.MaxSteps, MaxCalls: p.limits.MaxToolCalls, Calls: p.calls})
 		}

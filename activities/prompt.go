@@ -20,7 +20,7 @@ const (
 
 // loadMessages loads the messages of a prompt, up to the head base. A large prompt first waits up to
 // workflows.PromptWithin until it fits into largePrompts with the others; the wait does not count as working time. The
-// returned function ends the prompt's share of largePrompts.
+// returned function ends the prompt's share of largePrompts. Messages over maxPrompt are a journal.TooLargeError.
 func (a *Activities) loadMessages(
 	ctx context.Context, in workflows.InferInput, base turn.Head, clock *clock,
 ) ([]turn.Message, func(), error) {
@@ -47,7 +47,8 @@ func (a *Activities) loadMessages(
 	return messages, leave, err
 }
 
-// waitForRoom waits until a prompt of this size, in bytes, fits into largePrompts. The clock is paused meanwhile.
+// waitForRoom waits until a prompt of this size, in bytes, fits into largePrompts, and counts it there. It returns an
+// error after workflows.PromptWithin, or if ctx ends. The clock is paused meanwhile.
 func (a *Activities) waitForRoom(ctx context.Context, size int64, clock *clock) error {
 	defer clock.pause()()
 	ctx, cancel := context.WithTimeout(ctx, workflows.PromptWithin)
@@ -100,9 +101,9 @@ func (a *Activities) window(ctx context.Context, in workflows.InferInput, base t
 }
 
 // anchor returns the turn's own user message if the window begins after it, so that the prompt always has the request.
-// It returns nil if the window has the message.
+// It returns nil if the window or a compaction has the message.
 func (a *Activities) anchor(ctx context.Context, in workflows.InferInput) (*turn.Message, error) {
-	if in.Prompt.Anchor == 0 || in.Prompt.From <= in.Prompt.Anchor {
+	if in.Prompt.Anchor == 0 || in.Prompt.From <= in.Prompt.Anchor { // 0: a compaction keeps the message
 		return nil, nil
 	}
 	// This key cannot collide with a window's hash, which is hexadecimal.
@@ -136,8 +137,8 @@ func stepHead(key journal.StepKey) turn.Head {
 	return turn.Head{Hash: fmt.Sprintf("step %d of %s", key.Step, key.Turn)}
 }
 
-// callProposals converts the calls of a completion to what the workflow's history carries of them: the tool's name,
-// the hash of the arguments and a redacted preview.
+// callProposals converts the calls of a completion, at most maxCalls of them, to what the workflow's history carries:
+// the tool's name, the hash of the arguments and a redacted preview.
 func (a *Activities) callProposals(calls []turn.ToolCall) []turn.CallProposal {
 	out := make([]turn.CallProposal, 0, min(len(calls), maxCalls))
 	for _, c := range capCalls(calls) {

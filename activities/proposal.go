@@ -13,8 +13,8 @@ import (
 )
 
 // stoppedProposal returns the proposal for a completion that ended before it was complete, with its text and its
-// complete calls. If the completion was cut at the limit of output tokens in the middle of an action, the proposal is
-// also invalid, so that the workflow can ask the model for less.
+// calls, none of which runs. If the completion was cut at the limit of output tokens in the middle of an action, the
+// proposal is also invalid, so that the workflow can ask the model for less.
 func (a *Activities) stoppedProposal(in workflows.InferInput, promptConfig turn.PromptConfig,
 	answer turn.Completion) turn.Proposal {
 	partial := turn.ParsePartial(in.Prompt.Mode, in.Step, answer, toolsOf(promptConfig))
@@ -45,7 +45,7 @@ func (a *Activities) proposal(ctx context.Context, in workflows.InferInput, prom
 		text := a.redact(finalText(promptConfig, act.Text))
 		p := turn.Proposal{Kind: turn.ProposeFinal}
 		if err := a.checkOutput(in.Step, promptConfig, act.Text); err != nil {
-			p = a.invalidProposal(err, nil)
+			p = a.invalidProposal(err, nil) // with the text, for a turn that ends without a valid answer
 		}
 		p.Text, p.Truncated = turn.Truncate(text, turn.AnswerInline), len(text) > turn.AnswerInline
 		return p
@@ -87,9 +87,9 @@ const maxCalls = record.MaxCalls
 // capCalls returns the first maxCalls of the calls.
 func capCalls(calls []turn.ToolCall) []turn.ToolCall { return calls[:min(len(calls), maxCalls)] }
 
-// checkCalls returns a *turn.InvalidAction for the first call that cannot run as it is: of a tool that the turn does
-// not have, or with arguments that do not fit. raw is the completion's text, for the error. It returns nil if all can
-// run.
+// checkCalls returns a *turn.InvalidAction if there are more than maxCalls calls, or for the first one that cannot run
+// as it is: of a tool that the turn does not have, or with arguments that do not fit. raw is the completion's text, for
+// the error. It returns nil if all can run.
 func (a *Activities) checkCalls(ctx context.Context, step int, promptConfig turn.PromptConfig, calls []turn.ToolCall,
 	raw string) error {
 	if len(calls) > maxCalls {

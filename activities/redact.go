@@ -27,7 +27,7 @@ type redactedModel struct {
 func (m redactedModel) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.Completion, error) {
 	s := &redactedSink{sink: sink, text: m.redact.Stream(), reasoning: m.redact.Stream()}
 	answer, err := m.Model.Infer(ctx, p, s)
-	if err != nil { // without a flush, because the text held back may be the beginning of a secret
+	if err != nil { // without a flush, because the text held back may be part of a secret; answer has only the usage
 		return answer, err
 	}
 	s.flush()

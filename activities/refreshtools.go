@@ -20,8 +20,9 @@ func (a *Activities) RefreshTools(ctx context.Context, in workflows.RefreshInput
 	return res, a.failure(ctx, err)
 }
 
-// refreshTools adds the tools of those servers in in.Unavailable that are available again to a new prompt config, and
-// returns it with the tools. If there are none, the result is empty.
+// refreshTools stores a new prompt config with the tools of those servers in in.Unavailable that are available again,
+// and returns its hash, the tools, and the servers that are still unavailable. If no server is back, the result is
+// empty.
 func (a *Activities) refreshTools(ctx context.Context, in workflows.RefreshInput) (workflows.RefreshResult, error) {
 	res := workflows.RefreshResult{}
 	catalogues, err := a.offered(ctx)

@@ -15,7 +15,7 @@ import (
 
 // Ask writes the turn's requests to the journal, so that users see them. It removes the turn's transcript from the
 // cache, because the turn may wait for days and thousands of turns may wait at once. The next inference reads it
-// again.
+// again. If the turn is a subagent's, the streams of the turns above it tell of the first request.
 func (a *Activities) Ask(ctx context.Context, in workflows.AskInput) (workflows.AskResult, error) {
 	ctx = withWork(ctx, in.Turn, 0, "")
 	in.At = time.Now()

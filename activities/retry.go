@@ -28,23 +28,24 @@ const (
 	retryAtMost  = 2 * time.Second
 )
 
-// withinBudget returns the input of a call with its timeouts shortened to what is left of the turn's time. used is the
-// working time of the activity's earlier attempts.
+// withinBudget returns the input of a call with its timeouts shortened to what is left of the turn's time, but to no
+// less than a second. used is the working time of the activity's earlier attempts.
 func withinBudget(in workflows.CallInput, used time.Duration) workflows.CallInput {
 	left := max(in.Budget-used, time.Second)
 	in.Timeout, in.TotalTimeout = min(in.Timeout, left), min(in.TotalTimeout, left)
 	return in
 }
 
-// repeats reports whether the workflow will attempt a call of unknown outcome again, so that the outcome must not be
-// recorded yet.
+// repeats reports whether a call of unknown outcome is attempted again, so that the outcome must not be recorded yet:
+// the workflow would do it, and the call has had fewer than workflows.Repeats attempts or has time left.
 func repeats(in workflows.CallInput, clock *clock) bool {
 	return in.RepeatIfUnknown && (in.Attempt < workflows.Repeats || clock.busy() < in.ServerWait)
 }
 
 // callFailure converts the error of a call to the application error that the worker returns to Temporal. Its details
 // are the working time so far and whether the call may have reached its tool. Temporal retries the activity only if
-// the call was not sent, or not claimed because the journal is unavailable, and has time left.
+// the call was not sent, or not claimed because the journal is unavailable, and has time left; it never retries a local
+// activity. If the turn was stopped, the error is a canceled error.
 func (a *Activities) callFailure(ctx context.Context, in workflows.CallInput, clock *clock, err error) error {
 	if err == nil {
 		return nil
@@ -92,9 +93,10 @@ func attemptOf(ctx context.Context) int32 {
 }
 
 // retryDelay returns how long a call waits before the next attempt of its activity. That is e.RetryAfter (the server's
-// Retry-After, or the time until its breaker tries it again), but at least retryAtLeast, doubled with each attempt,
-// and at most the upper bound. wait is the call's whole wait for the server, and left is what remains of it. The
-// result is false if no time is left.
+// Retry-After, or the time until its breaker tries it again), but at least retryAtLeast, doubled with each attempt, and
+// at most retryAtMost. The maximum is longer for a long wait, and for a server that refused the call and named a time.
+// A random part is added, within left. wait is the call's whole wait for the server, and left is what remains of it.
+// The result is false if less than retryAtLeast remains.
 func retryDelay(e *turn.Error, wait, left time.Duration, attempt int32) (time.Duration, bool) {
 	if left < retryAtLeast {
 		return 0, false
@@ -136,8 +138,9 @@ type retries struct {
 	max                     *int // number of retries; nil means no limit
 }
 
-// compactionSettings returns how prompts for this model are compacted. If this model is a fallback, it replaces the
-// first model in c: as the model of summaries and by its context window. It returns nil if c is nil.
+// compactionSettings returns how prompts for this model are compacted. If this model is a fallback, the result is a
+// copy of c in which this model and its context window replace those of the first model, where c has them. It returns
+// nil if c is nil.
 func (m modelInUse) compactionSettings(c *turn.CompactionSettings) *turn.CompactionSettings {
 	if c == nil || m.position == 0 {
 		return c

@@ -71,8 +71,8 @@ func (a *Activities) recordLateResult(ctx context.Context, in workflows.CallInpu
 	}
 }
 
-// presentable returns a result without secrets, and with a note in its text for each artifact, so that the model can
-// read the whole output.
+// presentable returns a result without secrets in its text and in a whole output that is text, and with a note in its
+// text for each artifact, so that the model can read the whole output.
 func (a *Activities) presentable(r turn.ToolResult) turn.ToolResult {
 	r.Text = a.redact(r.Text)
 	switch {

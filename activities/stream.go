@@ -102,7 +102,7 @@ func (s *stream) seal() {
 }
 
 // run is the flusher: when a first delta wakes it, it waits a moment for more deltas and then writes all of them. It
-// ends when the stream is closed or ctx ends.
+// ends when the stream is closed, when ctx ends, or when it has called abort.
 func (s *stream) run(ctx context.Context) {
 	defer close(s.done)
 	var lastFlush time.Time
@@ -165,7 +165,7 @@ func (s *stream) flush(ctx context.Context) error {
 	return err
 }
 
-// take removes and returns the pending events.
+// take removes and returns the pending events, each split by pieces.
 func (s *stream) take() []turn.Event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,7 +197,8 @@ func pieces(e turn.Event) []turn.Event {
 	return append(out, e)
 }
 
-// close stops the flusher and returns the remaining events, which the caller appends with the settlement.
+// close stops the flusher and returns the remaining events, which the caller appends with the settlement. It waits for
+// a flush under way.
 func (s *stream) close() []turn.Event {
 	close(s.quit)
 	<-s.done

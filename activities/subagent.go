@@ -83,7 +83,7 @@ func (a *Activities) SettleSubagent(ctx context.Context, in workflows.SettleSuba
 }
 
 // settleSubagent records the result of a subagent's call: that it has started in the background (in.Started), or the
-// answer of its turn. With in.Deliver, it also returns the answer as a message for the caller's session.
+// answer of its turn or why there is none. With in.Deliver, it also returns that as a message for the caller's session.
 func (a *Activities) settleSubagent(ctx context.Context, in workflows.SettleSubagentInput) (workflows.CallResult, error) {
 	// The first settlement stands. The start is therefore recorded again before an answer is delivered: the answer must
 	// not settle a call that the caller's turn has reported as started.
@@ -173,7 +173,7 @@ func (a *Activities) subagentResult(ctx context.Context, j *journal.DB, agent st
 		if err != nil && !errors.Is(err, journal.ErrNotFound) {
 			return turn.ToolResult{}, fmt.Errorf("reading the agent's answer: %w", err)
 		}
-		if strings.HasPrefix(m.Text, strings.TrimSuffix(answer, "…")) {
+		if strings.HasPrefix(m.Text, strings.TrimSuffix(answer, "…")) { // the answer need not be that of the last step
 			answer = m.Text
 		}
 	}
@@ -214,7 +214,7 @@ func noteProgress(ctx context.Context, j *journal.DB, turnID, callID string, p t
 }
 
 // notifyCallers writes message to the streams of all turns above a subagent's turn, because users follow those and not
-// the subagent's. It does nothing for the session of another turn. An error is only logged.
+// the subagent's. It does nothing if session is not a subagent's. An error is only logged.
 func (a *Activities) notifyCallers(ctx context.Context, session, turnID, message string) {
 	if _, _, ok := turn.ParentCall(session); !ok {
 		return
@@ -317,8 +317,8 @@ func inheritDenyAndAsk(cfg *turn.Config, other turn.Policy) {
 }
 
 // addAgents adds to cfg a tool for each agent that the agent may call, and returns the descriptors with theirs. It
-// leaves out the agent itself and the agents of the turns above, so that calls cannot go in circles, and it adds none
-// at the maximum depth. c is the caller of the turn, or nil.
+// leaves out the agent itself and the agents of the turns above, so that calls cannot go in circles, agents that policy
+// denies or that this worker does not have, and at the maximum depth all. c is the caller of the turn, or nil.
 func (a *Activities) addAgents(agent Agent, c *caller, cfg *turn.Config, descriptors []turn.Descriptor) []turn.Descriptor {
 	above := []string{agent.Name}
 	if c != nil {
@@ -327,12 +327,15 @@ func (a *Activities) addAgents(agent Agent, c *caller, cfg *turn.Config, descrip
 	if len(above) > agent.MaxDepth {
 		return descriptors
 	}
-	for _, id := range agent.Agents {
-		i := slices.IndexFunc(a.agents, func(o Agent) bool { return o.Name == id })
-		if i < 0 || slices.Contains(above, id) {
+	// The answer of a call in the background is a message, which a subagent's session does not take. It begins another
+	// turn, which may make such a call, too: MaxDepth bounds their number.
+	background := c == nil && cfg.Answers < agent.MaxDepth
+	for _, name := range agent.Agents {
+		i := slices.IndexFunc(a.agents, func(o Agent) bool { return o.Name == name })
+		if i < 0 || slices.Contains(above, name) {
 			continue
 		}
-		d := agentTool(a.agents[i], c == nil && cfg.Answers < agent.MaxDepth)
+		d := agentTool(a.agents[i], background)
 		// An agent that is configured as callable is allowed, unless another list of the policy denies it.
 		policy := cfg.Policy
 		policy.Allow = append(slices.Clone(policy.Allow), d.ID)
@@ -357,7 +360,7 @@ func agentTool(a Agent, background bool) turn.Descriptor {
 	}
 	description += ". The agent sees nothing but the task, so write down all that it needs to know."
 	backgroundProperty := ""
-	if background { // the answer is a message, and users cannot send messages to the session of an agent
+	if background {
 		backgroundProperty =
 			`"background":{"description":"go on at once: the answer will be a message of this conversation","type":` +
 				`"boolean"},`

@@ -48,7 +48,8 @@ func (a *Activities) summarize(ctx context.Context, c turn.CompactionSettings, d
 			draft.Usage = draft.Usage.Add(spending{model: c.Model}.priced(answer.Usage))
 		}
 		if err == nil {
-			draft.Model, draft.Summary, problem = answer.Model, strings.TrimSpace(a.redact(answer.Text)), refusalOf(answer)
+			draft.Model, draft.Summary = answer.Model, strings.TrimSpace(a.redact(answer.Text))
+			problem = summaryProblem(answer)
 		} else {
 			problem = asTurnError(err).Message
 		}
@@ -66,9 +67,9 @@ func (a *Activities) summarize(ctx context.Context, c turn.CompactionSettings, d
 	return nil
 }
 
-// refusalOf returns why a completion cannot be used as a summary, or "" if it can. A summary that was cut at its limit
-// of tokens can be used.
-func refusalOf(answer turn.Completion) string {
+// summaryProblem returns why a completion cannot be used as a summary, or "" if it can. A summary that was cut at its
+// limit of tokens can be used.
+func summaryProblem(answer turn.Completion) string {
 	switch stop := answer.Stop(); {
 	case stop != "" && stop != turn.StopLength:
 		return "the model's answer ended with " + string(stop)
@@ -151,10 +152,11 @@ func (a *Activities) askSummary(ctx context.Context, in workflows.InferInput, in
 	return answer, failed, err
 }
 
-// summaryError returns the error of a failed request for a summary. If the model of summaries is unavailable, that is
-// a fatalError with which the whole attempt is repeated later, because the inference itself would most likely fail
-// too. After the time for which an inference waits for a fallback, and for other failures, it is an ordinary error,
-// and the prompt is compacted without a summary. model is the inference's own model.
+// summaryError returns the error of a failed request for a summary. If the model of summaries is unavailable, it first
+// records in the journal that the attempt has failed or, if no request was sent, releases it. The error is then a
+// fatalError with which the whole attempt is repeated later, because the inference itself would most likely fail too.
+// After the time for which an inference waits for a fallback, and for other failures, it is an ordinary error, and the
+// prompt is compacted without a summary. model is the inference's own model.
 func (a *Activities) summaryError(ctx context.Context, in workflows.InferInput, inf journal.Inference,
 	model modelInUse, clock *clock, err error, f failedSummary) error {
 	e := a.redacted(asTurnError(err))

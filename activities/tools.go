@@ -39,7 +39,7 @@ func (s *toolStatus) current() []turn.Catalogue {
 
 // driftReason returns why a call of a tool of the turn config would not run: no running worker offers the tool in the
 // turn's version any more. It returns "" if a worker does, or if the tool's server is unavailable, because that may
-// return with the same tools.
+// return with the same tools. It also returns "" for a tool of no server, and if the journal cannot be read.
 func (s *toolStatus) driftReason(d turn.Descriptor) string {
 	if slices.ContainsFunc(s.current(), func(c turn.Catalogue) bool { return offers(c, d.Pinned()) }) {
 		return "" // this worker or another running one offers it
@@ -82,8 +82,9 @@ func (s *toolStatus) missingReason(name string, policy turn.Policy) (reason stri
 	return "there is no such tool", ""
 }
 
-// unavailableServer returns the unavailable server to which the tool name belongs, by its catalogue ID or the name
-// sent to providers, or "" if there is none. If the names of several servers fit, it is the longest.
+// unavailableServer returns the server to which the tool name belongs, by its catalogue ID or the name sent to
+// providers, or "" if no server fits or the server is available. If the names of several servers fit, the longest
+// counts.
 func (s *toolStatus) unavailableServer(name string) string {
 	longest := turn.Catalogue{}
 	for _, c := range s.current() {

@@ -71,7 +71,8 @@ func (r refusedRequest) Error() string { return r.err.Error() }
 func (r refusedRequest) Unwrap() error { return r.err }
 
 // lastError returns the error with which the last request to an unavailable model failed. Its RetryAfter is cleared,
-// because it counted from that request.
+// because it counted from that request. If the request was of another session, its message is replaced: see
+// refusedRequest.
 func lastError(o outage.Outage, in workflows.InferInput) *turn.Error {
 	e := *asTurnError(o.Cause)
 	e.RetryAfter = 0
@@ -134,8 +135,9 @@ func (a *Activities) notAsked(ctx context.Context, in workflows.InferInput, inf 
 	return a.afterFailure(ctx, inf, m, e, failedAttempt{wait: wait}, clock)
 }
 
-// endTry records that a request failed with err, and returns the delay until the next attempt. The request was sent at
-// asked, and received bytes of its answer had arrived.
+// endTry records in a.outages and the clock what the failure err of a request says about the model, and returns the
+// delay until the next attempt: 0 if the failure is not one of the model's availability. The request was sent at asked,
+// and received bytes of its answer had arrived.
 func (a *Activities) endTry(asking context.Context, in workflows.InferInput, try *outage.Try, received int64, err error,
 	clock *clock, asked time.Time) time.Duration {
 	e := asTurnError(err)
@@ -203,7 +205,8 @@ func (a *Activities) afterFailure(ctx context.Context, inf journal.Inference, m 
 	return finally(clock, e, gaveUpWaiting(e, m, w, f.failures, now), f.partial)
 }
 
-// tryAgain returns the error after which the Temporal server begins another attempt.
+// tryAgain stops the clock, records its measurements for the next attempt, and returns the error after which the
+// Temporal server begins that attempt.
 func tryAgain(ctx context.Context, clock *clock, code turn.Code, message string, delay time.Duration) error {
 	clock.stop() // no heartbeat may follow the one recorded here
 	if activity.IsActivity(ctx) {
@@ -230,7 +233,8 @@ func waitingText(e *turn.Error, next, end time.Time) string {
 		next.UTC().Format(clockTime), end.UTC().Format(clockTime))
 }
 
-// gaveUpWaiting says why an inference has failed for good.
+// gaveUpWaiting says why an inference has failed for good: e's message and, if trying again might have helped, what
+// ended the retries. failures is the number of failed attempts with this model; 0 if it is not known.
 func gaveUpWaiting(e *turn.Error, m modelInUse, w modelWait, failures int, now time.Time) string {
 	message := strings.TrimSuffix(e.Message, ".")
 	waited := now.Sub(w.Since)
@@ -248,7 +252,8 @@ func gaveUpWaiting(e *turn.Error, m modelInUse, w modelWait, failures int, now t
 	return e.Message
 }
 
-// showModelWait writes a waiting event to the journal: what the inference waits for, and until when.
+// showModelWait writes a waiting event to the journal: what the inference waits for, and until when. It writes none if
+// the last one still holds. A failed write is only logged, and the next attempt writes the event.
 func (a *Activities) showModelWait(ctx context.Context, inf journal.Inference, m modelInUse, e *turn.Error,
 	next time.Time, left time.Duration, clock *clock) {
 	w := clock.modelWait()

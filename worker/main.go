@@ -32,8 +32,9 @@ func main() {
 	}
 }
 
-// exitCode returns everturn's exit code for the same error: 3 for usage or configuration, 4 for credentials, 5 if
-// Temporal or the journal is unreachable or the journal cannot be written, and 1 for all others.
+// exitCode returns the exit code for an error, by everturn's numbers: 3 for usage, configuration or a journal that
+// needs a newer program, 4 for credentials, 5 if Temporal or the journal is unreachable or the journal cannot be
+// written, and 1 for all others.
 func exitCode(err error) int {
 	switch {
 	case errors.Is(err, config.ErrInvalid), errors.Is(err, journal.ErrNewer):
@@ -50,8 +51,8 @@ func exitCode(err error) int {
 // usage returns a usage error of the command line.
 func usage(err error) error { return temporalconn.WithKind(config.ErrInvalid, err) }
 
-// run parses the flags in args and runs the worker until ctx ends and the worker is drained. With -version or
-// -healthcheck it does only that. environ has the form of os.Environ.
+// run parses the flags in args and runs the worker until ctx ends and the worker is drained. With -version,
+// -healthcheck or -h it does only that. environ has the form of os.Environ. An error in args is a config.ErrInvalid.
 func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("worker", flag.ContinueOnError)
 	flags.SetOutput(stderr)

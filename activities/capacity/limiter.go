@@ -136,7 +136,7 @@ func (lease *Lease) End(used int64) {
 // Admit waits until the limits allow a request, for at most maxWait. It returns the request's lease, or the refusal if
 // the limits do not allow the request in time; the caller may then try again after Refusal.Retry, unless the refusal
 // is final. Before a wait long enough to be shown to users, Admit calls onWait. If nothing limits the request, Admit
-// returns an empty lease at once.
+// returns an empty lease at once. It returns an error if ctx ends or the journal is unavailable.
 func (l *Limiter) Admit(ctx context.Context, r Request, maxWait time.Duration, onWait func(fleet.Refusal)) (*Lease,
 	*fleet.Refusal, error) {
 	if l == nil {
@@ -173,7 +173,7 @@ func (r Request) scopes() []string {
 }
 
 // limited reports whether a request with these scopes needs a lease of the journal, because one of the scopes has a
-// limit or is paused. It remembers the result for knownFor.
+// limit or is paused. It remembers the result for knownFor, unless the journal returns an error.
 func (l *Limiter) limited(ctx context.Context, scopes []string) (bool, error) {
 	key := strings.Join(scopes, "\x00")
 	l.mu.Lock()
@@ -213,7 +213,7 @@ func (l *Limiter) RetryAfter(provider, model string, wait time.Duration) {
 	defer l.mu.Unlock()
 	scope := fleet.ProviderScope(provider, model)
 	l.retryAfter[scope] = max(l.retryAfter[scope], wait)
-	clear(l.known) // the scope is limited now
+	clear(l.known) // it may say that the scope has no limit
 	l.signal()
 }
 
@@ -250,17 +250,17 @@ func (l *Limiter) run() {
 		select {
 		case <-l.wake: // next may return another time now
 		case <-timer.C:
-			l.lease()
+			l.transact()
 		case <-l.quit:
 			timer.Stop()
-			l.lease()
+			l.transact()
 			return
 		}
 		timer.Stop()
 	}
 }
 
-// next returns the time until the next transaction.
+// next returns the time until the next transaction, which is at least batchFor after the last one began.
 func (l *Limiter) next() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 
 // takeBatch removes all waiters from l.waiting and returns them, sorted by urgency, with the input of a transaction
 // that has their requests in the same order. Waiters that are not due are in it, too: otherwise a later request could
-// overtake them.
+// overtake them. It also moves what the journal has not been told yet into the input.
 func (l *Limiter) takeBatch() (in fleet.CapacityInput, batch []*waiter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -32,7 +32,7 @@ func (l *Limiter) takeBatch() (in fleet.CapacityInput, batch []*waiter) {
 	for scope, n := range l.inFlight {
 		in.InFlight[scope] = n
 		if n == 0 {
-			delete(l.inFlight, scope) // after this report, the journal has 0
+			delete(l.inFlight, scope) // after this report or, if it fails, that of the ended request, the journal has 0
 		}
 		in.Defaults[scope] = l.defaultOf(scope)
 	}
@@ -56,14 +56,15 @@ func (l *Limiter) defaultOf(scope string) fleet.Limits {
 	switch {
 	case fleet.IsTenantScope(scope):
 		return l.o.Tenant
-	case strings.Contains(scope, "/"): // a model
+	case strings.Contains(scope, "/"): // a model: see fleet.ProviderScope
 		return nil
 	}
 	return l.o.Provider
 }
 
-// lease runs one transaction: it requests capacity for the waiters, reports ended requests, and answers the waiters.
-func (l *Limiter) lease() {
+// transact runs one transaction, unless it would be empty: it requests capacity for the waiters, reports ended
+// requests, and answers the waiters or puts them back. If the transaction fails, every waiter gets the error.
+func (l *Limiter) transact() {
 	in, batch := l.takeBatch()
 	if len(in.Requests)+len(in.Ended)+len(in.RetryAfter)+len(in.InFlight) == 0 {
 		return
@@ -92,8 +93,9 @@ const maxLateGrants = 3
 // maxKept bounds the ended requests that are kept while the journal is unavailable.
 const maxKept = 10_000
 
-// keepReports keeps the ended requests and the waits of a failed transaction for the next one. If the failed
-// transaction was committed all the same, tokens are counted twice, which is better than not at all.
+// keepReports keeps the ended requests and the waits of a failed transaction for the next one. It drops the ended
+// requests if there are more than maxKept. If the failed transaction was committed all the same, tokens are counted
+// twice, which is better than not at all.
 func (l *Limiter) keepReports(in fleet.CapacityInput) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -108,7 +110,7 @@ func (l *Limiter) keepReports(in fleet.CapacityInput) {
 // granted answers a waiter whose request was granted. If the grant comes too late, it puts the waiter back instead:
 // the journal counts the request at the time of the grant, so a request that is sent much later could exceed the limit
 // of that later second or minute. It does so at most maxLateGrants times, because with a slow journal every grant is
-// late, and each one counts against the limits.
+// late, and each one counts against the limits. A late grant is also used if the wait is over.
 func (l *Limiter) granted(w *waiter, res fleet.CapacityResult) {
 	l.mu.Lock()
 	for _, scope := range w.needs.Scopes {

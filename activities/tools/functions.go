@@ -168,8 +168,8 @@ func inputSchema(t reflect.Type, values map[string][]any) (json.RawMessage, erro
 	return json.Marshal(s)
 }
 
-// outputDetails returns the JSON schema of results of type t, as the details of a descriptor. It returns nil for text
-// and for a type from which no schema can be derived.
+// outputDetails returns the JSON schema of results of type t, as the details of a descriptor. It returns nil for text,
+// for an interface, which may be anything, and for a type from which no schema can be derived.
 func outputDetails(t reflect.Type) json.RawMessage {
 	if t.Kind() == reflect.String || t.Kind() == reflect.Interface {
 		return nil
@@ -201,8 +201,8 @@ func decode(arguments json.RawMessage, s schema.Schema, in any) error {
 }
 
 // callFunction runs the function of this name and waits for its result until the call's timeout. It returns an error
-// only if the function was not called. A function that ignores the end of its context continues in the background;
-// Close waits for it.
+// only if the function was not called. A function that ignores the end of its context continues in the background, and
+// its outcome is unknown; Close waits for it.
 func (r *Registry) callFunction(ctx context.Context, req turn.ToolRequest, name string) (turn.ToolResult, error) {
 	r.mu.Lock()
 	f, ok := r.functions[name]
@@ -274,7 +274,7 @@ func (r *Registry) run(ctx context.Context, req turn.ToolRequest, f function) tu
 	if err != nil {
 		out.Outcome = turn.OutcomeError
 	}
-	out.SizeBytes = max(out.SizeBytes, size)
+	out.SizeBytes = max(out.SizeBytes, size) // tool.Text has got at most maxFunctionBytes
 	return out
 }
 

@@ -80,8 +80,8 @@ func (r *Registry) CataloguesSoon(ctx context.Context, brief func(server string)
 	return out
 }
 
-// Watch reports each catalogue, and reports it again whenever it changes, until ctx ends: see mcp.Host.Watch. It calls
-// changed from one goroutine at a time.
+// Watch reports each catalogue, and reports it again whenever it changes, until ctx ends or the registry is closed: see
+// mcp.Host.Watch. It calls changed from one goroutine at a time.
 func (r *Registry) Watch(ctx context.Context, changed func(turn.Catalogue)) {
 	var mu sync.Mutex
 	report := func(c turn.Catalogue) {
@@ -111,6 +111,7 @@ func (r *Registry) Watch(ctx context.Context, changed func(turn.Catalogue)) {
 func (r *Registry) catalogue() (turn.Catalogue, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	// Functions are part of this program, so no operator has to approve a change of them.
 	c := turn.Catalogue{Server: Local, AllowToolChanges: true, Grace: mcp.DefaultGrace}
 	for _, f := range r.functions {
 		c.Tools = append(c.Tools, f.descriptor)
@@ -145,7 +146,7 @@ func (r *Registry) Call(ctx context.Context, req turn.ToolRequest) (turn.ToolRes
 		return tool.Denied("arguments of " + req.Tool + ": " + err.Error()), nil
 	}
 	switch name, ok := strings.CutPrefix(req.Tool, Local+"/"); {
-	case ok && !strings.Contains(name, "/"):
+	case ok && !strings.Contains(name, "/"): // a function's name has no slash
 		return r.callFunction(ctx, req, name)
 	case r.host != nil:
 		return r.host.Call(ctx, req)
@@ -163,8 +164,8 @@ func (r *Registry) Await(ctx context.Context, turnID, callID string) {
 // closeWithin is how long Close waits for functions that ignore the end of their context.
 const closeWithin = 10 * time.Second
 
-// Close cancels the calls in flight, closes the host and waits up to ten seconds for the functions. It may be called
-// twice.
+// Close cancels the calls in flight, closes the host and waits up to ten seconds for the functions; an error may mean
+// that one still runs. It may be called twice.
 func (r *Registry) Close() (err error) {
 	r.once.Do(func() {
 		r.mu.Lock()

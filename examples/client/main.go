@@ -64,8 +64,8 @@ func run(ctx context.Context, question string) error {
 	return nil
 }
 
-// decide asks on the terminal whether a tool call may run, and sends the decision. If the call was decided elsewhere
-// meanwhile, decide prints that decision, which stands.
+// decide asks on the terminal whether a tool call may run, and sends the decision: every answer but y denies the call.
+// If the call was decided elsewhere meanwhile, decide prints that decision, which stands.
 func decide(ctx context.Context, c *client.Client, session string, event turn.Event) error {
 	var request turn.RequestEvent
 	if err := json.Unmarshal(event.Data, &request); err != nil {
@@ -76,13 +76,13 @@ func decide(ctx context.Context, c *client.Client, session string, event turn.Ev
 	if _, err := fmt.Scanln(&answer); err != nil {
 		return err
 	}
-	// An event has only the beginning of long arguments. A call is not approved without all of its arguments.
+	// An event has only the beginning of long arguments. A call is denied if the user has not seen all of them.
 	complete := int(request.ArgumentsBytes) <= len(request.Arguments)
-	decide := c.Deny
+	send := c.Deny
 	if answer == "y" && complete {
-		decide = c.Approve
+		send = c.Approve
 	}
-	_, err := decide(ctx, client.DecideInput{
+	_, err := send(ctx, client.DecideInput{
 		Session: session, Turn: event.Turn, Call: request.ID, ArgumentsHash: request.ArgumentsHash, By: "the example",
 	})
 	if errors.Is(err, client.ErrAlreadyDecided) {

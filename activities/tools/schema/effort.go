@@ -33,10 +33,10 @@ func (e validationCost) exceeded(values, text int) bool {
 // below it. It must be called only if there are no cycles. Results are kept in costAt, because many schemas may refer
 // to the same one.
 func (n *schemaNode) cost(depth int) cost {
-	if n.costAt[depth].visits > 0 {
+	if n.costAt[depth].visits > 0 { // a result has at least one visit
 		return n.costAt[depth]
 	}
-	sum, mostExpensive := cost{}.plus(cost{1 + n.enum, n.matching}), cost{}
+	sum, mostExpensive := cost{}.plus(cost{1 + n.enum, n.matching}), cost{} // plus limits a large enum
 	for _, m := range n.onValue {
 		sum = sum.plus(m.cost(depth))
 	}

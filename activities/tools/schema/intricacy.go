@@ -89,7 +89,7 @@ func costOf(raw json.RawMessage) (validationCost, error) {
 }
 
 // node returns the node of the schema at a JSON pointer, whose decoded JSON is value. It builds the node and those of
-// its subschemas if the graph does not have them. A schema that is not an object is true or false and costs nothing;
+// its subschemas if the graph does not have them. A schema that is not an object is true or false and has no keywords;
 // the library refuses any other value.
 func (g *schemaGraph) node(pointer string, value any) (*schemaNode, error) {
 	if n := g.nodes[pointer]; n != nil {

@@ -56,7 +56,8 @@ func Compile(raw json.RawMessage) (json.RawMessage, Schema, error) {
 }
 
 // Resolve compiles a schema of any type. It estimates the schema's cost, including that of its regular expressions,
-// before the library compiles any of it.
+// before the library compiles any of it. If validating one value might take too long, there is no error, but the Schema
+// accepts every value.
 func Resolve(raw json.RawMessage) (Schema, error) {
 	cost, err := costOf(raw)
 	if err != nil {
@@ -87,7 +88,7 @@ func resolve(raw json.RawMessage) (resolved *jsonschema.Resolved, err error) {
 }
 
 // Validate returns an error that says where a value violates the schema, or that checking it might take too long. The
-// zero Schema accepts every value.
+// zero Schema accepts every value, and so does one that is itself too expensive: see Resolve.
 func (s Schema) Validate(v any) (err error) {
 	defer func() {
 		if p := recover(); p != nil { // the library may panic on hostile input
@@ -107,7 +108,7 @@ func (s Schema) Validate(v any) (err error) {
 	return s.resolved.Validate(v)
 }
 
-// ApplyDefaults adds the defaults of properties that the object lacks.
+// ApplyDefaults adds the defaults of properties that the object lacks. A Schema that accepts every value adds none.
 func (s Schema) ApplyDefaults(object *map[string]any) error {
 	if s.resolved == nil {
 		return nil
@@ -140,7 +141,8 @@ type keptSchema struct {
 	bytes int
 }
 
-// Get returns the compiled schema of a tool's arguments. It compiles the schema if the cache does not have it.
+// Get returns the compiled schema of a tool's arguments. It compiles the schema if the cache does not have it; other
+// callers of Get wait meanwhile.
 func (c *Cache) Get(d turn.Descriptor) (Schema, error) {
 	key := sha256.Sum256(d.Schema)
 	c.mu.Lock()

@@ -78,7 +78,7 @@ func execConfined(encoded string) error {
 		case err != nil: // a missing file needs no rule
 		case info.IsDir():
 			rules = append(rules, landlock.RODirs(p).IgnoreIfMissing())
-		case info.Mode().IsRegular():
+		case info.Mode().IsRegular(): // a device, a pipe or a socket gets no rule
 			rules = append(rules, landlock.ROFiles(p).IgnoreIfMissing())
 		}
 	}
@@ -157,7 +157,7 @@ func killSession(id int) {
 			if len(fields) < 4 || fields[3] != strconv.Itoa(id) || fields[0] == "Z" || fields[0] == "X" {
 				continue
 			}
-			if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil && pid != os.Getpid() {
+			if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil && pid != os.Getpid() { // a safeguard
 				alive++
 				_ = syscall.Kill(pid, syscall.SIGKILL)
 			}

@@ -61,7 +61,7 @@ func (o Options) writable() string {
 }
 
 // check returns an error if commands must not write one of the directories in o.Write: it must exist, be below the
-// workspace, and not contain files that configure git or this program.
+// workspace, and contain none of o.Protected, and no part of its path may be hidden.
 func (o Options) check() error {
 	for _, dir := range o.Write {
 		clean := filepath.Clean(dir)
@@ -106,8 +106,9 @@ var programs = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/o
 var variables = []string{"PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TERM"}
 
 // readable returns the absolute paths of the files and directories below dir, a directory of the workspace, that
-// commands may read. Landlock can permit a directory only with everything below it. So if a directory contains a file
-// that must not be read, readable returns the directory's other entries in place of the directory.
+// commands may read. Landlock can permit a directory only with everything below it. So if a directory contains a
+// protected file that must not be read, readable returns the directory's other entries in place of the directory. A
+// hidden entry is left out only if readable lists its directory.
 func (o Options) readable(dir string) (out []string, err error) {
 	entries, err := os.ReadDir(filepath.Join(o.Workspace, dir))
 	for _, e := range entries {

@@ -71,7 +71,7 @@ func (e Ending) Class() (c Class, again bool) {
 	case StageChecked:
 		return ClassDenied, false
 	case StageOffline, StageUnsent:
-		if e.By == EndedByCancel {
+		if e.By == EndedByCancel { // the caller no longer wants the call
 			return ClassCancelled, false
 		}
 		return ClassNotSent, true

@@ -27,7 +27,7 @@ type Settings struct {
 	Values map[string][]any
 }
 
-// Check returns an error if the settings contradict each other.
+// Check returns an error if the risk is not known or the settings contradict each other.
 func (s Settings) Check() error {
 	switch s.Risk {
 	case "", turn.RiskLow, turn.RiskMedium, turn.RiskHigh:

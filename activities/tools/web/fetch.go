@@ -63,8 +63,8 @@ type input struct {
 	URL string `json:"url" jsonschema:"the absolute address, https://…"`
 }
 
-// fetch implements the tool fetch_url: it gets a page, follows redirects that need no other approval, and returns the
-// page as text.
+// fetch implements the tool fetch_url: it gets a page, follows at most maxRedirects redirects that need no other
+// approval, and returns the page as text.
 func (o Options) fetch(ctx context.Context, in input) (string, error) {
 	address := in.URL
 	for redirects := range maxRedirects + 1 {
@@ -149,8 +149,9 @@ func (o Options) ownMachine() bool {
 	})
 }
 
-// read returns the body of a response as text. HTML is reduced to its text. The result is an error if the content is
-// not text or the status is 400 or higher.
+// read returns the body of a response as text. HTML is reduced to its text. A body over maxBody and a text over maxText
+// are cut, and a note at the end says so. The result is an error if the content is not text or the status is 400 or
+// higher.
 func read(res *http.Response) (string, error) {
 	b, err := io.ReadAll(io.LimitReader(res.Body, maxBody+1))
 	if err != nil {
@@ -186,7 +187,7 @@ func read(res *http.Response) (string, error) {
 }
 
 // utf8Of returns a page as UTF-8. If it has another encoding, that is detected from the content type and the page
-// itself.
+// itself. Bytes that cannot be converted are replaced.
 func utf8Of(b []byte, contentType string) string {
 	if utf8.Valid(b) {
 		return string(b)
@@ -208,8 +209,8 @@ var (
 		"ul", "ol", "dt", "dd", "blockquote", "header", "footer", "nav", "main"}
 )
 
-// textOf returns the text of an HTML page, with the address of each link in parentheses after the link's text. It
-// reads tokens instead of a tree, so that deep nesting cannot exhaust the stack.
+// textOf returns the text of an HTML page, with the address of each link in parentheses after the link's text, if it is
+// absolute. It reads tokens instead of a tree, so that deep nesting cannot exhaust the stack.
 func textOf(page string) string {
 	var out strings.Builder
 	z := html.NewTokenizer(strings.NewReader(page))
