@@ -172,8 +172,8 @@ type account struct {
 	uid, gid uint32
 }
 
-// accountOf looks up the account that the operator named in Server.User; nil if the field is empty. It fails unless
-// this program runs as root.
+// accountOf looks up the account that the operator named in Server.User, first by name and then by number; nil if the
+// field is empty. For a named account it fails unless this program runs as root.
 func accountOf(s Server) (*account, error) {
 	if s.User == "" {
 		return nil, nil

@@ -189,7 +189,8 @@ func (s Server) checkID() error {
 	return nil
 }
 
-// checkTransport refuses settings that contradict each other or the transport, and a URL that may not be requested.
+// checkTransport refuses an unknown transport, settings that contradict each other or the transport, and a URL that may
+// not be requested.
 func (s Server) checkTransport() error {
 	switch {
 	case s.Transport == TransportStdio && s.Command == "":

@@ -103,8 +103,8 @@ func (p *Process) State() string {
 	return p.state
 }
 
-// Fate returns the State of a process that ended unexpectedly. It returns an empty string while the process runs, and
-// if it ended normally or by a signal of Stop after its stdin was closed.
+// Fate returns the State of a process that ended unexpectedly. It returns an empty string while the process runs. It
+// also does if the process, after this program had closed its stdin, ended with status 0 or by TERM or KILL.
 func (p *Process) Fate() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
