@@ -108,7 +108,7 @@ func sizeOf(t *sdk.Tool) int {
 // no tools and does not support the method: its list is then empty.
 func listError(cs *sdk.ClientSession, err error) error {
 	var wire *jsonrpc.Error
-	declared := cs.InitializeResult().Capabilities // nil if the server declared nothing at all, not even no tools
+	declared := cs.InitializeResult().Capabilities // nil if the server declared nothing, which says nothing about tools
 	declaredNoTools := declared != nil && declared.Tools == nil
 	if errors.As(err, &wire) && wire.Code == jsonrpc.CodeMethodNotFound && declaredNoTools {
 		return nil

@@ -174,7 +174,7 @@ func (s Server) withDefaults() (Server, error) {
 			s.Transport = TransportStdio
 		}
 	}
-	return s, errors.Join(s.checkID(), s.checkTransport(), s.checkLogin(), s.checkTools(), s.checkState())
+	return s, errors.Join(s.checkID(), s.checkTransport(), s.checkLogin(), s.checkTools(), s.checkLocalActivities())
 }
 
 // checkID refuses an ID that is malformed or reserved.
@@ -211,9 +211,9 @@ func (s Server) checkTransport() error {
 	return err
 }
 
-// checkState refuses local activities on a server with session affinity. A local activity runs on the worker that has
-// the turn, which may not be the worker whose connection holds the server's state.
-func (s Server) checkState() error {
+// checkLocalActivities refuses local activities on a server with session affinity. A local activity runs on the worker
+// that has the turn, which may not be the worker whose connection holds the server's state.
+func (s Server) checkLocalActivities() error {
 	for name, t := range s.Tools {
 		if s.SessionAffinity && t.LocalActivity {
 			return fmt.Errorf("MCP server %q: tool %q has local_activity, but the server has session_affinity: local "+

@@ -55,7 +55,7 @@ func (a *attempt) refusedStage(err error) tool.Stage {
 }
 
 // endedBy returns why the wait for a response ended: the deadline or a cancellation ended one of the contexts;
-// otherwise the connection was lost.
+// otherwise the connection was lost. The request's context decides first, because a detached call outlives waitCtx.
 func (a *attempt) endedBy() tool.EndedBy {
 	switch {
 	case a.requestCtx.Err() == nil && a.waitCtx.Err() == nil:

@@ -33,7 +33,7 @@ const (
 // restarts, each worker may hold a session that the server has forgotten.
 const (
 	maxUnknownSession = 3 // with 404, or with 400 and an error that names no request; then the outcome is unknown
-	maxRateLimited    = 5 // with 429, if the call is repeatable; then the call ends in an error
+	maxRateLimited    = 5 // with 429; then the call ends in an error
 )
 
 // refusal describes how a server's HTTP front refused a call without acting on it.

@@ -32,8 +32,8 @@ func (p *Pool) newTenant(name string) *tenant {
 	return t
 }
 
-// tenant returns the state for a tenant, which it creates if there is none. It fails if there are too many tenants. The
-// pool's lock is held.
+// tenant returns the state for a tenant, which it creates if there is none. It fails if there are too many tenants, and
+// none of them is idle, to be dropped. The pool's lock is held.
 func (p *Pool) tenant(name string) (*tenant, error) {
 	if t := p.tenants[name]; t != nil {
 		return t, nil
