@@ -115,7 +115,7 @@ func (e *events) readEvent() ([]byte, error) {
 		case err != nil:
 			return nil, err // the stream ended within an event
 		}
-		if blank {
+		if blank { // the end of an event without data
 			lines = 0
 		}
 	}
