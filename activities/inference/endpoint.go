@@ -136,7 +136,7 @@ func checkBaseURL(raw string) (*url.URL, error) {
 func newClient(o Options) *http.Client {
 	client := &http.Client{}
 	if o.HTTPClient != nil {
-		*client = *o.HTTPClient
+		*client = *o.HTTPClient // a copy, because CheckRedirect is replaced
 	} else {
 		dialer := &net.Dialer{Timeout: o.ConnectTimeout, KeepAlive: 15 * time.Second}
 		client.Transport = &http.Transport{

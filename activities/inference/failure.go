@@ -74,7 +74,8 @@ func (e *Endpoint) diagnose(ex *exchange, began bool, err error) (turn.Code, str
 	return turn.CodeLLMTransport, fmt.Sprintf("%s at %s is not reachable; check the network and base_url", name, e.host)
 }
 
-// cancelled returns the error for a request whose caller's context ended. It wraps the context's cause.
+// cancelled returns the error for a request whose caller's context ended. It wraps the context's cause, whose code
+// stands if it is a *turn.Error.
 func (e *Endpoint) cancelled(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	var typed *turn.Error
@@ -154,8 +155,8 @@ var tooManyTokens = regexp.MustCompile(`max_tokens: \d+ > (\d{3,9})\b`)
 // use it only for requests with media.
 func refusesMedia(err error) bool {
 	var r *refusal
-	if !errors.As(err, &r) || r.Status != http.StatusBadRequest && r.Status != http.StatusUnprocessableEntity &&
-		r.Status != http.StatusUnsupportedMediaType {
+	statuses := []int{http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusUnsupportedMediaType}
+	if !errors.As(err, &r) || !slices.Contains(statuses, r.Status) {
 		return false
 	}
 	text := strings.ToLower(r.Param + " " + r.Message)

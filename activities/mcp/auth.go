@@ -76,7 +76,8 @@ type bearer struct {
 	tokens *tokens
 }
 
-// RoundTrip implements http.RoundTripper.
+// RoundTrip implements http.RoundTripper. It returns the response with status 401 if the request cannot be sent once
+// more, or if there is no new token.
 func (b *bearer) RoundTrip(req *http.Request) (*http.Response, error) {
 	token, err := b.tokens.current(req.Context(), nil) // nil: no token was refused yet
 	if err != nil {
@@ -109,8 +110,8 @@ func (t *tokens) current(ctx context.Context, refused *oauth2.Token) (*oauth2.To
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	// Without a token both are nil, so they are equal. A token counts as valid for at least tokenLife, whatever expiry
-	// the endpoint gave it.
+	// Before the first token, t.token and refused are both nil, so they are equal. A token counts as valid for at least
+	// tokenLife, whatever expiry the endpoint gave it.
 	if t.token != refused && (t.token.Valid() || time.Since(t.since) < tokenLife) {
 		return t.token, nil
 	}

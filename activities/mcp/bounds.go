@@ -186,8 +186,8 @@ func (m *meter) countRequest() error {
 	return nil
 }
 
-// countReply counts a response that this program is writing to a request of the server. The caller calls sent when the
-// response is written. A server that does not read its responses exceeds maxReplies. sent is never nil.
+// countReply counts a request of the server and the response that this program is writing to it. The caller calls sent
+// when the response is written. A server that does not read its responses exceeds maxReplies. sent is never nil.
 func (m *meter) countReply() (sent func(), err error) {
 	if err := m.countRequest(); err != nil || m == nil {
 		return func() {}, err
@@ -269,7 +269,8 @@ func (m *meter) admit(req *http.Request) (admitted *http.Request, release func()
 }
 
 // countPost counts the message in the body of a POST: one of our requests, or our response to a request of the server.
-// It counts no notification. The caller must call sent when the HTTP response ends. sent is never nil.
+// It counts neither a notification nor a body that can be read only once. The caller must call sent when the HTTP
+// response ends. sent is never nil.
 func (m *meter) countPost(req *http.Request) (sent func(), err error) {
 	sent = func() {}
 	if req.GetBody == nil { // no body that can be read twice
@@ -302,8 +303,8 @@ type meteredBody struct {
 	release func()
 }
 
-// Read implements io.Reader. It also waits as stream does for a large message. If counting fails, for instance because
-// the connection exceeds a bound, it returns that error instead of the bytes.
+// Read implements io.Reader. It counts the bytes that it has read, which may wait until the worker has memory for them.
+// If counting fails, for instance because the connection exceeds a bound, it returns that error instead of the bytes.
 func (b *meteredBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	countErr := b.count(p[:n])

@@ -289,7 +289,7 @@ func (d describer) details(t *sdk.Tool) json.RawMessage {
 }
 
 // applySettings completes the descriptor with the operator's settings for the tool. A tool is repeatable by its setting
-// or by an annotation of a trusted server. A timeout that is not set for the tool is the server's; 0 means none.
+// or by an annotation of a trusted server. A timeout that is not set for the tool is the server's, which may be 0, too.
 func (d describer) applySettings(desc *turn.Descriptor, t *sdk.Tool) {
 	settings := d.settings[t.Name]
 	hints := t.Annotations
@@ -333,7 +333,7 @@ func (d describer) risk(t *sdk.Tool, schema json.RawMessage) turn.Risk {
 		return turn.RiskHigh
 	case d.server.Trust && hints.ReadOnlyHint:
 		return turn.RiskLow
-	case d.server.Trust && destructive != nil:
+	case d.server.Trust && destructive != nil: // declared not destructive
 		return turn.RiskMedium
 	}
 	return tool.SuggestedRisk(t.Name, schema)

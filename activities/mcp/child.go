@@ -114,8 +114,9 @@ func tenantEnv(env []string, tenant string) []string {
 	return append(out, EnvTenant+"="+tenant)
 }
 
-// findCommand returns the path of the program that the server's command names. A relative name with a slash is relative
-// to the server's directory, if one is set. A name without a slash is looked up in searchPath, a list like PATH.
+// findCommand checks the server's directory, and returns the absolute path of the program that the server's command
+// names. A relative name with a slash is relative to the server's directory, if one is set. A name without a slash is
+// looked up in searchPath, a list like PATH.
 func findCommand(s Server, searchPath string) (string, error) {
 	if err := checkDir(s.Dir); err != nil {
 		return "", fmt.Errorf("dir = %q cannot be its working directory: %w", s.Dir, err)

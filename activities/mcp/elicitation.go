@@ -174,7 +174,8 @@ func (s *session) elicitation(key string, p *sdk.ElicitParams) (turn.Elicitation
 	return q, err
 }
 
-// checkKey refuses an elicitation's key that sanitizing or redacting would change: the server needs it back unchanged.
+// checkKey refuses an elicitation's key that is empty or too long, or that sanitizing or redacting would change: the
+// server needs it back unchanged.
 func checkKey(key string, redact func(string) string) error {
 	switch {
 	case key == "" || len(key) > maxElicitationKey || printable.Line(key, maxElicitationKey) != key:

@@ -93,7 +93,8 @@ func responseOf(r turn.ElicitationResponse) *sdk.ElicitResult {
 }
 
 // callSuspendable starts a call that its server may suspend with an elicitation, or continues the suspended call that
-// the continuation k names. It returns when the call has ended or sends its next elicitation.
+// the continuation k names. It returns when the call has ended or sends its next elicitation. If ctx ends first, it
+// cancels the call.
 func (h *Host) callSuspendable(
 	ctx context.Context, c *connector, req turn.ToolRequest, k continuation,
 ) (turn.ToolResult, error) {

@@ -142,7 +142,7 @@ func (call *suspendedCall) watch() (*pendingElicitation, <-chan struct{}) {
 	return call.pending, call.replaced
 }
 
-// progress passes a progress report to the attempt that waits for the call.
+// progress passes a progress report to the latest attempt.
 func (call *suspendedCall) progress(p turn.ToolProgress) {
 	call.mu.Lock()
 	report := call.caller.Progress

@@ -67,7 +67,7 @@ func (c conversation) followPlan(steps []map[string]any) step {
 	}
 	last := c.results[len(c.results)-1]
 	current := currentStep.FindAllStringSubmatch(state, -1)
-	planning := strings.HasPrefix(last.call.name, toolPlan)
+	planning := strings.HasPrefix(last.call.name, toolPlan) // or toolPlanStep, which begins alike
 	switch {
 	case len(current) == 0:
 		return step{text: c.answer()}

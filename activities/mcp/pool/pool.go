@@ -162,8 +162,8 @@ func (p *Pool) findOrOpen(key Key) (c *Conn, wait <-chan struct{}, err error) {
 	return c, c.ended, nil // the old process exits before the next one starts
 }
 
-// open begins to open a connection. It fails during a pause of the tenant's breaker. After a failed connect, only one
-// attempt runs at a time and decides for all callers. The pool's lock is held.
+// open begins to open a connection. It fails during a pause of the tenant's breaker, or if makeRoom fails. After a
+// failed connect, only one attempt runs at a time and decides for all callers. The pool's lock is held.
 func (p *Pool) open(t *tenant, key Key) (*Conn, error) {
 	wait := t.breaker.pause(time.Now())
 	trialRunning := t.breaker.failedConnects > 0 && t.countState(Connecting) > 0
