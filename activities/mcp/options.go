@@ -158,8 +158,8 @@ func setDefault[T int | time.Duration](v *T, def T) {
 
 var serverID = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,47}$`)
 
-// withDefaults returns the server's configuration with its defaults. The error joins all mistakes that can be found
-// without access to files or the network.
+// withDefaults returns the server's configuration with its defaults. The error joins the first mistake that each check
+// finds. No check needs files or the network.
 func (s Server) withDefaults() (Server, error) {
 	setDefault(&s.ConnectTimeout, 30*time.Second)
 	setDefault(&s.CallTimeout, time.Minute)
