@@ -180,7 +180,7 @@ func (e *Endpoint) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (tu
 		}
 		completion, began, err := e.send(ctx, total, wire, body.JSON, sink)
 		if body.Media && !began && refusesMedia(err) { // go on without media, which the messages then describe in text
-			e.learnQuirk(key, quirks, err)
+			e.learnQuirk(key, quirks, err) // for later prompts, if the model takes no media at all
 			quirks.NoMedia = true
 			if body, err = e.renderBody(wire, p, quirks); err != nil {
 				return turn.Completion{}, err

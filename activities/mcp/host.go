@@ -208,8 +208,8 @@ func (h *Host) route(id string) *connector {
 	return h.connectors[parts[1]]
 }
 
-// Close cancels the calls in flight, ends every session and process and waits up to ten seconds for all of them. It may
-// be called twice.
+// Close cancels the calls in flight, ends every session and process and waits up to ten seconds for all of them. It
+// fails if that is not enough; the processes that remain then end without a grace period. It may be called twice.
 func (h *Host) Close() error {
 	h.once.Do(func() {
 		h.cancel()

@@ -64,9 +64,9 @@ func (p *Pool) registerCall(name string) (*tenant, error) {
 }
 
 // takePermit takes a permit, which the caller must give back by receiving from permits. If all are taken, it waits up
-// to wait, or until ctx or the pool ends.
+// to wait, or until ctx or the pool ends, and then fails with an *Outage.
 func (p *Pool) takePermit(ctx context.Context, wait time.Duration) error {
-	select {
+	select { // a free permit is taken even if no time is left to wait
 	case p.permits <- struct{}{}:
 		return nil
 	default:
