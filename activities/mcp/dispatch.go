@@ -85,7 +85,8 @@ func (a *attempt) admit(ctx context.Context) (leave func(), err error) {
 
 // occupy takes one of the places for calls that occupy the worker, or returns an error if there is none. The number of
 // places is limited, per server and for all servers, so that calls leave room for inferences. The caller must call
-// leave to free the place. A call whose caller does not retry (req.Waits is false) needs no place.
+// leave to free the place. A call whose caller does not retry (req.Waits is false) takes no place, because it could not
+// come again later.
 func (c *connector) occupy(req turn.ToolRequest) (leave func(), err error) {
 	if !req.Waits {
 		return func() {}, nil

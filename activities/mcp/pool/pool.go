@@ -135,9 +135,9 @@ func (p *Pool) lastProblem(name string) string {
 	return ""
 }
 
-// findOrOpen returns the connection with this key. If it is ready, findOrOpen adds a user to it. Otherwise wait is not
-// nil, and the caller must try again when wait is closed: when the connection has been opened, for which findOrOpen
-// begins if there is none, or when the key of an ending connection is free.
+// findOrOpen returns the connection with this key, and begins to open one if there is none. If it is ready, findOrOpen
+// adds a user to it. Otherwise wait is not nil, and the caller must try again when wait is closed: when the connection
+// is open or has failed to open (see Conn.err), or when the key of an ending connection is free.
 func (p *Pool) findOrOpen(key Key) (c *Conn, wait <-chan struct{}, err error) {
 	p.lock()
 	defer p.unlock()
