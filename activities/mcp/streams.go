@@ -211,7 +211,7 @@ func newMemory() memory { return memory{semaphore.NewWeighted(maxLarge)} }
 // nothing, because the SDK then drops the response.
 func (m memory) acquire(ctx context.Context, n int64) {
 	s, _ := ctx.Value(reservationKey{}).(*reservation)
-	if s == nil { // only calls and lists have one, unlike the requests of a handshake
+	if s == nil { // only calls and lists have one; initialize, for instance, has none
 		return
 	}
 	s.set(nil) // a request must hold nothing while it waits, or two requests might block each other
