@@ -152,7 +152,8 @@ func (c *Collector) Model(name string) {
 	}
 }
 
-// Usage records the provider's token counts, which replace earlier ones. It ignores implausible counts.
+// Usage records the provider's token counts, which replace earlier ones. It ignores implausible counts, and counts
+// without an input or output token.
 func (c *Collector) Usage(u turn.Usage) {
 	plausible := func(n int64) bool { return n >= 0 && n < maxTokens }
 	if plausible(u.InputTokens) && plausible(u.OutputTokens) && plausible(u.CachedTokens) &&
@@ -187,10 +188,12 @@ func (t *Tokens) UnmarshalJSON(b []byte) error {
 // Finish records the finish reason. The completion is then complete; only its usage may follow.
 func (c *Collector) Finish(reason string) { c.finish = replaceNUL(reason) }
 
-// checkCalls returns errOpenCall if the completion has a finish reason but contains an incomplete tool call.
+// checkCalls returns errOpenCall if a finished completion contains an incomplete tool call. A completion that ended
+// early may contain one, because its calls do not run.
 func (c *Collector) checkCalls() error {
-	if (turn.Completion{FinishReason: c.finish, Refused: c.refused}).Stop() != "" {
-		return nil // the completion ended early, so that its calls do not run
+	endedEarly := (turn.Completion{FinishReason: c.finish, Refused: c.refused}).Stop() != ""
+	if endedEarly {
+		return nil
 	}
 	for _, call := range c.calls {
 		if call.Open {

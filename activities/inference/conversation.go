@@ -66,7 +66,8 @@ type conversation struct {
 	pendingMedia []Shown // media of results, which follow the last result
 }
 
-// add appends a message of the transcript. Media that the model does not accept become a line of the message's text.
+// add appends a message of the transcript. Media that the model does not accept, or whose data the caller has not
+// loaded, become a line of the message's text.
 func (c *conversation) add(m turn.Message) {
 	if m.Role != turn.RoleTool { // the results before this message are complete
 		c.flushMedia()
@@ -185,7 +186,7 @@ func wireID(c turn.ToolCall) string {
 }
 
 // arguments returns a call's arguments as the model sent them, if they are a JSON object. It wraps others in an object,
-// because some servers parse the arguments and would refuse the whole conversation.
+// because some servers parse the arguments and would refuse the whole conversation; blank ones become an empty object.
 func arguments(raw string) string {
 	var object map[string]json.RawMessage
 	if json.Unmarshal([]byte(raw), &object) == nil && object != nil {

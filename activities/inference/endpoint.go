@@ -136,7 +136,7 @@ func checkBaseURL(raw string) (*url.URL, error) {
 func newClient(o Options) *http.Client {
 	client := &http.Client{}
 	if o.HTTPClient != nil {
-		*client = *o.HTTPClient
+		*client = *o.HTTPClient // a copy, because CheckRedirect is replaced
 	} else {
 		dialer := &net.Dialer{Timeout: o.ConnectTimeout, KeepAlive: 15 * time.Second}
 		client.Transport = &http.Transport{
@@ -169,7 +169,7 @@ func (e *Endpoint) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (tu
 	key := modelKey{wire.API(), p.Model}
 	var lastRequest []byte
 	var lastRefusal error
-	for {
+	for { // each round but the last learns another of the few quirks
 		quirks := e.quirksOf(key)
 		body, err := e.renderBody(wire, p, quirks)
 		if err != nil {
@@ -180,7 +180,7 @@ func (e *Endpoint) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (tu
 		}
 		completion, began, err := e.send(ctx, total, wire, body.JSON, sink)
 		if body.Media && !began && refusesMedia(err) { // go on without media, which the messages then describe in text
-			e.learnQuirk(key, quirks, err)
+			e.learnQuirk(key, quirks, err) // for later prompts, if the model takes no media at all
 			quirks.NoMedia = true
 			if body, err = e.renderBody(wire, p, quirks); err != nil {
 				return turn.Completion{}, err
@@ -205,7 +205,8 @@ func tagItems(c turn.Completion, provider string, key modelKey) turn.Completion 
 	return c
 }
 
-// renderBody renders the body of a request for the prompt. Its error is a *turn.Error.
+// renderBody renders the body of a request for the prompt. If the model has a JSON mode, the prompt's schema of an
+// action, if there is one, takes the place of the output schema. Its error is a *turn.Error.
 func (e *Endpoint) renderBody(wire Wire, p turn.Prompt, quirks Quirks) (Body, error) {
 	rules := Rules{Provider: e.opts.Name, Modalities: e.modalities(p.Model), Quirks: quirks}
 	if quirks.NoMedia {

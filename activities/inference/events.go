@@ -26,8 +26,8 @@ var doneMarker = []byte("[DONE]")
 // errWebPage means that the body is HTML.
 var errWebPage = errors.New("the response is a web page")
 
-// next returns the next object. The error is an *overBound if the object exceeds the bounds of one event, and io.EOF at
-// the end of the stream, with or without its end marker.
+// next returns the next object. The error is an *overBound if the object exceeds the bounds of one event, errWebPage if
+// the body is HTML, and io.EOF at the end of the stream, with or without its end marker.
 func (e *events) next() ([]byte, error) {
 	if !e.started {
 		if err := e.detectKind(); err != nil {
@@ -44,8 +44,8 @@ func (e *events) next() ([]byte, error) {
 	return data, err
 }
 
-// detectKind skips white space at the beginning of the body, and decides by the first other byte whether the body is
-// JSON or an event stream. It returns errWebPage for HTML.
+// detectKind skips white space and a byte order mark at the beginning of the body, and decides by the first other byte
+// whether the body is JSON: anything but an object counts as an event stream. It returns errWebPage for HTML.
 func (e *events) detectKind() error {
 	e.started = true
 	for {
@@ -115,7 +115,7 @@ func (e *events) readEvent() ([]byte, error) {
 		case err != nil:
 			return nil, err // the stream ended within an event
 		}
-		if blank {
+		if blank { // the end of an event without data
 			lines = 0
 		}
 	}

@@ -21,7 +21,7 @@ type exchange struct {
 	sent      int // bytes of the request's body
 	status    int // of the response; 0 if there was none
 	header    http.Header
-	refusal   []byte // the body of an unsuccessful response, bounded; nil if there was none
+	refusal   []byte // the body of an unsuccessful response, bounded; nil if there was no such response
 	truncated bool   // refusal is only the beginning of the body
 	body      *boundedBody
 }
@@ -60,7 +60,7 @@ func (e *exchange) do(ctx context.Context, method, url string, header http.Heade
 // readRefusal reads the beginning of the body of an error response, keeps it in e.refusal, and closes the body.
 func (e *exchange) readRefusal(body io.ReadCloser) {
 	kept, err := io.ReadAll(io.LimitReader(body, maxRefusal)) // what has arrived is enough for a message
-	e.refusal = append([]byte{}, kept...)
+	e.refusal = append([]byte{}, kept...)                     // an empty body is not nil: see the field
 	e.truncated = err != nil || len(kept) == maxRefusal
 	_ = body.Close()
 }
@@ -78,7 +78,8 @@ type boundedBody struct {
 	phases           *phaseTimer
 }
 
-// Read implements io.Reader. It fails with an *overBound if the body is longer than the limit.
+// Read implements io.Reader. It fails with an *overBound after limit bytes, without looking whether the body ends
+// there.
 func (b *boundedBody) Read(p []byte) (int, error) {
 	if b.remaining <= 0 {
 		return 0, &overBound{b.limit, "bytes"}

@@ -74,7 +74,8 @@ func (e *Endpoint) diagnose(ex *exchange, began bool, err error) (turn.Code, str
 	return turn.CodeLLMTransport, fmt.Sprintf("%s at %s is not reachable; check the network and base_url", name, e.host)
 }
 
-// cancelled returns the error for a request whose caller's context ended. It wraps the context's cause.
+// cancelled returns the error for a request whose caller's context ended. It wraps the context's cause, whose code
+// stands if it is a *turn.Error.
 func (e *Endpoint) cancelled(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	var typed *turn.Error
@@ -97,6 +98,7 @@ func (e *Endpoint) responseError(ex *exchange) *turn.Error {
 // stream if status is 0. It redacts secrets.
 func (e *Endpoint) providerError(status int, header http.Header, body []byte) *turn.Error {
 	r := parseRefusal(status, []byte(e.opts.Redact.JSON(string(body))))
+	// In a stream, status 0, the header belongs to the success that came before the error.
 	if should, err := strconv.ParseBool(header.Get("X-Should-Retry")); err == nil && status != 0 {
 		r.ShouldRetry = &should
 	}
@@ -115,7 +117,8 @@ const maxReset = 31 * 24 * time.Hour
 
 // learnQuirk derives from a refusal, err, how requests for the model must change, and remembers it for later requests.
 // quirks are those with which the refused request was rendered. learnQuirk reports whether the request should be sent
-// again: whether it has learned something new. The refusal must have come before the response began.
+// again: whether it has learned something new and could remember it. The refusal must have come before the response
+// began.
 func (e *Endpoint) learnQuirk(key modelKey, quirks Quirks, err error) bool {
 	var r *refusal
 	if !errors.As(err, &r) || !slices.Contains([]int{http.StatusBadRequest, http.StatusUnprocessableEntity}, r.Status) {
@@ -131,7 +134,7 @@ func (e *Endpoint) learnQuirk(key modelKey, quirks Quirks, err error) bool {
 	quirks.NoCacheKey = quirks.NoCacheKey || containsAny(text, "prompt_cache_key", "cache_control")
 	quirks.WantsReasoning = quirks.WantsReasoning || strings.Contains(text, "reasoning_content")
 	if m := tooManyTokens.FindStringSubmatch(text); m != nil && quirks.MaxTokens == 0 {
-		quirks.MaxTokens, _ = strconv.Atoi(m[1]) // 0 if it is too large
+		quirks.MaxTokens, _ = strconv.Atoi(m[1]) // at most nine digits always fit
 	}
 	if quirks == before {
 		return false
@@ -152,8 +155,8 @@ var tooManyTokens = regexp.MustCompile(`max_tokens: \d+ > (\d{3,9})\b`)
 // use it only for requests with media.
 func refusesMedia(err error) bool {
 	var r *refusal
-	if !errors.As(err, &r) || r.Status != http.StatusBadRequest && r.Status != http.StatusUnprocessableEntity &&
-		r.Status != http.StatusUnsupportedMediaType {
+	statuses := []int{http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusUnsupportedMediaType}
+	if !errors.As(err, &r) || !slices.Contains(statuses, r.Status) {
 		return false
 	}
 	text := strings.ToLower(r.Param + " " + r.Message)

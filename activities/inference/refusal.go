@@ -146,7 +146,8 @@ func (r *refusal) ofModel() bool {
 		retryDiscouraged
 }
 
-// tooLong reports whether the prompt exceeds the model's context window. A limit of tokens per minute does not count.
+// tooLong reports whether the prompt exceeds the model's context window. A limit of tokens per minute does not count,
+// and neither does a failure of the server, whatever its message says.
 func (r *refusal) tooLong() bool {
 	switch {
 	case r.Status == http.StatusTooManyRequests, r.Status >= 500:

@@ -49,8 +49,8 @@ const (
 	maxPastTokenBytes = 32 << 10
 )
 
-// newTokens returns a source of access tokens for a server with client credentials. Token requests have a guard of
-// their own, which allows only the token URL, and the same networks.
+// newTokens returns a source of access tokens for a server with client credentials. Token requests follow no redirects,
+// and have a guard of their own, for the token URL and the server's networks.
 func newTokens(s Server, redact redactor) (*tokens, error) {
 	g, err := netguard.New(s.OAuth.TokenURL, s.Networks)
 	if err != nil {
@@ -76,7 +76,8 @@ type bearer struct {
 	tokens *tokens
 }
 
-// RoundTrip implements http.RoundTripper.
+// RoundTrip implements http.RoundTripper. It returns the response with status 401 if the request cannot be sent once
+// more, or if there is no new token.
 func (b *bearer) RoundTrip(req *http.Request) (*http.Response, error) {
 	token, err := b.tokens.current(req.Context(), nil) // nil: no token was refused yet
 	if err != nil {
@@ -101,7 +102,7 @@ func (b *bearer) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // current returns the access token to use now. It requests a new one if there is none, if the last one has expired, or
 // if the server has refused the last one: refused is the token that the caller saw refused; nil: none. Only one caller
-// at a time requests a token, and not more often than the limiter allows.
+// at a time requests a token. If the limiter allows no more requests, current fails at once.
 func (t *tokens) current(ctx context.Context, refused *oauth2.Token) (*oauth2.Token, error) {
 	select {
 	case t.gate <- struct{}{}:
@@ -109,7 +110,8 @@ func (t *tokens) current(ctx context.Context, refused *oauth2.Token) (*oauth2.To
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	// A token counts as valid for at least tokenLife, whatever expiry the endpoint gave it.
+	// Before the first token, t.token and refused are both nil, so they are equal. A token counts as valid for at least
+	// tokenLife, whatever expiry the endpoint gave it.
 	if t.token != refused && (t.token.Valid() || time.Since(t.since) < tokenLife) {
 		return t.token, nil
 	}
@@ -133,8 +135,8 @@ func (t *tokens) current(ctx context.Context, refused *oauth2.Token) (*oauth2.To
 	return token, nil
 }
 
-// remember adds newly issued tokens to the redactor. It keeps only the latest maxPastTokens tokens, and at most
-// maxPastTokenBytes of them, and removes older ones from the redactor.
+// remember adds newly issued tokens to the redactor; empty ones do not count. It keeps the tokens that it has added
+// last, at most maxPastTokens and maxPastTokenBytes of them, and removes older ones from the redactor.
 func (i *issued) remember(tokens ...string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -139,8 +139,8 @@ func (m *meter) exceed(b Bound, limit, burst int64) error {
 	return m.excess()
 }
 
-// requestSent records one of our requests. Until ctx ends, the server may send one message more than its rates allow:
-// the response.
+// requestSent records one of our requests. Until ctx ends, the server may send one message, of at most frameBytes, more
+// than its rates allow: the response.
 func (m *meter) requestSent(ctx context.Context, id jsonrpc.ID) {
 	if m == nil {
 		return
@@ -186,8 +186,8 @@ func (m *meter) countRequest() error {
 	return nil
 }
 
-// countReply counts a response that this program is writing to a request of the server. The caller calls sent when the
-// response is written. A server that does not read its responses exceeds maxReplies. sent is never nil.
+// countReply counts a request of the server and the response that this program is writing to it. The caller calls sent
+// when the response is written. A server that does not read its responses exceeds maxReplies. sent is never nil.
 func (m *meter) countReply() (sent func(), err error) {
 	if err := m.countRequest(); err != nil || m == nil {
 		return func() {}, err
@@ -223,8 +223,9 @@ func (m *meter) countElicitation(n int) error {
 	return m.exceed(BoundQuestions, maxElicitationsPerCall, 0)
 }
 
-// awaitRoom waits until the worker has memory for a response of n bytes to the request id. It also returns when the
-// request's context ends, because the SDK then drops the response, and when the connection is dropped.
+// awaitRoom waits until the worker has memory for a response of n bytes to the request id, and reserves it for that
+// request. It also returns when the request's context ends, because the SDK then drops the response, and when the
+// connection is dropped.
 func (m *meter) awaitRoom(id jsonrpc.ID, n int64) {
 	m.mu.Lock()
 	ctx, ok := m.pending[id]
@@ -240,14 +241,15 @@ func (m *meter) awaitRoom(id jsonrpc.ID, n int64) {
 }
 
 // admit counts an HTTP request of this connection, and waits until the worker may make one more. It fails if the
-// connection is dropped. The returned request is cancelled when the connection is dropped later. The caller must call
-// release when the response is closed, or if there is none.
+// connection is dropped, which exceeding a bound does, or if the request's context ends. The admitted request is
+// cancelled when the connection is dropped later. The caller of an admitted request must call release when the response
+// is closed, or if there is none.
 func (m *meter) admit(req *http.Request) (admitted *http.Request, release func(), err error) {
 	if e := m.excess(); e != nil {
 		return nil, nil, e
 	}
 	sent := func() {}
-	switch {
+	switch { // a DELETE, which ends the session, counts only towards the worker's requests
 	case req.Method == http.MethodGet: // it opens a stream, again if the server has closed the last one
 		err = m.countRequest()
 	case req.Method == http.MethodPost:
@@ -267,7 +269,8 @@ func (m *meter) admit(req *http.Request) (admitted *http.Request, release func()
 }
 
 // countPost counts the message in the body of a POST: one of our requests, or our response to a request of the server.
-// The caller must call sent when the HTTP response ends. sent is never nil.
+// It counts neither a notification nor a body that can be read only once. The caller must call sent when the HTTP
+// response ends. sent is never nil.
 func (m *meter) countPost(req *http.Request) (sent func(), err error) {
 	sent = func() {}
 	if req.GetBody == nil { // no body that can be read twice
@@ -282,7 +285,7 @@ func (m *meter) countPost(req *http.Request) (sent func(), err error) {
 	if err != nil {
 		return sent, err
 	}
-	switch msg, _ := jsonrpc.DecodeMessage(raw); msg := msg.(type) { // the body is not a message: msg is nil
+	switch msg, _ := jsonrpc.DecodeMessage(raw); msg := msg.(type) { // nil if the body is not a message
 	case *jsonrpc.Response:
 		return m.countReply()
 	case *jsonrpc.Request:
@@ -300,15 +303,16 @@ type meteredBody struct {
 	release func()
 }
 
-// Read implements io.Reader. It fails if the connection has exceeded a bound.
+// Read implements io.Reader. It counts the bytes that it has read, which may wait until the worker has memory for them.
+// If counting fails, for instance because the connection exceeds a bound, it returns that error instead of the bytes.
 func (b *meteredBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	over := b.count(p[:n])
-	if over == nil && errors.Is(err, io.EOF) {
-		over = b.stream.countEOF()
+	countErr := b.count(p[:n])
+	if countErr == nil && errors.Is(err, io.EOF) {
+		countErr = b.stream.countEOF()
 	}
-	if over != nil {
-		return 0, over
+	if countErr != nil {
+		return 0, countErr
 	}
 	return n, err
 }

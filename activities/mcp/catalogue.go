@@ -61,9 +61,10 @@ func trimResults(next sdk.MethodHandler) sdk.MethodHandler {
 	}
 }
 
-// listTools requests every page of the server's list of tools. It fails if the list exceeds maxPages, maxTools or
-// maxListBytes. paged, which is also valid with an error, is the size in bytes of the pages after the first: the SDK
-// keeps each of them under its cursor until the session ends.
+// listTools requests every page of the server's list of tools. It fails if a request fails, if a cursor repeats, or if
+// the list exceeds maxPages, maxTools or maxListBytes. The list of a server without tools is empty: see listError.
+// paged, which is also valid with an error, is the size in bytes of the pages after the first: the SDK keeps each of
+// them under its cursor until the session ends.
 func listTools(ctx context.Context, cs *sdk.ClientSession, maxPages,
 	maxTools int) (tools []*sdk.Tool, paged int, err error) {
 	seen, size := map[string]bool{}, 0
@@ -107,9 +108,9 @@ func sizeOf(t *sdk.Tool) int {
 // no tools and does not support the method: its list is then empty.
 func listError(cs *sdk.ClientSession, err error) error {
 	var wire *jsonrpc.Error
-	init := cs.InitializeResult()
-	if errors.As(err, &wire) && wire.Code == jsonrpc.CodeMethodNotFound && init.Capabilities != nil &&
-		init.Capabilities.Tools == nil {
+	declared := cs.InitializeResult().Capabilities // nil if the server declared nothing, which says nothing about tools
+	declaredNoTools := declared != nil && declared.Tools == nil
+	if errors.As(err, &wire) && wire.Code == jsonrpc.CodeMethodNotFound && declaredNoTools {
 		return nil
 	}
 	return fmt.Errorf("listing its tools: %w", err)
@@ -127,7 +128,8 @@ type describer struct {
 }
 
 // recordMisnamed records in the catalogue which of the operator's tool settings name a tool that the server does not
-// have. Such settings have no effect. The operator must see that, because a setting may be meant to raise a risk.
+// have, at most maxDropped of them. Such settings have no effect. The operator must see that, because a setting may be
+// meant to raise a risk.
 func (d describer) recordMisnamed(o *offer, tools []*sdk.Tool) {
 	for _, name := range slices.Sorted(maps.Keys(d.settings)) {
 		if len(o.catalogue.Misnamed) < maxDropped &&
@@ -137,13 +139,13 @@ func (d describer) recordMisnamed(o *offer, tools []*sdk.Tool) {
 	}
 }
 
-// offer describes the tools that the operator allows, ordered by ID, so that the order of the server's list does not
-// change prompts. A tool that cannot be offered is left out, and the catalogue names it with the reason (Dropped).
-// offer fails only if ctx ends.
+// offer describes the tools that the operator allows. It takes them by name and returns them by ID, so that the order
+// of the server's list changes neither prompts nor which tools exceed a limit. A tool that cannot be offered is left
+// out, and the catalogue names it with the reason (Dropped). offer fails only if ctx ends.
 func (d describer) offer(ctx context.Context, tools []*sdk.Tool) (offer, error) {
 	o := offer{names: map[string]string{}, tools: map[string]turn.Descriptor{}}
 	o.catalogue = d.emptyCatalogue()
-	instructions, size := 0, 0 // of the patterns in the tools' schemas; of everything offered, in bytes
+	instructions, size := 0, 0 // of the patterns in the offered schemas; of all allowed tools, dropped ones too, in bytes
 	for _, t := range slices.SortedStableFunc(slices.Values(tools),
 		func(a, b *sdk.Tool) int { return cmp.Compare(a.Name, b.Name) }) {
 		if ctx.Err() != nil {
@@ -191,8 +193,8 @@ func (d describer) emptyCatalogue() turn.Catalogue {
 }
 
 // configHash returns a hash of the settings that decide which tools the server has. Workers with different hashes
-// publish different versions of the catalogue. The hash covers no secret: not the environment, not the headers, and
-// neither user nor query of the URL.
+// publish different versions of the catalogue. The hash leaves out what often holds secrets: the environment, the
+// headers, and the URL's user, query and fragment.
 func (d describer) configHash() string {
 	s := d.server
 	address := s.URL
@@ -211,8 +213,9 @@ func (d describer) configHash() string {
 func (o *offer) drop(name string, reason error) {
 	switch n := len(o.catalogue.Dropped); {
 	case n < maxDropped:
-		o.catalogue.Dropped = append(o.catalogue.Dropped,
-			strings.TrimPrefix(fmt.Sprintf("%s: %v", printable.Line(name, 80), reason), ": "))
+		text := fmt.Sprintf("%s: %v", printable.Line(name, 80), reason)
+		text = strings.TrimPrefix(text, ": ") // without a name only the reason
+		o.catalogue.Dropped = append(o.catalogue.Dropped, text)
 	case n == maxDropped:
 		o.catalogue.Dropped = append(o.catalogue.Dropped, "and more")
 	}
@@ -246,12 +249,12 @@ func (d describer) describe(t *sdk.Tool) (turn.Descriptor, schema.Schema, error)
 }
 
 // identity returns a hash of a tool's declaration: everything on which a model or an operator relies. A tool with
-// another hash counts as changed.
+// another hash counts as changed, so the hash of an unchanged declaration must stay the same in later versions.
 func identity(t *sdk.Tool, schema json.RawMessage) string {
 	declared := map[string]any{
 		"name": t.Name, "description": t.Description, "input": schema, "output": t.OutputSchema, "annotations": t.Annotations,
 	}
-	if t.Title != "" {
+	if t.Title != "" { // an empty title is left out, so that it does not change the hash
 		declared["title"] = t.Title
 	}
 	return tool.Hash(declared)
@@ -261,7 +264,8 @@ func identity(t *sdk.Tool, schema json.RawMessage) string {
 const maxDetailsBytes = 8 << 10
 
 // details returns the parts of a tool's declaration that only operators see: title, annotations and output schema, as a
-// JSON object. It omits an output schema that is too long, and returns nil if there is nothing to show.
+// JSON object. It omits an output schema of half of maxDetailsBytes or more. It returns nil if there is nothing to
+// show, if the whole is too long, or if redacting breaks the JSON.
 func (d describer) details(t *sdk.Tool) json.RawMessage {
 	shown := map[string]any{}
 	if t.Title != "" {
@@ -284,8 +288,8 @@ func (d describer) details(t *sdk.Tool) json.RawMessage {
 	return json.RawMessage(kept)
 }
 
-// applySettings completes the descriptor with the operator's settings for the tool. Annotations of the server count
-// only as far as the operator trusts the server; the operator's own settings take precedence.
+// applySettings completes the descriptor with the operator's settings for the tool. A tool is repeatable by its setting
+// or by an annotation of a trusted server. A timeout that is not set for the tool is the server's, which may be 0, too.
 func (d describer) applySettings(desc *turn.Descriptor, t *sdk.Tool) {
 	settings := d.settings[t.Name]
 	hints := t.Annotations
@@ -316,8 +320,8 @@ func (d describer) effects(settings tool.Settings, hints *sdk.ToolAnnotations) t
 }
 
 // risk returns how much harm the tool can do, from the server's annotations, or else from the words in its name and
-// schema. An annotation that raises the risk (destructive) always counts; one that lowers it counts only if the
-// operator trusts the server.
+// schema. An annotation that raises the risk (destructive) always counts, except for a tool declared read-only, for
+// which MCP gives it no meaning. One that lowers the risk counts only if the operator trusts the server.
 func (d describer) risk(t *sdk.Tool, schema json.RawMessage) turn.Risk {
 	hints := t.Annotations
 	if hints == nil {
@@ -329,13 +333,13 @@ func (d describer) risk(t *sdk.Tool, schema json.RawMessage) turn.Risk {
 		return turn.RiskHigh
 	case d.server.Trust && hints.ReadOnlyHint:
 		return turn.RiskLow
-	case d.server.Trust && destructive != nil:
+	case d.server.Trust && destructive != nil: // declared not destructive
 		return turn.RiskMedium
 	}
 	return tool.SuggestedRisk(t.Name, schema)
 }
 
-// checkName refuses a tool's name that is empty, too long or not printable.
+// checkName refuses a tool's name that is empty, too long, not UTF-8, or has white space or an unprintable character.
 func checkName(name string) error {
 	switch {
 	case name == "":

@@ -114,8 +114,9 @@ func tenantEnv(env []string, tenant string) []string {
 	return append(out, EnvTenant+"="+tenant)
 }
 
-// findCommand returns the path of the program that the server's command names. A relative name with a slash is relative
-// to the server's directory, if one is set. A name without a slash is looked up in searchPath, a list like PATH.
+// findCommand checks the server's directory, and returns the absolute path of the program that the server's command
+// names. A relative name with a slash is relative to the server's directory, if one is set. A name without a slash is
+// looked up in searchPath, a list like PATH.
 func findCommand(s Server, searchPath string) (string, error) {
 	if err := checkDir(s.Dir); err != nil {
 		return "", fmt.Errorf("dir = %q cannot be its working directory: %w", s.Dir, err)
@@ -172,8 +173,8 @@ type account struct {
 	uid, gid uint32
 }
 
-// accountOf looks up the account that the operator named in Server.User; nil if the field is empty. It fails unless
-// this program runs as root.
+// accountOf looks up the account that the operator named in Server.User, first by name and then by number; nil if the
+// field is empty. For a named account it fails unless this program runs as root.
 func accountOf(s Server) (*account, error) {
 	if s.User == "" {
 		return nil, nil

@@ -55,9 +55,9 @@ func (c *connector) hideElicitation(next sdk.MethodHandler) sdk.MethodHandler {
 // older protocol it asks the server whether it supports the newest one, and if so replaces the session s with one in
 // that protocol. The connector remembers the version, so that only the first connect takes two handshakes.
 //
-// upgrade keeps s if connecting has taken more than a third of ConnectTimeout, because the server might not start again
-// in time. If the server exits because of the question, upgrade starts it once more in the older protocol and does not
-// ask again.
+// upgrade keeps s if a new link cannot replace its link, as over HTTP, or if connecting has taken more than a third of
+// ConnectTimeout, because the server might not start again in time. If the server exits because of the question, or
+// cannot be opened in the newest protocol, upgrade starts it once more in the older protocol and does not ask again.
 func (c *connector) upgrade(ctx context.Context, s *session, version string) (*session, error) {
 	deadline, _ := ctx.Deadline()
 	hurried := time.Until(deadline) < c.describer.server.ConnectTimeout*2/3
@@ -91,7 +91,7 @@ func (c *connector) upgrade(ctx context.Context, s *session, version string) (*s
 
 // supportsNewestProtocol asks the server, after a handshake in the older protocol, whether it also supports the newest
 // one. The request cannot be the first one, because some servers exit or stop responding if they receive anything else
-// than initialize first. No answer within discoverWithin means no.
+// than initialize first. An error, or no answer within discoverWithin, means no.
 func (s *session) supportsNewestProtocol(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, discoverWithin)
 	defer cancel()
@@ -104,7 +104,7 @@ func (s *session) supportsNewestProtocol(ctx context.Context) bool {
 		return false
 	}
 	for _, v := range r.SupportedVersions {
-		if v >= newestVersion {
+		if v >= newestVersion { // versions are dates, and sort as text
 			return true
 		}
 	}

@@ -69,9 +69,9 @@ func (c *connector) dial(ctx context.Context, conn *pool.Conn) (pool.Link, *pool
 }
 
 // sessionFor returns the session for a call, connecting if necessary, and adds a user to it. The calls of a tenant
-// share one session; with a stateful server (SessionAffinity), each turn has its own. If the call depends on state that
-// the server keeps (req.Resume), sessionFor returns only the session that has this state. If that session has ended, it
-// returns tool_state_lost, because a new session would lose the state silently.
+// share one session; with a stateful server (SessionAffinity), each turn has its own, and calls of no turn share one.
+// If the call depends on state that the server keeps (req.Resume), sessionFor returns only the session that has this
+// state. If that session has ended, it returns tool_state_lost, because a new session would lose the state silently.
 func (c *connector) sessionFor(ctx context.Context, req turn.ToolRequest) (*session, error) {
 	if !c.describer.server.SessionAffinity || req.Turn == "" {
 		return c.acquire(ctx, req.Tenant, "")
@@ -145,9 +145,9 @@ func (c *connector) versionsToTry(l *link) []string {
 	return l.versions
 }
 
-// handshakeError returns the error to report for a handshake that failed with err: an *Outage, or an error that wraps
-// an *Excess. For operators it adds the address, the exit status and the end of the server's stderr; the text for
-// models contains only the host's own words.
+// handshakeError returns the error to report for a handshake that failed with err: an *Outage, or, if the meter has
+// dropped the connection, an error that wraps its *Excess. For operators it adds the address, the exit status and the
+// end of the server's stderr, which it also keeps for Health; the text for models contains only the host's own words.
 func (c *connector) handshakeError(ctx context.Context, l *link, err error) error {
 	problem, forModel := c.clean(err.Error(), 400), safeErrorText(err)
 	server := c.describer.server

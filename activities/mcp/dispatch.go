@@ -36,7 +36,8 @@ func (a *attempt) run(ctx context.Context) (turn.ToolResult, error) {
 	return a.call(ctx, d, offered.names[a.req.Tool])
 }
 
-// call sends the call of the tool that the server knows as name, waits for its end, and reports the end to the pool.
+// call sends the call of the tool that the server knows as name, waits for its end, and reports the end to the pool,
+// except for the unknown outcome of a tool that may continue in the background. An error means that it was not sent.
 func (a *attempt) call(ctx context.Context, d turn.Descriptor, name string) (turn.ToolResult, error) {
 	conn := a.session.conn
 	conn.Used(false)
@@ -44,9 +45,9 @@ func (a *attempt) call(ctx context.Context, d turn.Descriptor, name string) (tur
 	a.freshSession = conn.OpenedAfter(a.admission.Began) || !a.req.Scheduled.IsZero() && conn.OpenedAfter(a.req.Scheduled)
 	result, err := a.exchange(ctx, d)
 	conn.Used(err == nil)
-	mayContinue := a.connector.describer.settings[name].BackgroundTimeout > 0
-	if result.Outcome == turn.OutcomeUnknown && mayContinue {
-		return result, err // a call that may still finish in the background is no failure of the server
+	toolMayDetach := a.connector.describer.settings[name].BackgroundTimeout > 0
+	if result.Outcome == turn.OutcomeUnknown && toolMayDetach {
+		return result, err // such a tool is not expected to answer in time: this is no failure of the server
 	}
 	a.settle(ctx, err)
 	var e *turn.Error
@@ -58,9 +59,10 @@ func (a *attempt) call(ctx context.Context, d turn.Descriptor, name string) (tur
 	return result, err
 }
 
-// admit waits until the pool admits the call to the server, at most as long as the call's own timeout, and deducts the
-// wait from that timeout. If the caller retries a call that was not sent (req.Waits), it waits only briefly. The caller
-// must call leave when the attempt ends. The error gives the reason why the call may not be sent.
+// admit takes a place for the call (see occupy), and waits until the pool admits the call: at most as long as its
+// timeout, or only briefly if the caller retries a call that was not sent (req.Waits). It deducts the wait from
+// req.Timeout, if that is set. The caller must call leave when the attempt ends. The error gives the reason why the
+// call may not be sent.
 func (a *attempt) admit(ctx context.Context) (leave func(), err error) {
 	vacate, err := a.connector.occupy(a.req)
 	if err != nil {
@@ -83,7 +85,8 @@ func (a *attempt) admit(ctx context.Context) (leave func(), err error) {
 
 // occupy takes one of the places for calls that occupy the worker, or returns an error if there is none. The number of
 // places is limited, per server and for all servers, so that calls leave room for inferences. The caller must call
-// leave to free the place. A call whose caller does not retry (req.Waits is false) needs no place.
+// leave to free the place. A call whose caller does not retry (req.Waits is false) takes no place, because it could not
+// come again later.
 func (c *connector) occupy(req turn.ToolRequest) (leave func(), err error) {
 	if !req.Waits {
 		return func() {}, nil
@@ -125,8 +128,8 @@ func (a *attempt) acquireSession(ctx context.Context) (*session, error) {
 	return a.connector.sessionFor(ctx, a.req)
 }
 
-// settle reports the attempt's end to the pool's breaker, which counts it as a failure unless the server has answered
-// or the caller has cancelled the call. err is only for operators.
+// settle reports the attempt's end to the pool's breaker: see pool.Admission.Settle. The end of the caller's time does
+// not count as a cancellation. err, which may be nil, is only for operators.
 func (a *attempt) settle(ctx context.Context, err error) {
 	problem := "it did not answer"
 	if err != nil {

@@ -59,7 +59,7 @@ func (c continuation) responses() sdk.InputResponseMap {
 // answerOf returns the kind of answer that a reply without an error contains.
 func answerOf(r reply) tool.AnswerKind {
 	switch {
-	case r.input != nil && r.input.Elicitations == nil: // elicitations that no user can be asked
+	case r.input != nil && r.input.Elicitations == nil: // no user can be asked, or the server is busy
 		return tool.AnswerCannotElicit
 	case r.input != nil:
 		return tool.AnswerElicits
@@ -70,8 +70,8 @@ func answerOf(r reply) tool.AnswerKind {
 }
 
 // inputOf returns nil if the server's result requests no input. Otherwise it returns the result to report: one with
-// elicitations, or an error result that tells the model why the user cannot be asked. A result that requests input has
-// no other content (SEP-2322). round counts the call's earlier rounds of elicitations.
+// elicitations, or an error result that tells the model why the user cannot be asked, or that the server is busy. A
+// result that requests input has no other content (SEP-2322). round counts the call's earlier rounds of elicitations.
 func (s *session) inputOf(r *sdk.CallToolResult, round int) *turn.ToolResult {
 	if len(r.InputRequests) == 0 && !r.NeedsInput() {
 		return nil
@@ -98,7 +98,8 @@ func (s *session) elicitationResult(r *sdk.CallToolResult, round int) turn.ToolR
 }
 
 // addElicitations adds the server's input requests to the continuation, ordered by key. It fails if one of them cannot
-// be shown to a user, if there are too many, or if the server's state contains a secret.
+// be shown to a user, if there are too many of them or of the call's rounds, or if the server's state contains a
+// secret: the state is stored, and the server needs it back unchanged.
 func (s *session) addElicitations(c *continuation, requests sdk.InputRequestMap) error {
 	switch {
 	case len(requests) > maxElicitations:
@@ -173,7 +174,8 @@ func (s *session) elicitation(key string, p *sdk.ElicitParams) (turn.Elicitation
 	return q, err
 }
 
-// checkKey refuses an elicitation's key that sanitizing or redacting would change: the server needs it back unchanged.
+// checkKey refuses an elicitation's key that is empty or too long, or that sanitizing or redacting would change: the
+// server needs it back unchanged.
 func checkKey(key string, redact func(string) string) error {
 	switch {
 	case key == "" || len(key) > maxElicitationKey || printable.Line(key, maxElicitationKey) != key:
@@ -185,7 +187,7 @@ func checkKey(key string, redact func(string) string) error {
 }
 
 // checkURL refuses a URL to which the user must not be sent: one that is not http or https, has a user name, contains a
-// secret of the server's configuration, or cannot be displayed unchanged.
+// secret of the server's configuration, or is too long or not printable, so that it cannot be displayed unchanged.
 func checkURL(raw string, redact func(string) string) error {
 	u, err := url.Parse(raw)
 	switch {
@@ -215,8 +217,8 @@ func (c continuation) toResult(elicitations []turn.Elicitation) (turn.ToolResult
 
 // resume reads the request's continuation and moves the request's responses into it. A request without a continuation
 // yields the zero continuation, with which a call begins. If the returned result is not nil, it is the result of the
-// call, and nothing is sent to the server: a response is missing or invalid, or the suspended call is lost and must not
-// be repeated.
+// call, and nothing is sent to the server: the continuation cannot be read, a response is missing or invalid, or the
+// suspended call is lost and must not be repeated.
 func (h *Host) resume(req turn.ToolRequest) (k continuation, result *turn.ToolResult) {
 	if len(req.Continuation) == 0 {
 		return k, nil
@@ -248,9 +250,9 @@ func (h *Host) resume(req turn.ToolRequest) (k continuation, result *turn.ToolRe
 }
 
 // acceptResponses moves the request's responses into the continuation. It returns nil if every elicitation then has a
-// response. If one is missing or does not fit, it returns a result that elicits it again. If the request has no
-// responses at all, the elicitations may not have been shown to a user yet: the result then repeats them with the
-// unchanged continuation.
+// response. If one is missing or does not fit, it returns a result that elicits it again, or a denied result if the
+// responses are too large to keep meanwhile. If the request has no responses at all, the elicitations may not have been
+// shown to a user yet: the result then repeats them with the unchanged continuation.
 func (c *continuation) acceptResponses(req turn.ToolRequest) (again *turn.ToolResult) {
 	var open []turn.Elicitation
 	for _, q := range c.Elicitations {

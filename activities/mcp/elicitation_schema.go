@@ -38,13 +38,13 @@ func flatSchema(raw json.RawMessage) (json.RawMessage, error) {
 	if err := json.Unmarshal(raw, &form); err != nil {
 		return nil, errors.New("its form is not a JSON schema")
 	}
-	if form == nil {
+	if form == nil { // null is a form without fields
 		form = map[string]any{}
 	}
 	if t, ok := form["type"]; ok && t != "object" {
 		return nil, errors.New(`its form is not of type "object"`)
 	}
-	fields, _ := form["properties"].(map[string]any)
+	fields, _ := form["properties"].(map[string]any) // anything but an object means no fields
 	if len(fields) > maxFields {
 		return nil, fmt.Errorf("its form has %d fields; the maximum is %d", len(fields), maxFields)
 	}

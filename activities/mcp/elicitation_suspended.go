@@ -20,9 +20,9 @@ type pendingElicitation struct {
 }
 
 // handleElicitation handles elicitation/create, which a server of an older protocol sends in the middle of a call. It
-// blocks until the user has responded. The request does not say to which call it belongs: if several calls are
-// possible, the server gets an error and no user is asked. It does not get the action "cancel", which would claim that
-// a user had cancelled.
+// blocks until the user has responded, or until the call or ctx ends: the server then gets the action "cancel". If the
+// user cannot be asked, the server gets an error, because "cancel" would claim that a user had cancelled. The request
+// does not say to which call it belongs, so no user is asked if several calls are possible.
 func (s *session) handleElicitation(ctx context.Context, req *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
 	a, number, err := s.elicitingCall()
 	if err != nil {
@@ -93,7 +93,8 @@ func responseOf(r turn.ElicitationResponse) *sdk.ElicitResult {
 }
 
 // callSuspendable starts a call that its server may suspend with an elicitation, or continues the suspended call that
-// the continuation k names. It returns when the call has ended or sends its next elicitation.
+// the continuation k names. It returns when the call has ended or sends its next elicitation. If ctx ends first, it
+// cancels the call.
 func (h *Host) callSuspendable(
 	ctx context.Context, c *connector, req turn.ToolRequest, k continuation,
 ) (turn.ToolResult, error) {

@@ -208,8 +208,8 @@ func (s *session) recycle(state *callState, timedOut bool) {
 }
 
 // mayDetach reports whether the call may continue in the background although its caller stops waiting: the operator
-// allows it, the caller takes a late result, the timeout has passed, and the call was sent. A call that was not sent
-// yet can no longer be sent afterwards.
+// allows it, the caller takes a late result, the timeout has passed, the call was sent, and the host is not closed. If
+// the first three hold, a call that was not sent yet can no longer be sent afterwards.
 func (a *attempt) mayDetach() bool {
 	wanted := a.detachFor > 0 && a.req.Late != nil && timeIsUp(a.waitCtx)
 	return wanted && a.state.abandon() && a.connector.ctx.Err() == nil
@@ -240,7 +240,7 @@ func (a *attempt) detachCall() (result turn.ToolResult, ok bool) {
 }
 
 // awaitDetached waits for the end of a detached call. If the server answers, it passes the result to req.Late. If not,
-// it reports nothing, because the caller has already got the outcome unknown.
+// or if the host closes, it reports nothing, because the caller has already got the outcome unknown.
 func (a *attempt) awaitDetached() {
 	defer a.session.leave()
 	kept := make(chan struct{})

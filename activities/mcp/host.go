@@ -27,7 +27,8 @@ type Host struct {
 	closeErr   error
 }
 
-// New checks the options and returns a Host that has not connected to any server yet.
+// New checks the options and returns a Host that has not connected to any server yet. If servers are child processes,
+// it first kills those that a killed worker left running.
 func New(opts Options) (*Host, error) {
 	opts = opts.withDefaults()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -160,9 +161,10 @@ func (h *Host) CataloguesSoon(ctx context.Context, brief func(server string) boo
 	return out
 }
 
-// Watch follows the catalogues of all servers until ctx ends. It calls changed with the first catalogue of each server,
-// and again whenever the server's tools have changed, or the server has become unavailable or available. Meanwhile it
-// reconnects to servers that failed, with the pauses of Options. It calls changed from one goroutine at a time.
+// Watch follows the catalogues of all servers until ctx ends or the host closes. It calls changed with the first
+// catalogue of each server, and again whenever the server's tools have changed, or the server has become unavailable or
+// available. Meanwhile it reconnects to servers that failed, with the pauses of Options. It calls changed from one
+// goroutine at a time.
 func (h *Host) Watch(ctx context.Context, changed func(turn.Catalogue)) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -178,9 +180,10 @@ func (h *Host) Watch(ctx context.Context, changed func(turn.Catalogue)) {
 }
 
 // Call runs the tool at most once. It returns a *turn.Error with code tool_not_sent if nothing reached the tool, so
-// that the call may be attempted again, or with tool_drift if the tool no longer matches the turn config. In all other
-// cases it returns a result; its outcome is unknown if the tool may or may not have run. Cancelling ctx cancels the
-// call. The caller has validated the arguments.
+// that the call may be attempted again, with tool_drift if the tool no longer matches the turn config, or with
+// tool_state_lost if the state that the server kept for the turn is lost. In all other cases it returns a result; its
+// outcome is unknown if the tool may or may not have run. Cancelling ctx cancels the call. The caller has validated the
+// arguments.
 func (h *Host) Call(ctx context.Context, req turn.ToolRequest) (turn.ToolResult, error) {
 	c := h.route(req.Tool)
 	if c == nil {
@@ -205,8 +208,8 @@ func (h *Host) route(id string) *connector {
 	return h.connectors[parts[1]]
 }
 
-// Close cancels the calls in flight, ends every session and process and waits up to ten seconds for all of them. It may
-// be called twice.
+// Close cancels the calls in flight, ends every session and process and waits up to ten seconds for all of them. It
+// fails if that is not enough; the processes that remain then end without a grace period. It may be called twice.
 func (h *Host) Close() error {
 	h.once.Do(func() {
 		h.cancel()

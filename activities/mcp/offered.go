@@ -167,7 +167,8 @@ func listPrompts(ctx context.Context, s *session, arguments json.RawMessage,
 }
 
 // emptyResult empties a result that was rendered. The SDK keeps each cacheable result until the connection ends, and
-// would otherwise keep its content in memory.
+// would otherwise keep its content in memory. Emptying it also clears its time to live, so that the SDK does not return
+// it again.
 func emptyResult[T any](r *T) { *r = *new(T) }
 
 // page is a list for models with one entry per line.

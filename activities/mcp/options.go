@@ -158,8 +158,8 @@ func setDefault[T int | time.Duration](v *T, def T) {
 
 var serverID = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,47}$`)
 
-// withDefaults returns the server's configuration with its defaults. The error joins all mistakes that can be found
-// without access to files or the network.
+// withDefaults returns the server's configuration with its defaults. The error joins the first mistake that each check
+// finds. No check needs files or the network.
 func (s Server) withDefaults() (Server, error) {
 	setDefault(&s.ConnectTimeout, 30*time.Second)
 	setDefault(&s.CallTimeout, time.Minute)
@@ -174,7 +174,7 @@ func (s Server) withDefaults() (Server, error) {
 			s.Transport = TransportStdio
 		}
 	}
-	return s, errors.Join(s.checkID(), s.checkTransport(), s.checkLogin(), s.checkTools(), s.checkState())
+	return s, errors.Join(s.checkID(), s.checkTransport(), s.checkLogin(), s.checkTools(), s.checkLocalActivities())
 }
 
 // checkID refuses an ID that is malformed or reserved.
@@ -189,7 +189,8 @@ func (s Server) checkID() error {
 	return nil
 }
 
-// checkTransport refuses settings that contradict each other or the transport, and a URL that may not be requested.
+// checkTransport refuses an unknown transport, settings that contradict each other or the transport, and a URL that may
+// not be requested.
 func (s Server) checkTransport() error {
 	switch {
 	case s.Transport == TransportStdio && s.Command == "":
@@ -210,9 +211,9 @@ func (s Server) checkTransport() error {
 	return err
 }
 
-// checkState refuses local activities on a server with session affinity. A local activity runs on the worker that has
-// the turn, which may not be the worker whose connection holds the server's state.
-func (s Server) checkState() error {
+// checkLocalActivities refuses local activities on a server with session affinity. A local activity runs on the worker
+// that has the turn, which may not be the worker whose connection holds the server's state.
+func (s Server) checkLocalActivities() error {
 	for name, t := range s.Tools {
 		if s.SessionAffinity && t.LocalActivity {
 			return fmt.Errorf("MCP server %q: tool %q has local_activity, but the server has session_affinity: local "+

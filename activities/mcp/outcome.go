@@ -45,17 +45,17 @@ func (a *attempt) ending(r reply) tool.Ending {
 // same holds for a server that says so again and again.
 func (a *attempt) refusedStage(err error) tool.Stage {
 	refusals := a.req.Refused + 1 // of this call, with this one
-	switch r, known := refusalOf(err); {
-	case !known && (a.freshSession || refusals >= maxUnknownSession):
+	switch r, sessionKnown := refusalOf(err); {
+	case !sessionKnown && (a.freshSession || refusals >= maxUnknownSession):
 		return tool.StageSent
-	case known && (r.permanent() || refusals >= maxRateLimited):
+	case sessionKnown && (r.permanent() || refusals >= maxRateLimited):
 		return tool.StageForbidden
 	}
 	return tool.StageRefused
 }
 
 // endedBy returns why the wait for a response ended: the deadline or a cancellation ended one of the contexts;
-// otherwise the connection was lost.
+// otherwise the connection was lost. The request's context decides first, because a detached call outlives waitCtx.
 func (a *attempt) endedBy() tool.EndedBy {
 	switch {
 	case a.requestCtx.Err() == nil && a.waitCtx.Err() == nil:
@@ -91,8 +91,8 @@ func (a *attempt) conclude(e tool.Ending, r reply) (turn.ToolResult, error) {
 // the server's health.
 func (a *attempt) refused(e tool.Ending, err error) (turn.ToolResult, error) {
 	s := a.session
-	refusal, ok := refusalOf(err)
-	if !ok {
+	refusal, sessionKnown := refusalOf(err)
+	if !sessionKnown { // and refusedStage believes it: the call may be attempted again
 		s.conn.Lose()
 		text := fmt.Sprintf("%s was not called: %s no longer knows the session, as after a restart", a.req.Tool,
 			s.owner.name())
@@ -117,7 +117,7 @@ func (a *attempt) refused(e tool.Ending, err error) (turn.ToolResult, error) {
 // gets rid of the session or process that failed, so that the next call gets another one.
 func (a *attempt) unansweredReason(by tool.EndedBy, err error) string {
 	s := a.session
-	if a.state.refused.Load() {
+	if a.state.refused.Load() { // a refusal that refusedStage does not believe
 		s.conn.Lose()
 		a.recordFailure("a call's session was not known: " + s.owner.clean(err.Error(), 200))
 		return "the server answered that it does not know the session, which cannot be a session from before a restart"

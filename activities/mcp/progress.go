@@ -171,7 +171,8 @@ func (s *session) handleProgress(_ context.Context, n *sdk.ProgressNotificationC
 	}
 }
 
-// reportProgress extends the call's deadline and passes the progress to the caller, at most every progressEvery.
+// reportProgress extends the call's deadline and passes the progress to the caller, at most every progressEvery. It
+// holds the lock while it does, so that stopProgress waits for it.
 func (a *attempt) reportProgress(p *sdk.ProgressNotificationParams) {
 	a.deadline.renew()
 	a.mu.Lock()

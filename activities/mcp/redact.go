@@ -28,7 +28,7 @@ func newRedactor(s Server, inherited []string, shared *redact.Redactor) redactor
 		r.classify(name, v)
 	}
 	for i, v := range inherited {
-		name := "secret"
+		name := "secret" // a value without a name counts as a secret
 		if i < len(s.EnvAllow) {
 			name = s.EnvAllow[i]
 		}

@@ -33,7 +33,7 @@ const (
 // restarts, each worker may hold a session that the server has forgotten.
 const (
 	maxUnknownSession = 3 // with 404, or with 400 and an error that names no request; then the outcome is unknown
-	maxRateLimited    = 5 // with 429, if the call is repeatable; then the call ends in an error
+	maxRateLimited    = 5 // with 429; then the call ends in an error
 )
 
 // refusal describes how a server's HTTP front refused a call without acting on it.
@@ -139,9 +139,9 @@ func refusalText(body []byte) string {
 	return printable.Sanitize(cmp.Or(m.Error.Message, string(body)))
 }
 
-// refusalOf returns the refusal in the SDK's error of a refused call. ok is false if the error contains none: the
-// refusal has then ended the session.
-func refusalOf(err error) (r refusal, ok bool) {
+// refusalOf returns the refusal in the SDK's error of a refused call. sessionKnown is false if the error contains none:
+// the server has then said that it does not know the session.
+func refusalOf(err error) (r refusal, sessionKnown bool) {
 	var wire *jsonrpc.Error
 	if errors.As(err, &wire) && wire.Code == codeRefused {
 		err := json.Unmarshal(wire.Data, &r)

@@ -140,8 +140,9 @@ func (t *headerRoundTripper) RoundTrip(req *http.Request) (*http.Response, error
 }
 
 // limitBody limits the size of a response's body, and reports whether the body is an event stream. An event stream has
-// no limit, because each of its events is bounded separately. limitBody replaces the Content-Type header with the plain
-// media type, so that the SDK reads the body as the same kind.
+// no limit, because each of its events is bounded separately. A JSON response is limited to the size of one message,
+// any other body to maxRefusal. limitBody replaces the Content-Type header with the plain media type, so that the SDK
+// reads the body as the same kind.
 func (t *headerRoundTripper) limitBody(resp *http.Response, method string) (events bool) {
 	kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if err != nil {
@@ -179,6 +180,7 @@ func (t *headerRoundTripper) roundTrip(req *http.Request) (*http.Response, error
 	switch {
 	case err != nil && first && !wrote.Load():
 		state.unsend()
+	// After any other repetition, such as a redirect, a refusal says nothing about the request before it.
 	case err == nil && (first || again) && refusedUnread(resp):
 		state.refused.Store(true)
 	}

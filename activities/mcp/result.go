@@ -23,7 +23,8 @@ func (s *session) render(r *sdk.CallToolResult) turn.ToolResult {
 
 // renderContent returns the result of a tool's response. Its text joins the text blocks and the structured content with
 // newlines, with a note in place of every other block, and is cut to l.Shown bytes. If text and media are not the whole
-// output, the result also has the full output, unless that is over l.Full bytes.
+// output, the result also has the full output: the text, cut to l.Full bytes, or what keepBinaries keeps, unless that
+// is over l.Full bytes.
 func renderContent(r *sdk.CallToolResult, l tool.Limits, redact redactor) turn.ToolResult {
 	var blocks []string
 	var m media
@@ -72,7 +73,7 @@ func renderBlock(c sdk.Content, m *media, r redactor) string {
 }
 
 // structuredText returns the response's structured content as JSON. It returns an empty string if there is none, or if
-// a text block has the same content, as the protocol recommends.
+// a text block has the same content, as the protocol recommends, or the text that it wraps (see wrapsText).
 func structuredText(r *sdk.CallToolResult, blocks []string) string {
 	if r.StructuredContent == nil {
 		return ""
@@ -127,7 +128,8 @@ func sameJSON(text string, raw []byte) bool {
 }
 
 // keepBinaries sets out.Full if the response has binary blocks that are not kept as media: to the data of the binary if
-// it is the only block, otherwise to all blocks except the media, as MCP content in JSON.
+// it is the only block, otherwise to all blocks except the media, as MCP content in JSON. It redacts the text in that
+// JSON, but no binary data.
 func keepBinaries(out *turn.ToolResult, r *sdk.CallToolResult, binaries []binary, redact redactor) {
 	switch {
 	case len(binaries) == 1 && len(r.Content) == 1:
@@ -206,7 +208,7 @@ type binary struct {
 }
 
 // add collects a block and returns the note that replaces it in the text. declared is the media type that the server
-// gives; kind stands for it in the note if it is missing or malformed.
+// gives; kind stands for it if it is missing or malformed.
 func (m *media) add(declared, kind string, data []byte) (note string) {
 	m.size += int64(len(data))
 	if declared = parseMediaType(declared); declared == "" {

@@ -143,8 +143,9 @@ func (s *session) scheduleRelist() {
 }
 
 // offer returns the tools that the server offers. If they may have changed, it lists the server again: at once if
-// forCall is set, because a call must not use outdated tools, and otherwise not before the time that spacing allows. It
-// retires a session that cannot be listed.
+// forCall is set, because a call must not use outdated tools, and otherwise not before the time that spacing allows;
+// until then it returns the outdated tools. If the list fails, offer fails, and relist has retired the session unless
+// ctx has ended.
 func (s *session) offer(ctx context.Context, forCall bool) (offer, error) {
 	s.mu.Lock()
 	mayRelist := forCall || !time.Now().Before(s.relists.next)
@@ -208,7 +209,8 @@ func (s *session) list(ctx context.Context, force bool) error {
 }
 
 // requestList requests the server's list of tools, describes the tools, and records them in the session and in the
-// connector. It holds the session's lock only briefly, never while it waits for the server or calls the connector.
+// connector. It retires the session, whether or not it fails, once the SDK keeps more than maxPagedBytes of lists. It
+// holds the session's lock only briefly, never while it waits for the server or calls the connector.
 func (s *session) requestList(ctx context.Context) (err error) {
 	defer s.owner.recoverPanic("tools/list", &err)
 	var reserved reservation
@@ -220,7 +222,7 @@ func (s *session) requestList(ctx context.Context) (err error) {
 	full := s.paged > maxPagedBytes
 	s.mu.Unlock()
 	if full { // the SDK frees the lists that it keeps only with the session, so a new session takes over
-		s.owner.running.start(s.retire)
+		s.owner.running.start(s.retire) // in a goroutine, because retire may wait for the link to stop
 	}
 	if err != nil {
 		return err

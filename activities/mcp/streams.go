@@ -59,8 +59,9 @@ func (s *stream) countBytes(n int) error {
 const dataField = "data:"
 
 // scan checks a part of a line, or of a body that is one message, against the bounds on messages and fields. It returns
-// an *Excess if a bound is exceeded. If the message is large, scan first waits until no other stream of the connection
-// reads a large one.
+// an *Excess if a bound is exceeded. When more than largeMessage bytes of the message have come, scan waits until no
+// other stream of the connection reads such a message, and holds the meter's largeGate from then on. It fails if the
+// stream's context ends meanwhile.
 func (s *stream) scan(read []byte) error {
 	// In an event stream, skip the line's prefix, which may arrive in several parts.
 	for ; s.events && s.prefix < len(dataField) && len(read) > 0; read = read[1:] {
@@ -109,8 +110,9 @@ func (s *stream) messageEnded() (err error) {
 	return err
 }
 
-// awaitRoom waits until the worker has memory for n bytes, if the complete message is a response. Other messages do not
-// wait, because rates bound them.
+// awaitRoom waits until the worker has memory for n bytes, if the complete message is a response to one of our
+// requests. The wait also ends with that request or with the connection: see meter.awaitRoom. Other messages do not
+// wait, because rates bound them. awaitRoom fails if text that begins like JSON is not one JSON-RPC message.
 func (s *stream) awaitRoom(n int64) error {
 	text := bytes.TrimSpace(s.message.Outline)              // the message without nested content, but with its ID
 	if len(text) == 0 || text[0] != '{' && text[0] != '[' { // not JSON: over stdio it is skipped
@@ -210,7 +212,7 @@ func newMemory() memory { return memory{semaphore.NewWeighted(maxLarge)} }
 // nothing, because the SDK then drops the response.
 func (m memory) acquire(ctx context.Context, n int64) {
 	s, _ := ctx.Value(reservationKey{}).(*reservation)
-	if s == nil { // a handshake has no reservation
+	if s == nil { // only calls and lists have one; initialize, for instance, has none
 		return
 	}
 	s.set(nil) // a request must hold nothing while it waits, or two requests might block each other
@@ -290,7 +292,7 @@ type totals struct {
 }
 
 // newTotals returns the totals of a new Host. It limits HTTP requests to half of the file descriptors that this process
-// may open, so that the other half is left for everything else.
+// may open, so that the other half is left for everything else, but at least to minRequests and at most to maxRequests.
 func newTotals() *totals {
 	most := maxRequests
 	var limit syscall.Rlimit
@@ -301,8 +303,8 @@ func newTotals() *totals {
 }
 
 // addBuffered records that the connection m buffers n more bytes of unfinished messages; n may be negative. If all
-// connections together then exceed maxBuffered, it returns the connection to drop, otherwise nil. It chooses the
-// largest connection of the server whose connections buffer most.
+// connections together then exceed maxBuffered, it returns the connection to drop: the largest connection of the server
+// whose connections buffer most, unless that buffers at most fairBuffered. Otherwise it returns nil.
 func (t *totals) addBuffered(m *meter, n int64) *meter {
 	t.mu.Lock()
 	defer t.mu.Unlock()

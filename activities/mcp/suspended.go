@@ -47,7 +47,8 @@ func (s *suspendedCalls) create(req turn.ToolRequest, cancel context.CancelCause
 }
 
 // wait waits for the call's next elicitation, or for its end. It returns a result with the elicitation and a
-// continuation, or the call's own result. If ctx ends first, wait cancels the call.
+// continuation, or the call's own result. An elicitation that an earlier attempt has returned, and that still waits for
+// a response, is returned again at once. If ctx ends first, wait cancels the call and waits for its end.
 func (call *suspendedCall) wait(ctx context.Context) (turn.ToolResult, error) {
 	e := call.unanswered()
 	if e == nil {
@@ -141,7 +142,7 @@ func (call *suspendedCall) watch() (*pendingElicitation, <-chan struct{}) {
 	return call.pending, call.replaced
 }
 
-// progress passes a progress report to the attempt that waits for the call.
+// progress passes a progress report to the latest attempt.
 func (call *suspendedCall) progress(p turn.ToolProgress) {
 	call.mu.Lock()
 	report := call.caller.Progress

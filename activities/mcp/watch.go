@@ -35,8 +35,9 @@ func (s *spacing) listed(now time.Time, took time.Duration) {
 	s.next = now.Add(max(s.pause, relistShare*took))
 }
 
-// follow reports the server's catalogue, first at once and then whenever it differs from the last one reported, until
-// ctx ends or the host closes. It keeps the server connected, except while its connection rests because it was idle.
+// follow reports the server's catalogue, first at once and then whenever its tools have changed since the last report,
+// or a Problem has come or gone, until ctx ends or the host closes. It keeps the server connected, except while its
+// connection rests because it was idle.
 func (c *connector) follow(ctx context.Context, report func(turn.Catalogue)) {
 	var last *turn.Catalogue      // the last one reported
 	var reportPause time.Duration // the pause after the last report, which ended at pauseEnd

@@ -146,8 +146,8 @@ func (t *watchedTransport) bytesSent() int64 {
 	return t.written()
 }
 
-// Read implements sdk.Connection. It counts each message against the bounds, and marks the call that a response
-// answers.
+// Read implements sdk.Connection. It counts each message against the bounds, marks the call that a response answers,
+// and keeps the first error for readError.
 func (c *watchedConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 	msg, err := c.Connection.Read(ctx)
 	if c.transport.meter != nil {

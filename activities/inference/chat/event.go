@@ -127,7 +127,8 @@ type usage struct {
 	} `json:"completion_tokens_details"`
 }
 
-// parseUsage decodes a usage object. It returns false if there is none, or if it is malformed.
+// parseUsage decodes a usage object. It returns false if there is none, or if it is malformed. For null it returns no
+// tokens and true, which Collector.Usage ignores.
 func parseUsage(raw json.RawMessage) (turn.Usage, bool) {
 	var u usage
 	if len(raw) == 0 || json.Unmarshal(raw, &u) != nil {

@@ -76,8 +76,8 @@ func assistant(e inference.Entry, reasoning bool) message {
 			out.ToolCalls = append(out.ToolCalls, openai.ToolCall{ID: p.Call.WireID, Type: openai.ToolTypeFunction,
 				Function: openai.FunctionCall{Name: p.Call.Tool, Arguments: p.Call.Arguments}})
 			out.calls = append(out.calls, toolCall{out.ToolCalls[len(out.ToolCalls)-1], p.Raw})
-		case p.Text == "":
-			_ = json.Unmarshal(p.Raw, &out.own) // ownFields.record wrote it
+		case p.Text == "": // an item of the provider, which ownFields.record wrote
+			_ = json.Unmarshal(p.Raw, &out.own)
 		}
 	}
 	if reasoning && out.own.ReasoningContent == nil {

@@ -71,7 +71,7 @@ func (r *reader) addChoice(ch choice, data []byte) error {
 		}
 	}
 	switch ch.FinishReason {
-	case "", "null":
+	case "", "null": // not finished
 	case "error": // OpenRouter: the upstream provider failed in the middle of the response
 		return &inference.StreamError{Body: data}
 	default:

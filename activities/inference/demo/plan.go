@@ -18,7 +18,7 @@ const (
 var nextWrite = regexp.MustCompile(`(?i);\s*write `)
 
 // planSteps returns the steps of a plan for the question, one for each file to write, in the form that the tool for
-// plans takes. It returns nil if the question does not ask to write files, or no tool can write them.
+// plans takes. It returns nil if a part of the question is not about a file to write, or no tool can write files.
 func (c conversation) planSteps() (steps []map[string]any) {
 	tool, ok := c.toolWithSuffix(toolCanvas)
 	if !ok {
@@ -29,6 +29,7 @@ func (c conversation) planSteps() (steps []map[string]any) {
 	if !writing.MatchString(c.question) {
 		return nil
 	}
+	toolID := strings.Replace(tool.Name, "_", "/", 1) // of a function of this program: local_x is local/x
 	for _, part := range nextWrite.Split(c.question, -1) {
 		if len(steps) > 0 { // the separator contained the word
 			part = "write " + part
@@ -37,7 +38,7 @@ func (c conversation) planSteps() (steps []map[string]any) {
 		if m == nil {
 			return nil
 		}
-		steps = append(steps, map[string]any{"description": "write " + m[1], "tool": strings.Replace(tool.Name, "_", "/", 1),
+		steps = append(steps, map[string]any{"description": "write " + m[1], "tool": toolID,
 			"args": map[string]any{"path": m[1], "content": m[2] + "\n"}})
 	}
 	return steps
@@ -52,7 +53,8 @@ var (
 
 // followPlan proposes a plan with these steps, then makes the calls of its current steps, reflects on their results,
 // and so on until the plan has no current step. It takes the steps from the plan's text in the latest result or in the
-// note, because the user may have changed the plan.
+// note, because the user may have changed the plan. A result of these tools that is a plan's text begins with "The
+// plan"; any other means that the user does not want the next step.
 func (c conversation) followPlan(steps []map[string]any) step {
 	state := c.note
 	for _, r := range c.results {
@@ -65,7 +67,7 @@ func (c conversation) followPlan(steps []map[string]any) step {
 	}
 	last := c.results[len(c.results)-1]
 	current := currentStep.FindAllStringSubmatch(state, -1)
-	planning := strings.HasPrefix(last.call.name, toolPlan)
+	planning := strings.HasPrefix(last.call.name, toolPlan) // or toolPlanStep, which begins alike
 	switch {
 	case len(current) == 0:
 		return step{text: c.answer()}

@@ -156,7 +156,8 @@ func (c conversation) nextStep() step {
 // namedCall matches a question that is a tool call: "call", the tool's name, and its arguments as a JSON object.
 var namedCall = regexp.MustCompile(`(?s)^call ([\w/.-]+) (\{.*\})\s*$`)
 
-// runNamedCall replies to a question that namedCall matches: with the call, and then with the call's result alone.
+// runNamedCall replies to a question that namedCall matches: with the call, even of a tool that is not offered, and
+// then with the call's result alone.
 func (c conversation) runNamedCall() step {
 	if len(c.results) > 0 {
 		return step{text: c.results[len(c.results)-1].text}
@@ -170,8 +171,8 @@ func (c conversation) runNamedCall() step {
 }
 
 // namedTool returns the offered tool that the question names; found is false if there is none. The question may use the
-// name under which the tool is offered, the tool's ID, or, if it has two words, only the name without the server. If
-// several tools are named, the longest name wins.
+// name under which the tool is offered, the tool's ID, or the end of either, if that has several words, because a
+// single word of the question rarely means a tool. If several tools are named, the longest name wins.
 func (c conversation) namedTool() (named openai.FunctionDefinition, found bool) {
 	longest := 0
 	for word := range strings.FieldsFuncSeq(c.question,

@@ -184,8 +184,8 @@ func (r *reader) addDelta(e event) error {
 	return nil
 }
 
-// endBlock ends the block with this index, and records the item to send back: the thinking with its signature, or a
-// marker for the place of the text or call.
+// endBlock ends the block with this index, and records the item to send back: the thinking with its signature, a marker
+// for the place of the text or call, or the whole block of another type. It does nothing if the block has not begun.
 func (r *reader) endBlock(index int) error {
 	b := r.blocks[index]
 	delete(r.blocks, index)

@@ -198,7 +198,8 @@ func itemReference(i outputItem) json.RawMessage {
 }
 
 // endResponse adds the usage, the remaining items and the finish reason of the response object, which ends the
-// response. It returns a *StreamError if the response has failed.
+// response. It returns a *StreamError if the response has failed or was cancelled. Any other status than incomplete
+// counts as complete.
 func (r *reader) endResponse(res response) error {
 	r.collector.Model(res.Model)
 	if u := res.Usage; u != nil {

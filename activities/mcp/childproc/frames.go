@@ -119,9 +119,9 @@ func (f *Frames) skip(text []byte) error {
 	return nil
 }
 
-// readLine reads the next line, including its newline, up to the limit. It also returns a last line without a newline,
-// which next refuses if it is only a part of an object: a child that died while it wrote an object must not seem to
-// have ended normally.
+// readLine reads the next line, including its newline, and fails if it is over the limit. At the end, or after Close,
+// it also returns a last line without a newline, which next refuses if it is only a part of an object: a child that
+// died while it wrote an object must not seem to have ended normally.
 func (f *Frames) readLine() ([]byte, error) {
 	var line []byte
 	for {

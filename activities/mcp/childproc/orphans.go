@@ -6,7 +6,8 @@ import "strings"
 // identifies the program that started the child (see ownMark).
 const markVariable = "EVERTURN_CHILD_OF"
 
-// withMark returns a child's environment with the mark of this program, which replaces an inherited mark.
+// withMark returns a child's environment with the mark of this program, which replaces an inherited mark. If this
+// program has no mark, the child has none either.
 func withMark(env []string) []string {
 	out := make([]string, 0, len(env)+1)
 	for _, kv := range env {

@@ -84,7 +84,7 @@ func (s *Spawner) Start(c Command) (*Process, error) {
 		return nil, fmt.Errorf("running %s: %w", c.Path, err)
 	}
 	if p.changed = c.OnChange; p.changed != nil {
-		p.changed(p)
+		p.changed(p) // before reap, which reports the end
 	}
 	go p.reap()
 	return p, nil
@@ -103,8 +103,8 @@ func (p *Process) State() string {
 	return p.state
 }
 
-// Fate returns the State of a process that ended unexpectedly. It returns an empty string while the process runs, and
-// if it ended normally or by a signal of Stop after its stdin was closed.
+// Fate returns the State of a process that ended unexpectedly. It returns an empty string while the process runs. It
+// also does if the process, after this program had closed its stdin, ended with status 0 or by TERM or KILL.
 func (p *Process) Fate() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,8 +122,9 @@ func (p *Process) recordStop() {
 	p.toldToEnd = !p.reaped && !p.Stdout.finished.Load()
 }
 
-// reap waits until the leader has ended, kills the rest of its group, and records how the leader ended. It kills the
-// group before Wait reaps the leader: as long as the leader is a zombie, no unrelated process group can have its PID.
+// reap waits until the leader has ended, kills the rest of its group, records how the leader ended, and closes the
+// streams. It kills the group before Wait reaps the leader: as long as the leader is a zombie, no unrelated process
+// group can have its PID.
 func (p *Process) reap() {
 	defer close(p.done)
 	awaitExit(p.PID())

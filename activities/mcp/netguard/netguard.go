@@ -45,7 +45,8 @@ func New(raw string, networks []string) (*Guard, error) {
 		}
 		g.networks = append(g.networks, p.Masked())
 	}
-	if u.Scheme != "https" && (u.Scheme != "http" || !g.loopback && len(networks) == 0) {
+	plainAllowed := u.Scheme == "http" && (g.loopback || len(networks) > 0)
+	if u.Scheme != "https" && !plainAllowed {
 		return nil, fmt.Errorf("%s://%s is not https, and plain http is for loopback and for the networks that are named",
 			u.Scheme, u.Host)
 	}
@@ -80,7 +81,7 @@ const maxHeaderBytes = 64 << 10
 func (g *Guard) Transport() *http.Transport {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, Control: g.control, Resolver: g.Resolver}
 	return &http.Transport{
-		DialContext:            dialer.DialContext,
+		DialContext:            dialer.DialContext, // HTTP/2 would then need ForceAttemptHTTP2
 		TLSHandshakeTimeout:    10 * time.Second,
 		IdleConnTimeout:        time.Minute,
 		MaxIdleConns:           8,
@@ -110,11 +111,8 @@ func (g *Guard) control(network, address string, c syscall.RawConn) error {
 	case g.endpoint.Scheme == "http" && !g.loopback && !g.inNetworks(addr):
 		return fmt.Errorf("%s is outside of the networks that are named: plain http is refused there", subject)
 	}
-	err = g.safe(network, address, c)
-	if addr == azureHost && !g.inNetworks(addr) {
-		err = errors.New("it is the host of an Azure machine")
-	}
-	if err != nil {
+	notPublic := g.safe(network, address, c) != nil || addr == azureHost && !g.inNetworks(addr)
+	if notPublic {
 		return fmt.Errorf("%s is not on the public internet: name its network in networks if that is meant", subject)
 	}
 	return nil

@@ -17,9 +17,9 @@ type Admission struct {
 	settled       bool  // Settle was called
 }
 
-// Admit waits until the tenant's call may go to the server: at most the duration wait until fewer than MaxCalls calls
-// are in flight. It fails with an *Outage if that takes too long, or if the tenant's breaker refuses the call. The
-// caller must call End when the call has ended.
+// Admit waits until fewer than MaxCalls calls are in flight, at most the duration wait, and admits the tenant's call to
+// the server. It fails with an *Outage if the wait is over or ctx or the pool ends, if the tenant's breaker refuses the
+// call, or if there are too many tenants. The caller must call End when the admitted call has ended.
 func (p *Pool) Admit(ctx context.Context, tenant string, wait time.Duration) (*Admission, error) {
 	t, err := p.registerCall(tenant)
 	if err != nil {
@@ -34,7 +34,7 @@ func (p *Pool) Admit(ctx context.Context, tenant string, wait time.Duration) (*A
 		return nil, err
 	}
 	ok, trial := t.breaker.admit(time.Now())
-	if !ok { // the breaker has opened while the call waited
+	if !ok { // the breaker has opened while the call waited, or another call is its trial
 		<-p.permits
 		t.calls--
 		return nil, p.unavailable(t, t.breaker.pause(time.Now()))
@@ -44,8 +44,8 @@ func (p *Pool) Admit(ctx context.Context, tenant string, wait time.Duration) (*A
 	return a, nil
 }
 
-// registerCall counts a call of the tenant that wants a permit. It fails if the tenant's breaker would refuse the call
-// anyway, so that the call does not wait for a permit in vain.
+// registerCall counts a call of the tenant that wants a permit. It fails if there are too many tenants, or if the
+// tenant's breaker would refuse the call anyway, so that the call does not wait for a permit in vain.
 func (p *Pool) registerCall(name string) (*tenant, error) {
 	p.lock()
 	defer p.unlock()
@@ -64,9 +64,9 @@ func (p *Pool) registerCall(name string) (*tenant, error) {
 }
 
 // takePermit takes a permit, which the caller must give back by receiving from permits. If all are taken, it waits up
-// to wait, or until ctx or the pool ends.
+// to wait, or until ctx or the pool ends, and then fails with an *Outage.
 func (p *Pool) takePermit(ctx context.Context, wait time.Duration) error {
-	select {
+	select { // a free permit is taken even if no time is left to wait
 	case p.permits <- struct{}{}:
 		return nil
 	default:
@@ -86,9 +86,9 @@ func (p *Pool) takePermit(ctx context.Context, wait time.Duration) error {
 }
 
 // Settle reports the call's end to the tenant's breaker, once. The call counts against the server only if it got no
-// response in time. It does not count if its caller cancelled it, if another call of the tenant has been answered since
-// it was admitted, or if its connection c was lost, which the breaker counts separately. problem says for operators why
-// there was no response.
+// response in time. It does not count if its caller cancelled it, if the pool is closed, if another call of the tenant
+// has been answered since it was admitted, or if its connection c was lost, which the breaker counts separately.
+// problem says for operators why there was no response.
 func (a *Admission) Settle(c *Conn, cancelled bool, problem string) {
 	if a.settled {
 		return
@@ -101,7 +101,7 @@ func (a *Admission) Settle(c *Conn, cancelled bool, problem string) {
 	case t.answers > a.answersBefore: // the server answers: this call, which Conn.Answered has recorded, or another one
 	case cancelled || p.ctx.Err() != nil:
 		t.breaker.undecided()
-	case c.lost:
+	case c.lost: // a failure for the record only: see Conn.recordLoss
 		p.record.Failures++
 		t.breaker.undecided()
 	default:

@@ -101,7 +101,7 @@ func (b *breaker) admit(now time.Time) (ok, trial bool) {
 	switch {
 	case b.barred(now):
 		return false, false
-	case b.failedCalls < failuresAllowed:
+	case b.failedCalls < failuresAllowed: // a pause for failed or lost connections refuses no calls
 		return true, false
 	case b.pause(now) > 0 || b.trial: // open, or half open with another trial in flight
 		return false, false

@@ -252,8 +252,9 @@ func (c *Conn) Broken(l Link) {
 	c.lost = c.lost || c.crashed
 }
 
-// Ended reports that the link l has ended and is cleaned up. It counts an unexpected end and frees the connection's
-// key.
+// Ended reports that the link l has ended and is cleaned up, which frees the connection's key. Unless the pool is
+// closed, Ended counts an end for another reason than idleness as a restart, and reports a crash or an exceeded bound
+// to the breaker.
 func (c *Conn) Ended(l Link) {
 	f := l.Failure()
 	p := c.pool
@@ -307,7 +308,7 @@ func (c *Conn) checkIdle() {
 	after := c.pool.opts.IdleTimeout
 	remaining := after - time.Since(c.lastUsed)
 	switch {
-	case c.state != Ready:
+	case c.state != Ready: // it is ending already
 	case c.users > 0 || remaining > 0:
 		c.idle.Reset(max(remaining, after/10, time.Millisecond)) // a user may stay for long: do not check constantly
 	default:

@@ -135,9 +135,9 @@ func (p *Pool) lastProblem(name string) string {
 	return ""
 }
 
-// findOrOpen returns the connection with this key. If it is ready, findOrOpen adds a user to it. Otherwise wait is not
-// nil, and the caller must try again when wait is closed: when the connection has been opened, for which findOrOpen
-// begins if there is none, or when the key of an ending connection is free.
+// findOrOpen returns the connection with this key, and begins to open one if there is none. If it is ready, findOrOpen
+// adds a user to it. Otherwise wait is not nil, and the caller must try again when wait is closed: when the connection
+// is open or has failed to open (see Conn.err), or when the key of an ending connection is free.
 func (p *Pool) findOrOpen(key Key) (c *Conn, wait <-chan struct{}, err error) {
 	p.lock()
 	defer p.unlock()
@@ -162,8 +162,8 @@ func (p *Pool) findOrOpen(key Key) (c *Conn, wait <-chan struct{}, err error) {
 	return c, c.ended, nil // the old process exits before the next one starts
 }
 
-// open begins to open a connection. It fails during a pause of the tenant's breaker. After a failed connect, only one
-// attempt runs at a time and decides for all callers. The pool's lock is held.
+// open begins to open a connection. It fails during a pause of the tenant's breaker, or if makeRoom fails. After a
+// failed connect, only one attempt runs at a time and decides for all callers. The pool's lock is held.
 func (p *Pool) open(t *tenant, key Key) (*Conn, error) {
 	wait := t.breaker.pause(time.Now())
 	trialRunning := t.breaker.failedConnects > 0 && t.countState(Connecting) > 0
@@ -274,7 +274,7 @@ func (p *Pool) unavailableText(t *tenant) string {
 // makeRoom closes an idle connection if there are maxConnections already and one with the key added is to be opened. It
 // chooses the one that has been idle longest, among the tenants with the most connections if these have an idle one, so
 // that a tenant with few connections does not lose one to a tenant with many. It fails if no connection is idle. The
-// pool's lock is held.
+// default tenant's shared connection, which does not count, needs no room. The pool's lock is held.
 func (p *Pool) makeRoom(added Key) error {
 	total, most := 0, 0
 	for _, t := range p.tenants {
@@ -317,7 +317,8 @@ func (c *Conn) Found(call string) {
 }
 
 // Resume returns the connection with this key, and adds a user to it, if the server still has the state of the turn
-// that began with the call owning. It returns nil if that connection has ended, or if a later call has begun new state.
+// that began with the call owning. It returns nil if that connection is not ready any more, if no call on it has
+// reached the server, or if a later call has begun new state.
 func (p *Pool) Resume(key Key, owning string) *Conn {
 	p.lock()
 	defer p.unlock()
@@ -370,7 +371,7 @@ func (p *Pool) Wake() {
 }
 
 // UntilRetry returns how long the host must wait until it may try again to list the server. It returns false if no
-// retry is due, because the default tenant's shared connection is open or rests.
+// retry is due, because the default tenant's shared connection is open, is ending, or rests.
 func (p *Pool) UntilRetry() (time.Duration, bool) {
 	p.lock()
 	defer p.unlock()

@@ -118,5 +118,5 @@ func (c *Conn) Answered() {
 	t.breaker.answered()
 	t.problem, t.modelText = "", ""
 	t.answers++
-	p.updateStatus()
+	p.updateStatus() // not changed, which would wake the host after every call
 }

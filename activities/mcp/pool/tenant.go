@@ -32,8 +32,8 @@ func (p *Pool) newTenant(name string) *tenant {
 	return t
 }
 
-// tenant returns the state for a tenant, which it creates if there is none. It fails if there are too many tenants. The
-// pool's lock is held.
+// tenant returns the state for a tenant, which it creates if there is none. If there are too many tenants, it drops the
+// idle ones first, and fails if that makes no room. The pool's lock is held.
 func (p *Pool) tenant(name string) (*tenant, error) {
 	if t := p.tenants[name]; t != nil {
 		return t, nil
@@ -84,7 +84,7 @@ func (t *tenant) evictable() int {
 
 // currentStatus returns the server's current status for the tenant. For the default tenant, whose connection the host
 // keeps trying to open, the status stays failing until the server has recovered. For another tenant it is failing only
-// during the pause, because no call may ever try the server again.
+// during the pause: only the tenant's next call tries the server again, and that may never come.
 func (t *tenant) currentStatus() Status {
 	switch {
 	case t.breaker.failing(time.Now()) && (t.name == "" || t.breaker.pause(time.Now()) > 0):
