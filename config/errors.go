@@ -7,7 +7,7 @@ import (
 )
 
 // ErrInvalid and ErrCredentials are the kinds of errors that this package returns, for errors.Is. ErrInvalid means that
-// the configuration is wrong; ErrCredentials means that it is valid but lacks a key for the chosen provider.
+// the configuration is wrong; ErrCredentials means that only secrets are missing, such as the provider's key.
 var (
 	ErrInvalid     = errors.New("configuration is invalid")
 	ErrCredentials = errors.New("credentials are missing")
