@@ -56,9 +56,9 @@ type ScheduleRun struct {
 	RunID      string `json:"-"`
 }
 
-// Schedules manages the schedules of a client's task queue and tenant. Its methods return ErrUnreachable, and
-// ErrNotFound or ErrForeign if they name no schedule of Everturn. Those that change a schedule return it as it was
-// before, without its runs, and do not need the journal.
+// Schedules manages the schedules of a client's tenant; List returns only those of the client's task queue. Its methods
+// return ErrUnreachable, and ErrNotFound or ErrForeign if they name no schedule of Everturn. Those that change a
+// schedule return it as it was before, without its runs, and do not need the journal.
 type Schedules struct{ c *Client }
 
 // Schedules returns the client's schedules.

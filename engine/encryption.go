@@ -39,7 +39,7 @@ func journalKeys(cfg config.Encryption) (journal.Keys, error) {
 }
 
 // sealed returns j with its content encrypted by keys; nil means that it is not encrypted. If the configuration does
-// not match how the journal is stored, the error is config.ErrInvalid.
+// not match how the journal is stored, or the keys do not decrypt it, the error is config.ErrInvalid.
 func sealed(ctx context.Context, j *journal.DB, keys journal.Keys) (*journal.DB, error) {
 	db, err := j.Sealed(ctx, keys)
 	if errors.Is(err, journal.ErrSealed) || codec.IsError(err) {

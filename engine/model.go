@@ -30,8 +30,9 @@ type model struct {
 	demo      *demo.Server
 }
 
-// openModel sets e.model. On a worker that makes inferences, it also opens the tape and the providers' endpoints, and
-// starts the demo's server if the demo is the provider. Endpoints are not contacted.
+// openModel sets e.model. On a worker that makes inferences, it also opens the tape and, unless WithModel replaces
+// them, the providers' endpoints, and starts the demo's server if the demo is the provider. Endpoints are not
+// contacted.
 func (e *Engine) openModel(ctx context.Context) error {
 	c := e.cfg.EffectiveLLM()
 	m := &model{provider: string(c.Provider), name: c.Model}
