@@ -310,8 +310,8 @@ type decidedMsg struct {
 	err  error
 }
 
-// decided handles the result of sending a decision. After an error, the user can decide again. An accepted decision is
-// shown when the feed reads it from the journal: see showDecision.
+// decided handles the result of sending a decision. After an error, the user can decide again, unless the request no
+// longer waits. An accepted decision is shown when the feed reads it from the journal: see showDecision.
 func (m *Model) decided(msg decidedMsg) {
 	if msg.err == nil {
 		return
@@ -324,6 +324,7 @@ func (m *Model) decided(msg decidedMsg) {
 	m.printError("sending the decision: %v", msg.err)
 	for i := range m.pending {
 		if slices.Contains(msg.keys, m.pending[i].key()) {
+			// A form that is complete takes no keys: watchRequest starts a new one.
 			m.pending[i].sent, m.pending[i].form, m.watched = false, nil, ""
 		}
 	}
