@@ -107,7 +107,7 @@ func (v *validator) agents(c Config) {
 			{"max_tokens", float64(a.MaxTokens), float64(c.Runtime.MaxTokens)},
 			{"max_cost_usd", a.MaxCostUSD, c.Runtime.MaxCostUSD},
 		} {
-			if l.all > 0 && l.own > l.all { // without a limit of [runtime], any limit narrows
+			if l.all > 0 && l.own > l.all { // for max_tokens and max_cost_usd, 0 means no limit
 				v.add(key+"."+l.name, "is larger than runtime.%s; an agent narrows the limits of [runtime]", l.name)
 			}
 		}

@@ -30,6 +30,7 @@ type Problem struct {
 	Credentials bool
 }
 
+// String returns the message after its source and position, as far as they are known.
 func (p Problem) String() string {
 	switch {
 	case p.Source == "":

@@ -196,7 +196,7 @@ func (e *Engine) refreshModels(ctx context.Context) {
 		return
 	}
 	every(ctx, models.RefreshEvery, func() bool {
-		// The list of the last fetch is a little younger than models.RefreshEvery, and not recent.
+		// Half, because at the next tick the list of this fetch is a little younger than models.RefreshEvery.
 		if time.Since(e.models.Load().List.Fetched) < models.RefreshEvery/2 {
 			return true
 		}

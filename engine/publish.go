@@ -31,7 +31,8 @@ type publishedCatalogues struct {
 
 // watch publishes the catalogues that change while the worker runs: of servers that become available or unavailable, or
 // whose tools change. The registry reports a change only once, so watch tries to publish it until the journal accepts
-// it. Otherwise turns would not see the change until the server changes again. watch also reports the servers' health.
+// it. Otherwise turns would not see the change until the server changes again. watch also reports the servers' health,
+// and publishes catalogues that the journal has lost: see reconcile. It returns when ctx has ended.
 func (e *Engine) watch(ctx context.Context) {
 	var tasks sync.WaitGroup
 	defer tasks.Wait()

@@ -176,7 +176,7 @@ func (m *Model) unfocus() tea.Cmd {
 }
 
 // startReason lets the user type the reason of a denial in the input. It keeps the text that the input had, which
-// endReason restores.
+// endReason restores. Keys go to the request again some time after that.
 func (m *Model) startReason(p *pendingRequest) tea.Cmd {
 	m.reason, m.draft = p.key(), m.input.Value()
 	m.setInput("")
