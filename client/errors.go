@@ -90,8 +90,8 @@ func asClientError(err error) error {
 	return err
 }
 
-// refusalError returns the error with which a workflow has refused a request: a *DecidedError, or a *turn.Error that
-// also is the error of this package for its code, if there is one.
+// refusalError returns the error with which a workflow has refused a request: a *DecidedError if the refusal has the
+// decision that stands, or a *turn.Error that also is the error of this package for its code, if there is one.
 func refusalError(app *temporal.ApplicationError) error {
 	e := turn.Errorf(turn.Code(app.Type()), app, app.Message())
 	var decided turn.Decision

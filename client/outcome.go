@@ -80,7 +80,8 @@ func (c *Client) turnOutcome(ctx context.Context, t Turn) outcome {
 }
 
 // currentRun returns the ID of the turn t, or of the session's latest turn if t names none, and the ID of its latest
-// run. The two differ if the turn has continued in another run or was reset: a turn's ID is the ID of its first run.
+// run. The two differ if the turn has continued in another run or was reset: a turn's ID is the ID of its first run. If
+// a later turn has begun, currentRun returns the first run of t, from which Temporal's client finds the later ones.
 func (c *Client) currentRun(ctx context.Context, t Turn) (id, run string, err error) {
 	d, err := c.temporal.DescribeWorkflowExecution(ctx, c.WorkflowID(t.Session), "")
 	if err != nil {

@@ -126,7 +126,7 @@ func (s Schedules) describe(ctx context.Context, name string) (Schedule, []clien
 	if !ofEverturn {
 		return Schedule{}, nil, fmt.Errorf("schedule %q: %w", name, ErrForeign)
 	}
-	schedule.Name, schedule.Next, schedule.Last = name, nil, nil
+	schedule.Name, schedule.Next, schedule.Last = name, nil, nil // whatever the memo says
 	schedule.Paused, schedule.Note = d.Schedule.State.Paused, d.Schedule.State.Note
 	schedule.Skipped, schedule.Missed = d.Info.NumActionsSkippedOverlap, d.Info.NumActionsMissedCatchupWindow
 	schedule.Active = len(d.Info.RunningWorkflows) > 0

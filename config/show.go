@@ -83,7 +83,7 @@ func (s *tomlWriter) value(f field) (string, bool) {
 	}
 	if written, ok := s.loaded.written[f.key]; ok { // it has references, whose values may be secret
 		if strings.HasSuffix(f.key, "url") {
-			written = cmp.Or(printable.Address(written), written)
+			written = cmp.Or(printable.Address(written), written) // a reference alone is no address
 		}
 		return literal(written), true
 	}

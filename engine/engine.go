@@ -152,7 +152,8 @@ func (e *Engine) Close() error {
 	return errors.Join(errs...)
 }
 
-// openJournal opens the journal and reads its ID. It rejects a journal that this process may only read.
+// openJournal opens the journal, guards it against outages of its database, and reads its ID. It rejects a journal that
+// this process may only read.
 func (e *Engine) openJournal(ctx context.Context) error {
 	j, err := OpenJournal(ctx, e.cfg)
 	if err != nil {
@@ -194,14 +195,14 @@ func (e *Engine) connect(ctx context.Context) error {
 	if err := temporalconn.CheckOwner(ctx, c, address, namespace, e.cfg.Journal.Path); err != nil {
 		return err
 	}
-	e.warnOfOtherJournals(ctx, namespace)
+	e.warnOfOtherJournals(ctx)
 	return temporalconn.EnsureAttributes(ctx, c, namespace, workflows.SearchAttributes())
 }
 
 // warnOfOtherJournals logs a warning about each worker on the task queue that keeps another journal, because a
 // session's turns would then be split between both. It is no error, because Temporal lists a worker of another machine
 // for minutes after it has stopped.
-func (e *Engine) warnOfOtherJournals(ctx context.Context, namespace string) {
+func (e *Engine) warnOfOtherJournals(ctx context.Context) {
 	queue := e.cfg.Temporal.TaskQueue
 	pollers, err := temporalconn.Pollers(ctx, e.client, queue)
 	if err != nil {

@@ -23,7 +23,6 @@ import (
 type model struct {
 	provider  string                         // the default provider
 	name      string                         // the default model
-	api       turn.API                       // the wire API of the default model
 	own       activities.Model               // replaces the providers (see WithModel); nil if there is none
 	tape      *tape.Tape                     // records or replays; nil without llm.tape
 	providers map[string]*inference.Endpoint // nil if this worker makes no inferences
@@ -36,8 +35,6 @@ type model struct {
 func (e *Engine) openModel(ctx context.Context) error {
 	c := e.cfg.EffectiveLLM()
 	m := &model{provider: string(c.Provider), name: c.Model}
-	p, _ := e.cfg.ModelProvider(c.Provider)
-	m.api = apiOf(p, turn.Prompt{Model: c.Model})
 	e.model = m
 	if !e.cfg.Worker.Has(config.RoleInference) {
 		return nil

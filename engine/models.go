@@ -137,8 +137,8 @@ func (e *Engine) chain(requested string) ([]turn.Model, error) {
 }
 
 // Chain returns the models that a turn may use, in the order in which they take over. The first is the requested one,
-// or if that is empty, the one of llm.model or llm.select; the fallbacks follow, except for the demo. The error for an
-// unknown model suggests similar names.
+// or if that is empty, the one of llm.model or llm.select, or else the provider's default. The fallbacks follow, except
+// for the demo. The error for an unknown model suggests similar names.
 func Chain(all models.Models, cfg config.Config, requested string) ([]turn.Model, error) {
 	first, err := firstModel(all, cfg, requested)
 	if err != nil {

@@ -93,12 +93,12 @@ func (o *openedMsg) cursor() follow.Cursor {
 }
 
 // openSession makes a session the one that the chat shows: it shows the last messages and starts to read new events. If
-// the session could not be read, the chat stays with its current session, if it has one.
+// the session could not be read, the chat stays with its current session, or opens it without its past if it has none.
 func (m *Model) openSession(msg openedMsg) tea.Cmd {
 	if msg.err != nil {
 		m.printError("%v", msg.err)
 		if m.feed != nil {
-			return nil // the chat stays with its current session
+			return nil
 		}
 	}
 	if m.feed != nil {

@@ -330,11 +330,11 @@ func (m *Model) decided(msg decidedMsg) {
 	}
 }
 
-// answer sends the answer to a question.
+// answer sends the answer to a question. The message that holds it is shown as one that was sent from this chat.
 func (m *Model) answer(p *pendingRequest, text string) tea.Cmd {
 	p.sent = true
 	if p.session == "" {
-		m.outbox.addOwn(workflows.AnswerID(p.turn, p.ID)) // the ID of the message that holds the answer
+		m.outbox.addOwn(workflows.AnswerID(p.turn, p.ID))
 	}
 	in := client.AnswerInput{Session: m.sessionOf(p), Turn: p.turn, Question: p.ID, Text: text, By: m.o.Person}
 	key := p.key()
