@@ -118,8 +118,8 @@ func unanswered(err error) outcome {
 	return outcome{err: fmt.Errorf("asking Temporal for the end of the turn: %w", asClientError(err)), failed: true}
 }
 
-// runOutcome waits for the end of the turn's chain of runs to which run belongs, or of the chain that replaced it if the
-// turn was reset. A turn that failed or was cancelled has its result in the details of the error.
+// runOutcome waits for the end of the turn's chain of runs to which run belongs, or of the chain that replaced it if
+// the turn was reset. A turn that failed or was cancelled has its result in the details of the error.
 func (c *Client) runOutcome(ctx context.Context, t Turn, run string) outcome {
 	var r workflows.Result
 	err := c.temporal.GetWorkflow(ctx, c.WorkflowID(t.Session), run).Get(ctx, &r)

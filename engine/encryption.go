@@ -33,7 +33,7 @@ func journalKeys(cfg config.Encryption) (journal.Keys, error) {
 		err = fmt.Errorf("%w: encryption.journal needs keys: set encryption.key_file", config.ErrInvalid)
 	}
 	if err != nil {
-		return nil, err
+		return nil, err // an interface with nil keys would not be nil
 	}
 	return keys, nil
 }
