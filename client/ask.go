@@ -13,10 +13,11 @@ import (
 )
 
 // Ask sends a message, waits for the end of its turn and decodes the answer into a T, which must be a struct. The tags
-// json and jsonschema of its fields name and describe them to the model. A turn that waits for a decision has not ended.
+// json and jsonschema of its fields name and describe them to the model. A turn that waits for a decision has not
+// ended.
 //
-// Ask returns the result of the turn in any case. If the turn ended without an answer, the error is a *turn.Error with
-// the result's code. If the answer does not match the schema, the code is invalid_output.
+// Ask returns the result of a turn that has ended also with an error. If the turn ended without an answer, the error is
+// a *turn.Error with the result's code. If the answer does not match the schema, the code is invalid_output.
 //
 // Errors: those of Send and Wait.
 func Ask[T any](ctx context.Context, c *Client, in SendInput) (answer T, result workflows.Result, err error) {

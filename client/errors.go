@@ -18,7 +18,8 @@ var (
 	ErrUnreachable = temporalconn.ErrUnreachable
 	// ErrNoWorker: Temporal has the request and no worker answered in time. The request may still take effect; repeat it.
 	ErrNoWorker = errors.New("no worker has answered in time")
-	// ErrVersionLost is ErrNoWorker for a turn that stays on a version of the worker that does not run; the message names it.
+	// ErrVersionLost is ErrNoWorker for a turn that stays on a version of the worker that does not run; the message names
+	// it.
 	ErrVersionLost = fmt.Errorf("%w: the turn stays on a version of the worker that does not run", ErrNoWorker)
 	// ErrNotFound: neither the journal nor Temporal has such a session, turn or schedule.
 	ErrNotFound = journal.ErrNotFound
@@ -90,8 +91,8 @@ func asClientError(err error) error {
 	return err
 }
 
-// refusalError returns the error with which a workflow has refused a request: a *DecidedError, or a *turn.Error that
-// also is the error of this package for its code, if there is one.
+// refusalError returns the error with which a workflow has refused a request: a *DecidedError if the refusal has the
+// decision that stands, or a *turn.Error that also is the error of this package for its code, if there is one.
 func refusalError(app *temporal.ApplicationError) error {
 	e := turn.Errorf(turn.Code(app.Type()), app, app.Message())
 	var decided turn.Decision

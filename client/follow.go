@@ -86,8 +86,10 @@ func (f *follower) run(ctx context.Context, emit func(turn.Event) bool) error {
 	for {
 		changed := f.changed(ctx) // before the read, so that no change is missed
 		done, err := f.advance(ctx, emit)
-		if err != nil && f.onlyResult && !f.t.Merged && f.outcome == nil && f.outcomes != nil {
-			// The journal cannot be read. Wait does not need it, because Temporal will report the result.
+		// Wait does not need a journal that cannot be read if Temporal will report the result. Which turn takes a merged
+		// message, only the journal tells.
+		temporalTells := f.outcomes != nil && f.outcome == nil && !f.t.Merged
+		if err != nil && f.onlyResult && temporalTells {
 			changed, err = nil, nil
 		}
 		if done || err != nil {
@@ -179,7 +181,8 @@ func (f *follower) findMergedTurn(ctx context.Context) (bool, error) {
 
 // decideEnd decides how the follower goes on after it has read all events of a turn whose end the journal does not
 // have. inJournal means that the journal has the turn. The follower is done if Temporal has reported the turn's end,
-// unless another turn has the message: then the follower switches to that turn, and again is true.
+// unless the journal lacks the turn and another one has its message: then the follower switches to that turn, and again
+// is true.
 func (f *follower) decideEnd(ctx context.Context, inJournal bool) (again, done bool) {
 	switch {
 	case f.outcome == nil:

@@ -54,9 +54,9 @@ func pause(ctx context.Context) {
 	}
 }
 
-// turnOutcome waits for the end of a turn, across all of its runs. If t names a merged message, no turn has used it
-// yet. turnOutcome then waits for the end of each turn that accepts the message, because one that does not use it hands
-// it on to the next. When the last one has ended, the message is lost: the outcome is ErrUndelivered.
+// turnOutcome waits for the end of a turn, across all of its runs. If t names a merged message, turnOutcome waits for
+// the end of each turn that accepts the message, because one that does not use it hands it on to the next. When the
+// last one has ended, the outcome is ErrUndelivered: the message is lost, unless the journal has it in a turn by then.
 func (c *Client) turnOutcome(ctx context.Context, t Turn) outcome {
 	if !t.Merged {
 		return c.runOutcome(ctx, t, t.ID)
@@ -80,7 +80,8 @@ func (c *Client) turnOutcome(ctx context.Context, t Turn) outcome {
 }
 
 // currentRun returns the ID of the turn t, or of the session's latest turn if t names none, and the ID of its latest
-// run. The two differ if the turn has continued in another run or was reset: a turn's ID is the ID of its first run.
+// run. The two differ if the turn has continued in another run or was reset: a turn's ID is the ID of its first run. If
+// a later turn has begun, currentRun returns the first run of t, from which Temporal's client finds the later ones.
 func (c *Client) currentRun(ctx context.Context, t Turn) (id, run string, err error) {
 	d, err := c.temporal.DescribeWorkflowExecution(ctx, c.WorkflowID(t.Session), "")
 	if err != nil {
@@ -117,8 +118,8 @@ func unanswered(err error) outcome {
 	return outcome{err: fmt.Errorf("asking Temporal for the end of the turn: %w", asClientError(err)), failed: true}
 }
 
-// runOutcome waits for the end of the turn's chain of runs to which run belongs, or of the chain that replaced it if the
-// turn was reset. A turn that failed or was cancelled has its result in the details of the error.
+// runOutcome waits for the end of the turn's chain of runs to which run belongs, or of the chain that replaced it if
+// the turn was reset. A turn that failed or was cancelled has its result in the details of the error.
 func (c *Client) runOutcome(ctx context.Context, t Turn, run string) outcome {
 	var r workflows.Result
 	err := c.temporal.GetWorkflow(ctx, c.WorkflowID(t.Session), run).Get(ctx, &r)

@@ -93,9 +93,10 @@ func retryRequest[T any](ctx context.Context, c *Client, request func(context.Co
 }
 
 // retry repeats a request while its failure may be temporary: a server that is busy or unavailable, or a turn that is
-// ending. It stops at the deadline of ctx, or after persistFor if there is none. The request must be idempotent. If the
-// last attempt got no answer, the error is ErrUnreachable if Temporal does not answer a health check either, and
-// otherwise unanswered.
+// ending. It stops at the deadline of ctx, or after persistFor if there is none. The request must be idempotent. The
+// error is that of the last attempt, as asClientError converts it, or that of ctx if ctx is cancelled. If the last
+// attempt got no answer, the error is ErrUnreachable if Temporal does not answer a health check either, and otherwise
+// unanswered.
 func (c *Client) retry(ctx context.Context, unanswered error, request func(context.Context) error) error {
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc

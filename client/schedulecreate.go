@@ -74,7 +74,8 @@ func (s Schedules) Create(ctx context.Context, in ScheduleInput) (Schedule, erro
 	return s.Get(ctx, in.Name)
 }
 
-// check returns an error if Temporal or the workflow would reject the schedule: for its name, its text or its limits.
+// check returns an error if Temporal or the workflow would reject the schedule's name or the input of its runs. It does
+// not check the times: Temporal does when the schedule is created.
 func (in ScheduleInput) check() error {
 	if err := CheckScheduleName(in.Name); err != nil {
 		return err
@@ -83,7 +84,8 @@ func (in ScheduleInput) check() error {
 		return fmt.Errorf("the text is %d bytes; the maximum is %d", len(in.Text), MaxSchedulePrompt)
 	}
 	return workflows.Input{
-		Session: cmp.Or(in.Session, in.Name), Message: &workflows.Message{Text: in.Text}, Agent: in.Agent, Limits: in.Limits,
+		Session: cmp.Or(in.Session, in.Name), // a run's own session begins with the name
+		Message: &workflows.Message{Text: in.Text}, Agent: in.Agent, Limits: in.Limits,
 	}.Check()
 }
 
@@ -98,7 +100,7 @@ func CheckScheduleName(name string) error {
 	return nil
 }
 
-// spec returns the times of the schedule in the form of Temporal.
+// spec returns the times of the schedule in the form of Temporal. If both are set, Cron wins over Every.
 func (in ScheduleInput) spec() client.ScheduleSpec {
 	spec := client.ScheduleSpec{Jitter: in.Jitter, TimeZoneName: in.Zone}
 	if in.Cron != "" {

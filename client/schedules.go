@@ -56,9 +56,9 @@ type ScheduleRun struct {
 	RunID      string `json:"-"`
 }
 
-// Schedules manages the schedules of a client's task queue and tenant. Its methods return ErrUnreachable, and
-// ErrNotFound or ErrForeign if they name no schedule of Everturn. Those that change a schedule return it as it was
-// before, without its runs, and do not need the journal.
+// Schedules manages the schedules of a client's tenant; List returns only those of the client's task queue. Its methods
+// return ErrUnreachable, and ErrNotFound or ErrForeign if they name no schedule of Everturn. Those that change a
+// schedule return it as it was before, without its runs, and do not need the journal.
 type Schedules struct{ c *Client }
 
 // Schedules returns the client's schedules.
@@ -126,7 +126,7 @@ func (s Schedules) describe(ctx context.Context, name string) (Schedule, []clien
 	if !ofEverturn {
 		return Schedule{}, nil, fmt.Errorf("schedule %q: %w", name, ErrForeign)
 	}
-	schedule.Name, schedule.Next, schedule.Last = name, nil, nil
+	schedule.Name, schedule.Next, schedule.Last = name, nil, nil // whatever the memo says
 	schedule.Paused, schedule.Note = d.Schedule.State.Paused, d.Schedule.State.Note
 	schedule.Skipped, schedule.Missed = d.Info.NumActionsSkippedOverlap, d.Info.NumActionsMissedCatchupWindow
 	schedule.Active = len(d.Info.RunningWorkflows) > 0

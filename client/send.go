@@ -111,7 +111,8 @@ func (c *Client) Send(ctx context.Context, in SendInput) (Turn, error) {
 }
 
 // checkRepeated refuses a message if a message with the same ID and another text began a turn. Otherwise the caller
-// would get the answer to the other text. If the journal does not tell, it returns nil.
+// would get the answer to the other text. If the journal does not tell, or the caller has stored the text as a blob, it
+// returns nil.
 func (c *Client) checkRepeated(ctx context.Context, in SendInput) error {
 	if c.journal == nil || in.Message.Blob != "" {
 		return nil
@@ -184,7 +185,7 @@ func (c *Client) findAccepted(ctx context.Context, t *Turn, run string) (bool, e
 	started := first.GetWorkflowExecutionStartedEventAttributes()
 	err = c.options.DataConverter.FromPayloads(started.GetInput(), &input)
 	if err != nil || input.Message == nil || input.Message.ID != t.MessageID {
-		return false, nil // another client began the turn
+		return false, nil // the turn began with another message, or with an input that this client cannot read
 	}
 	t.ID = run
 	return true, nil
@@ -201,7 +202,8 @@ func startError(err error) error {
 }
 
 // storeLongText stores a text of more than inlineText in the journal and returns its hash as the blob, with an empty
-// text. It returns a shorter text, and a text whose blob is set already, unchanged.
+// text. It returns text and blob unchanged if the text is shorter, if blob is set already, or if the client has no
+// journal. The error for a text of more than record.MaxMessageBytes is ErrInvalid.
 func (c *Client) storeLongText(ctx context.Context, text, blob string) (newText, newBlob string, err error) {
 	if len(text) > record.MaxMessageBytes {
 		return "", "", fmt.Errorf("%w: the message is %d bytes; the maximum is %d",
@@ -256,7 +258,7 @@ func (c *Client) startTurn(ctx context.Context, in SendInput) (client.WorkflowRu
 }
 
 // updateWithStart sends the message to the running turn in an update. If that turn has just ended, the same request
-// starts a new turn for the message.
+// starts a new turn for the message. If it ends before it takes the update, the error is errClosing.
 func (c *Client) updateWithStart(ctx context.Context, in SendInput, res *workflows.SendResult) error {
 	o := c.start(in, enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING)
 	h, err := c.temporal.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{

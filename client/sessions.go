@@ -146,7 +146,8 @@ func (c *Client) runningRun(ctx context.Context, session string) (string, error)
 // runningLimit is how many sessions RunningSessions examines, in Temporal and in the journal each.
 const runningLimit = 20
 
-// RunningSessions returns the IDs of the sessions, among the 20 latest, that have a running or waiting turn.
+// RunningSessions returns the IDs of the sessions, among the 20 latest, that have a running or waiting turn. If only
+// the journal fails, it returns the sessions that Temporal knows with the error.
 //
 // Errors: ErrUnreachable, and those of the journal.
 func (c *Client) RunningSessions(ctx context.Context) ([]string, error) {

@@ -177,8 +177,8 @@ func (k *Keys) Seal(plain, associated []byte) ([]byte, error) {
 	return sealed, nil
 }
 
-// Open decrypts a ciphertext of Seal. If the keyset lacks its key, Open reads the file again, at most once a second.
-// The error is ErrUnknownKey or ErrCiphertext.
+// Open decrypts a ciphertext of Seal. If the keyset lacks its key, or has disabled it, Open reads the file again unless
+// it was read within the last second. The error is ErrUnknownKey or ErrCiphertext.
 func (k *Keys) Open(sealed, associated []byte) ([]byte, error) {
 	id, ok := keyID(sealed)
 	if !ok {
@@ -201,7 +201,7 @@ func (k *Keys) Open(sealed, associated []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// unknown returns the error for a ciphertext whose key the keyset does not have.
+// unknown returns the error for a ciphertext whose key the keyset does not have, or has disabled.
 func (l *loaded) unknown(id uint32) error {
 	err := fmt.Errorf("decrypting: %w %d: add it to the keyset of this process (it has %s)", ErrUnknownKey, id, l.names())
 	if l.problem != nil {

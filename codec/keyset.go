@@ -132,7 +132,7 @@ func keysOf(handle *keyset.Handle) (list []Key, err error) {
 }
 
 // edit applies change to the keyset in a file. It replaces the file as a whole, so that a reader gets either the old or
-// the new keyset.
+// the new keyset. It takes no lock: of two edits at the same time, one may be lost.
 func edit(path string, change func(*keyset.Manager) error) error {
 	handle, err := open(path)
 	if err != nil {

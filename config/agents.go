@@ -74,7 +74,7 @@ func (v *validator) callees(key string, ids []string, c Config) {
 }
 
 // agents checks [[agents]]: the number of agents, their IDs, the tools and agents that they name, and that their limits
-// do not exceed those of [runtime].
+// do not exceed those of [runtime]. If there are too many agents, it checks nothing else.
 func (v *validator) agents(c Config) {
 	if len(c.Agents) > maxAgents {
 		v.add("agents", "has %d agents; the maximum is %d", len(c.Agents), maxAgents)
@@ -107,7 +107,7 @@ func (v *validator) agents(c Config) {
 			{"max_tokens", float64(a.MaxTokens), float64(c.Runtime.MaxTokens)},
 			{"max_cost_usd", a.MaxCostUSD, c.Runtime.MaxCostUSD},
 		} {
-			if l.all > 0 && l.own > l.all {
+			if l.all > 0 && l.own > l.all { // for max_tokens and max_cost_usd, 0 means no limit
 				v.add(key+"."+l.name, "is larger than runtime.%s; an agent narrows the limits of [runtime]", l.name)
 			}
 		}

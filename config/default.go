@@ -73,8 +73,9 @@ func defaultDeny() []string {
 	}
 }
 
-// Effective returns l with the provider "auto" and an empty model replaced by what they stand for. It leaves a model
-// "provider:name" as it is: Config.EffectiveLLM resolves that too.
+// Effective returns l with the provider "auto" and the empty model of openai replaced by what they stand for. The demo
+// has only one model, which replaces any other. Effective leaves a model "provider:name" as it is, unlike
+// Config.EffectiveLLM.
 func (l LLM) Effective() LLM {
 	if l.Provider == ProviderAuto {
 		l.Provider = ProviderDemo

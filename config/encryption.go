@@ -54,7 +54,9 @@ func (v *validator) codecServer(c CodecServer) {
 	v.address("codec_server.url", c.URL)
 	v.address("codec_server.origin", c.Origin)
 	v.address("codec_server.oidc_issuer", c.OIDCIssuer)
-	if u, err := url.Parse(c.Origin); err == nil && u.Host != "" && c.Origin != u.Scheme+"://"+u.Host {
+	u, err := url.Parse(c.Origin)
+	isURL := err == nil && u.Host != "" // otherwise it is empty, or address has reported it
+	if isURL && c.Origin != u.Scheme+"://"+u.Host {
 		v.add("codec_server.origin", "has a path; an origin is only a scheme and a host, and ends without a slash")
 	}
 	if c.OIDCIssuer != "" && (c.OIDCAudience == "" || len(c.OIDCAllow) == 0) {

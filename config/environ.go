@@ -90,7 +90,8 @@ func (l *loader) applyOverrides(overrides map[string]string) {
 	}
 }
 
-// set parses a value of the environment or the command line into a setting. source names the variable or flag.
+// set parses a value of the environment or the command line into a setting, or adds a problem. source names the
+// variable or flag.
 func (l *loader) set(f field, value, source string) {
 	if err := parseInto(f.value, value); err != nil {
 		// The message may quote the value: a secret always parses.
@@ -111,7 +112,7 @@ func parseInto(v reflect.Value, text string) error {
 }
 
 // parsed parses text as a value of type t, or as one that converts to t: an integer as int64, for instance. Numbers
-// must be finite; lists are separated by commas.
+// must be finite; lists are separated by commas, and empty elements are left out.
 func parsed(t reflect.Type, text string) (any, error) {
 	if t == durationType {
 		return time.ParseDuration(text)

@@ -7,7 +7,7 @@ import (
 )
 
 // ErrInvalid and ErrCredentials are the kinds of errors that this package returns, for errors.Is. ErrInvalid means that
-// the configuration is wrong; ErrCredentials means that it is valid but lacks a key for the chosen provider.
+// the configuration is wrong; ErrCredentials means that only secrets are missing, such as the provider's key.
 var (
 	ErrInvalid     = errors.New("configuration is invalid")
 	ErrCredentials = errors.New("credentials are missing")
@@ -30,6 +30,7 @@ type Problem struct {
 	Credentials bool
 }
 
+// String returns the message after its source and position, as far as they are known.
 func (p Problem) String() string {
 	switch {
 	case p.Source == "":

@@ -170,8 +170,9 @@ var foreign = map[string]string{
 	"mcp_servers":     "[[mcp.servers]]",
 }
 
-// unknownKey returns the message for a key in a table that has no such key. It suggests the most similar key of that
-// table, or a key of the same name in another section.
+// unknownKey returns the message for a key in a table that has no such key. It suggests what foreign says, else the
+// most similar key of that table, else a key of the same name in another section. If there is none, it lists the
+// table's keys.
 func unknownKey(in field, name string) string {
 	key := join(in.key, name)
 	if instead := foreign[name]; instead != "" {

@@ -21,8 +21,9 @@ const DefaultPath = "agent.toml"
 // maxFileBytes bounds agent.toml.
 const maxFileBytes = 1 << 20
 
-// applyFile parses data, the content of the file at path, and stores its values in the configuration. Empty data
-// changes nothing. applyFile returns an error only if data is not valid TOML; wrong keys and values become problems.
+// applyFile parses data, the content of the file at path, and stores its values in the configuration. Empty data means
+// that there is no file, and only its path is recorded as a source. applyFile returns an error only if data is not
+// valid TOML; wrong keys and values become problems.
 func (l *loader) applyFile(path string, data []byte) error {
 	l.loaded.Config.addSource(path)
 	if len(data) == 0 {
@@ -43,7 +44,7 @@ func (l *loader) applyFile(path string, data []byte) error {
 }
 
 // ReadFile returns the content of a configuration file. The path "" means DefaultPath, which may be missing: then the
-// content is nil.
+// content is nil. The error, also for a file larger than 1 MiB, is an *Error.
 func ReadFile(path string) ([]byte, error) {
 	f, err := os.Open(cmp.Or(path, DefaultPath))
 	if path == "" && errors.Is(err, fs.ErrNotExist) {
@@ -79,7 +80,7 @@ func (l *loader) assign(f field, v any) {
 			l.mismatch(f, v)
 			return
 		}
-		f.value.SetZero()
+		f.value.SetZero() // the list replaces its default
 		for i, item := range v {
 			f.value.Set(reflect.Append(f.value, newElement(f.value.Type())))
 			if l.assign(f.element(i), item); len(l.problems) >= maxProblems {
@@ -121,8 +122,8 @@ func (l *loader) assignTable(f field, table map[string]any) {
 	}
 }
 
-// assignScalar stores a string, a number or a boolean, or reports that its type does not fit the field. It resolves the
-// references (${VAR}) in a string.
+// assignScalar stores a string, a number or a boolean, or reports that it does not fit the field. It first resolves the
+// references (${VAR}) in a string; if interpolate returns false, the field keeps its value.
 func (l *loader) assignScalar(f field, v any) {
 	t := f.value.Type()
 	if t.Kind() == reflect.Pointer {
@@ -147,7 +148,7 @@ func (l *loader) assignScalar(f field, v any) {
 		}
 	}
 	if !fits || parseInto(f.value, text) != nil {
-		if fits && t == durationType {
+		if fits && t == durationType { // a string, but no duration; it is no secret
 			l.refuse(f, quote(text))
 			return
 		}

@@ -24,7 +24,8 @@ const maxSecretBytes = 64 << 10
 const secretFileWithin = 10 * time.Second
 
 // interpolate returns s, a string of the file for the setting f, with its references (${VAR}) replaced by their values.
-// It adds a problem and returns false if one of them cannot be resolved.
+// It adds a problem and returns false if one of them cannot be resolved. If l keeps references as they are written, it
+// returns s, and false without a problem if f cannot hold it.
 func (l *loader) interpolate(f field, s string) (string, bool) {
 	if !strings.Contains(s, "${") {
 		return s, true
@@ -32,7 +33,7 @@ func (l *loader) interpolate(f field, s string) (string, bool) {
 	l.loaded.written[f.key] = s
 	if l.asis {
 		// The reference itself becomes the value of a string. No other type can hold it: the default stays.
-		return s, f.value.Kind() == reflect.String && f.value.Type() != durationType
+		return s, f.value.Kind() == reflect.String
 	}
 	ok, secret := true, f.value.Type() == secretType
 	// refuse adds a problem, at the position in the file where text first occurs in the string. credentials says that the
@@ -69,10 +70,10 @@ func (l *loader) interpolate(f field, s string) (string, bool) {
 			return ""
 		}
 		value, set := l.env[name]
-		if m[2] != "" && value == "" {
+		if m[2] != "" && value == "" { // as in a shell, :- also replaces an empty value
 			return m[3]
 		}
-		if !set {
+		if !set { // an empty value without a default stays empty
 			refuse("${"+name, secret, "needs the environment variable %s, which is not set; set it, "+
 				"or write ${%s:-default}", name, name)
 		}
@@ -81,9 +82,9 @@ func (l *loader) interpolate(f field, s string) (string, bool) {
 	return out, ok
 }
 
-// secretFile returns the content of a file that holds a secret, without its trailing newlines. secret says whether the
-// setting that refers to the file is a Secret. Other settings may not refer to files, because commands print their
-// values.
+// secretFile returns the content of a file that holds a secret, without its trailing newlines; an empty file is an
+// error. secret says whether the setting that refers to the file is a Secret. Other settings may not refer to files,
+// because commands print their values.
 func secretFile(path string, secret bool) (string, error) {
 	if !secret {
 		return "", errors.New("only secrets may come from files")

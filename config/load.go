@@ -31,8 +31,9 @@ type Loaded struct {
 	written    map[string]string // by key: a value of the file that holds ${}, as it is written
 }
 
-// Load reads, merges and validates a configuration. Its error is an *Error with every problem found, unless the file
-// cannot be read at all. A missing provider key is not an error here: see Config.CheckCredentials.
+// Load reads, merges and validates a configuration. Its error is an *Error with the problems found, 50 at most; if the
+// file cannot be read or is not TOML, that is the only one. A missing provider key is not an error here: see
+// Config.CheckCredentials.
 func Load(o LoadOptions) (*Loaded, error) {
 	l := newLoader(environment(o.Environ))
 	data := o.Content
@@ -82,8 +83,8 @@ func (l *loader) add(p Problem) {
 	l.problems = append(l.problems, p)
 }
 
-// validate adds the problems of Validate with their origins. It skips keys that already have a problem, because their
-// values were never set.
+// validate adds the problems of Validate with their origins. It skips a key if it, a key around it or a key in it
+// already has a problem, because its value was never set as a whole.
 func (l *loader) validate() {
 	var e *Error
 	if !errors.As(l.loaded.Config.Validate(), &e) {

@@ -44,7 +44,7 @@ const (
 	maxDepth = 8    // names in a key, and levels of nested values
 	maxKey   = 1000 // bytes
 
-	beyond = "\x00" // the key under which everything beyond the bounds is recorded
+	beyond = "\x00" // stands for every key beyond the bounds; no key of agent.toml begins with it
 )
 
 // keyOf returns the dotted key of e, a table header or a setting in table, and records the position of each name in it.
@@ -100,8 +100,8 @@ func (p places) position(offset int) (line, column int) {
 	return bytes.Count(before, []byte("\n")) + 1, len([]rune(string(lastLine))) + 1
 }
 
-// locate sets a problem's position to that of its key in the file. If the file lacks the key, locate takes the nearest
-// list or table around it that is not a whole section. If there is none, the problem gets no position.
+// locate sets a problem's source and position to those of its key in the file. If the file lacks the key, locate takes
+// the nearest list or table around it that is not a whole section. If there is none, it leaves the problem as it is.
 func (l *Loaded) locate(p *Problem) {
 	for key := p.Key; key != ""; key = enclosing(key) {
 		_, inFile := l.places.key[key]

@@ -32,7 +32,8 @@ func KeyVariable(id Provider) string {
 }
 
 // applyProviderKeys takes API keys from the environment. It sets the key of each block of [[providers]] that has none,
-// and adds a block for each known provider whose key is there. It adds none for openai, whose key is that of [llm].
+// and adds a block for each known provider that has no block but a key. It adds none for openai, whose key is that of
+// [llm].
 func (l *loader) applyProviderKeys() {
 	c := &l.loaded.Config
 	for i := range c.Providers {
@@ -139,8 +140,9 @@ func (l LLM) Replays() bool {
 // none. The demo, a replayed tape, and a server at an address other than the vendor's own need no key.
 func (c Config) CheckCredentials() error {
 	l := c.EffectiveLLM()
-	p, ok := c.ModelProvider(l.Provider)
-	if !ok || c.LLM.Replays() || l.Provider == ProviderDemo || p.APIKey != "" || !p.Official() {
+	p, exists := c.ModelProvider(l.Provider) // Validate reports a provider that does not exist
+	needsKey := exists && p.Official() && l.Provider != ProviderDemo && !c.LLM.Replays()
+	if !needsKey || p.APIKey != "" {
 		return nil
 	}
 	key, instead := "providers.api_key", "the provider's api_key in [[providers]]"
@@ -152,7 +154,8 @@ func (c Config) CheckCredentials() error {
 		instead)}}}
 }
 
-// providers checks [[providers]], and that the provider of [llm] exists and has a model.
+// providers checks [[providers]], and unless the demo answers, that the provider of [llm] exists and has a model, and
+// that llm.base_url has an effect.
 func (v *validator) providers(c Config) {
 	for i, p := range c.Providers {
 		key := fmt.Sprintf("providers[%d]", i)
@@ -191,7 +194,7 @@ func (v *validator) providers(c Config) {
 }
 
 // endpoint returns the ID of the provider of [llm], or the host of its base_url if that is not the vendor's own
-// address. It distinguishes the task queues of inferences: see Queue.
+// address. It is part of the name of the task queue of inferences (see Queue), so all workers must compute the same.
 func (c Config) endpoint() string {
 	id := c.EffectiveLLM().Provider
 	p, _ := c.ModelProvider(id)

@@ -47,7 +47,8 @@ func (s *tomlWriter) table(name, header string, f field) {
 	}
 	for _, m := range members {
 		inner := join(name, m.name)
-		unset := name != "" && f.value.Kind() == reflect.Struct && m.value.IsZero() // a table in a section, left out
+		// A table in a section that is not set is left out. An entry of a map is there, even if it sets nothing.
+		unset := name != "" && f.value.Kind() == reflect.Struct && m.value.IsZero()
 		switch {
 		case !table(m.value.Type()), unset:
 		case m.value.Kind() == reflect.Slice:
@@ -82,7 +83,7 @@ func (s *tomlWriter) value(f field) (string, bool) {
 	}
 	if written, ok := s.loaded.written[f.key]; ok { // it has references, whose values may be secret
 		if f.isURL() {
-			written = cmp.Or(printable.Address(written), written)
+			written = cmp.Or(printable.Address(written), written) // a reference alone is no address
 		}
 		return literal(written), true
 	}
@@ -128,7 +129,7 @@ func plain(v reflect.Value) (any, bool) {
 // shortDuration formats a duration without trailing zero units: 5m instead of the 5m0s of String.
 func shortDuration(d time.Duration) string {
 	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
+	if strings.HasSuffix(s, "m0s") { // and not "0s", which also ends 10s
 		s = strings.TrimSuffix(s, "0s")
 	}
 	if strings.HasSuffix(s, "h0m") {

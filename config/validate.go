@@ -17,8 +17,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Validate reports all invalid and contradictory values as one *Error, each problem with its key and how to correct it.
-// It does not check for the provider's key: see CheckCredentials.
+// Validate reports invalid and contradictory values, 50 at most, as one *Error, each problem with its key and how to
+// correct it. It does not check for the provider's key: see CheckCredentials.
 func (c Config) Validate() error {
 	v := &validator{}
 	v.check(field{value: reflect.ValueOf(c)})

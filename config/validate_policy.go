@@ -27,6 +27,7 @@ func (v *validator) policy(p Policy, r Runtime) {
 	if r.MaxReprompts > 0 {
 		return
 	}
+	// on_tool_error = "reprompt" uses no reprompt: the model gets the error as the call's result.
 	const contradiction = `is "reprompt", but runtime.max_reprompts is 0; raise it, or choose "fail" or "interrupt"`
 	if p.OnModelError == turn.ErrorReprompt {
 		v.add("policy.on_model_error", contradiction)
@@ -36,7 +37,7 @@ func (v *validator) policy(p Policy, r Runtime) {
 	}
 }
 
-// toolPattern rejects a pattern that is malformed or cannot match a tool ID, which begins with local/ or mcp/.
+// toolPattern rejects a pattern that is malformed, or neither is * nor begins with local/, mcp/ or */.
 func (v *validator) toolPattern(key, pattern string) {
 	source, _, prefixed := strings.Cut(pattern, "/")
 	canMatch := pattern == "*" || prefixed && slices.Contains([]string{"local", "mcp", "*"}, source)
@@ -93,7 +94,8 @@ func (v *validator) argument(key, name, pattern string) {
 	}
 }
 
-// reachable rejects rule i, whose configuration key is key, if policy.deny or an earlier rule decides all of its calls.
+// reachable rejects rule i, whose configuration key is key, if policy.deny or an earlier rule decides all of its calls,
+// as far as includes can tell.
 func (v *validator) reachable(key string, i int, p Policy) {
 	r := p.Rules[i]
 	for j, d := range p.Deny {
@@ -103,8 +105,8 @@ func (v *validator) reachable(key string, i int, p Policy) {
 		}
 	}
 	for j, earlier := range p.Rules[:i] {
-		anyArguments := len(earlier.Arguments) == 0 || maps.Equal(earlier.Arguments, r.Arguments)
-		if anyArguments && includes(earlier.Tool, r.Tool) {
+		sameCalls := len(earlier.Arguments) == 0 || maps.Equal(earlier.Arguments, r.Arguments)
+		if sameCalls && includes(earlier.Tool, r.Tool) {
 			v.add(key, "can never decide: policy.rules[%d] matches all of its calls first; move it up, or remove one of them", j)
 			return
 		}

@@ -53,7 +53,8 @@ func (v *validator) servers(servers []MCPServer) {
 	}
 }
 
-// queue checks the name of a server's own task queue. key is the configuration key of the server.
+// queue checks the name of a server's own task queue, and that not every worker hosts a server that has one. key is the
+// configuration key of the server.
 func (v *validator) queue(key string, s MCPServer) {
 	switch {
 	case s.Queue != "" && !queueName.MatchString(s.Queue):

@@ -33,13 +33,13 @@ func journalKeys(cfg config.Encryption) (journal.Keys, error) {
 		err = fmt.Errorf("%w: encryption.journal needs keys: set encryption.key_file", config.ErrInvalid)
 	}
 	if err != nil {
-		return nil, err
+		return nil, err // an interface with nil keys would not be nil
 	}
 	return keys, nil
 }
 
 // sealed returns j with its content encrypted by keys; nil means that it is not encrypted. If the configuration does
-// not match how the journal is stored, the error is config.ErrInvalid.
+// not match how the journal is stored, or the keys do not decrypt it, the error is config.ErrInvalid.
 func sealed(ctx context.Context, j *journal.DB, keys journal.Keys) (*journal.DB, error) {
 	db, err := j.Sealed(ctx, keys)
 	if errors.Is(err, journal.ErrSealed) || codec.IsError(err) {

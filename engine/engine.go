@@ -81,9 +81,9 @@ func New(ctx context.Context, cfg config.Config, opts ...Option) (*Engine, error
 }
 
 // Run polls until ctx ends, then drains: activities get [worker] drain_timeout to finish. It returns early, with an
-// error, if the journal's file is deleted or replaced (journal.ErrReplaced), or if Temporal rejects the worker for
-// longer than the SDK accepts: two minutes of polls that the server calls invalid, for instance because the namespace
-// was deleted.
+// error, if the worker cannot start, if the journal's file is deleted or replaced (journal.ErrReplaced), or if Temporal
+// rejects the worker for longer than the SDK accepts: two minutes of polls that the server calls invalid, for instance
+// because the namespace was deleted.
 func (e *Engine) Run(ctx context.Context) error {
 	background, stop := context.WithCancel(ctx)
 	defer stop()
@@ -127,7 +127,8 @@ func (e *Engine) fail(err error) {
 // Journal returns the engine's journal, for programs that are also a client: see client.Options. Close closes it.
 func (e *Engine) Journal() Journal { return e.journal }
 
-// Close closes tools, model, connection and journal. New calls it on an engine that it could not complete.
+// Close closes what New has opened, the journal last, because the sinks and the tools use it. New calls Close on an
+// engine that it could not complete.
 func (e *Engine) Close() error {
 	var errs []error
 	if e.probe.server != nil {
@@ -151,7 +152,8 @@ func (e *Engine) Close() error {
 	return errors.Join(errs...)
 }
 
-// openJournal opens the journal and reads its ID. It rejects a journal that this process may only read.
+// openJournal opens the journal, guards it against outages of its database, and reads its ID. It rejects a journal that
+// this process may only read.
 func (e *Engine) openJournal(ctx context.Context) error {
 	j, err := OpenJournal(ctx, e.cfg)
 	if err != nil {
@@ -193,14 +195,14 @@ func (e *Engine) connect(ctx context.Context) error {
 	if err := temporalconn.CheckOwner(ctx, c, address, namespace, e.cfg.Journal.Path); err != nil {
 		return err
 	}
-	e.warnOfOtherJournals(ctx, namespace)
+	e.warnOfOtherJournals(ctx)
 	return temporalconn.EnsureAttributes(ctx, c, namespace, workflows.SearchAttributes())
 }
 
 // warnOfOtherJournals logs a warning about each worker on the task queue that keeps another journal, because a
 // session's turns would then be split between both. It is no error, because Temporal lists a worker of another machine
 // for minutes after it has stopped.
-func (e *Engine) warnOfOtherJournals(ctx context.Context, namespace string) {
+func (e *Engine) warnOfOtherJournals(ctx context.Context) {
 	queue := e.cfg.Temporal.TaskQueue
 	pollers, err := temporalconn.Pollers(ctx, e.client, queue)
 	if err != nil {

@@ -67,8 +67,9 @@ func Health(ctx context.Context, j Workers) ([]WorkerHealth, error) {
 	return out, nil
 }
 
-// reportHealth reports the state of this worker's servers to the journal until ctx ends, and then removes the report.
-// A report that fails is only logged, once, and repeated: turns do not need it.
+// reportHealth reports the state of this worker's servers to the journal until ctx ends, and then removes the report. A
+// worker that runs no calls has no report. A report that fails is repeated, and only the first failure in a row is
+// logged.
 func (e *Engine) reportHealth(ctx context.Context) {
 	if e.home == "" {
 		return
@@ -125,8 +126,9 @@ func (e *Engine) report(ctx context.Context, servers []ServerHealth, offers map[
 		TaskQueue: e.cfg.Temporal.TaskQueue, Servers: b, Home: e.home, Offers: offers})
 }
 
-// AskServers connects to the configured servers, lists their tools and closes the connections. It needs no journal,
-// model or Temporal server. It returns the catalogues of the local tools and of every server, and the servers' state.
+// AskServers connects to the configured servers that this worker hosts, lists their tools and closes the connections.
+// It needs no journal, model or Temporal server. It returns the catalogues of the local tools and of these servers, and
+// the servers' state.
 func AskServers(ctx context.Context, cfg config.Config, opts ...Option) ([]turn.Catalogue, []ServerHealth, error) {
 	e := newEngine(cfg, opts)
 	for _, open := range []func(context.Context) error{e.openTools, e.openSkills} { // skills are a tool, too

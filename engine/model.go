@@ -23,20 +23,18 @@ import (
 type model struct {
 	provider  string                         // the default provider
 	name      string                         // the default model
-	api       turn.API                       // the wire API of the default model
 	own       activities.Model               // replaces the providers (see WithModel); nil if there is none
 	tape      *tape.Tape                     // records or replays; nil without llm.tape
 	providers map[string]*inference.Endpoint // nil if this worker makes no inferences
 	demo      *demo.Server
 }
 
-// openModel sets e.model. On a worker that makes inferences, it also opens the tape and the providers' endpoints, and
-// starts the demo's server if the demo is the provider. Endpoints are not contacted.
+// openModel sets e.model. On a worker that makes inferences, it also opens the tape and, unless WithModel replaces
+// them, the providers' endpoints, and starts the demo's server if the demo is the provider. Endpoints are not
+// contacted.
 func (e *Engine) openModel(ctx context.Context) error {
 	c := e.cfg.EffectiveLLM()
 	m := &model{provider: string(c.Provider), name: c.Model}
-	p, _ := e.cfg.ModelProvider(c.Provider)
-	m.api = apiOf(p, turn.Prompt{Model: c.Model})
 	e.model = m
 	if !e.cfg.Worker.Has(config.RoleInference) {
 		return nil

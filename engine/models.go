@@ -137,8 +137,8 @@ func (e *Engine) chain(requested string) ([]turn.Model, error) {
 }
 
 // Chain returns the models that a turn may use, in the order in which they take over. The first is the requested one,
-// or if that is empty, the one of llm.model or llm.select; the fallbacks follow. The error for an unknown model
-// suggests similar names.
+// or if that is empty, the one of llm.model or llm.select, or else the provider's default. The fallbacks follow, except
+// for the demo. The error for an unknown model suggests similar names.
 func Chain(all models.Models, cfg config.Config, requested string) ([]turn.Model, error) {
 	first, err := firstModel(all, cfg, requested)
 	if err != nil {
@@ -189,14 +189,15 @@ func firstModel(all models.Models, cfg config.Config, requested string) (turn.Mo
 	return m, err
 }
 
-// refreshModels fetches the list of models now, unless it is recent, and then every models.RefreshEvery. If a fetch
-// fails, the list that the worker has stays.
+// refreshModels fetches the list of models now and then every models.RefreshEvery, unless the list is recent. If a
+// fetch fails, the list that the worker has stays. Without llm.models_url, refreshModels does nothing.
 func (e *Engine) refreshModels(ctx context.Context) {
 	if e.cfg.LLM.ModelsURL == "" {
 		return
 	}
 	every(ctx, models.RefreshEvery, func() bool {
-		if time.Since(e.models.Load().List.Fetched) < models.RefreshEvery/2 { // it is recent
+		// Half, because at the next tick the list of this fetch is a little younger than models.RefreshEvery.
+		if time.Since(e.models.Load().List.Fetched) < models.RefreshEvery/2 {
 			return true
 		}
 		list, err := models.Fetch(ctx, e.cfg.LLM.ModelsURL)

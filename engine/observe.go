@@ -56,8 +56,9 @@ func (e *Engine) closeSinks() {
 // No event reports their changes.
 const gaugesEvery = 5 * time.Second
 
-// watchGauges updates the gauges until ctx ends. It runs beside the collection of metrics, not as a callback of it: the
-// Temporal SDK measures the calls that read the backlog, and that would wait for the collection to end.
+// watchGauges updates the gauges until ctx ends, or does nothing if metrics are off. It runs beside the collection of
+// metrics, not as a callback of it: the Temporal SDK measures the calls that read the backlog, and that would wait for
+// the collection to end.
 func (e *Engine) watchGauges(ctx context.Context) {
 	if !e.telemetry.Metrics() {
 		return
@@ -104,7 +105,8 @@ func (j *observedJournal) follow(turnID string, owned bool) {
 // Begin implements Journal. If Begin has closed an unfinished turn of the session, it measures the end of that turn.
 func (j *observedJournal) Begin(ctx context.Context, in turn.BeginInput) (journal.BeginResult, error) {
 	out, err := j.Journal.Begin(ctx, in)
-	if err != nil || out.DuplicateOf != nil || out.Kept {
+	noTurn := out.DuplicateOf != nil || out.Kept // the message did not begin one
+	if err != nil || noTurn {
 		return out, err
 	}
 	j.follow(in.Turn, true)

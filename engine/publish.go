@@ -31,7 +31,8 @@ type publishedCatalogues struct {
 
 // watch publishes the catalogues that change while the worker runs: of servers that become available or unavailable, or
 // whose tools change. The registry reports a change only once, so watch tries to publish it until the journal accepts
-// it. Otherwise turns would not see the change until the server changes again. watch also reports the servers' health.
+// it. Otherwise turns would not see the change until the server changes again. watch also reports the servers' health,
+// and publishes catalogues that the journal has lost: see reconcile. It returns when ctx has ended.
 func (e *Engine) watch(ctx context.Context) {
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
@@ -59,7 +60,8 @@ func (e *Engine) watch(ctx context.Context) {
 	})
 }
 
-// publishChange records c as the last catalogue of its server, and publishes it.
+// publishChange records c as the last catalogue of its server, and publishes it unless another worker can reach a
+// server that this one cannot.
 func (e *Engine) publishChange(ctx context.Context, known *publishedCatalogues, c turn.Catalogue) error {
 	known.mu.Lock()
 	defer known.mu.Unlock()
@@ -82,9 +84,9 @@ func (e *Engine) publishUnlessAvailable(ctx context.Context, c turn.Catalogue) e
 	return e.publishCatalogue(ctx, c)
 }
 
-// reconcile publishes this worker's catalogues again if the journal's are outdated: if one is missing, if another
-// worker has marked a server as unavailable that this worker can reach, or if a server is marked as available although
-// the last worker that could reach it has stopped.
+// reconcile publishes this worker's catalogues again if the journal's are outdated: if one is missing or has another
+// version, if another worker has marked a server as unavailable that this worker can reach, or if a server is marked as
+// available although the last worker that could reach it has stopped.
 func (e *Engine) reconcile(ctx context.Context, known *publishedCatalogues) {
 	known.mu.Lock()
 	defer known.mu.Unlock()

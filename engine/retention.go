@@ -27,8 +27,8 @@ func every(ctx context.Context, interval time.Duration, do func() bool) {
 }
 
 // prune removes the events of turns that ended longer than [journal] event_retention ago, now and at every interval
-// until ctx ends. Any number of workers may prune at the same time. Removals that fail are retried at the next
-// interval.
+// until ctx ends. With an event_retention of 0 it removes nothing. Any number of workers may prune at the same time.
+// Removals that fail are retried at the next interval.
 func (e *Engine) prune(ctx context.Context, interval time.Duration) {
 	keep := e.cfg.Journal.EventRetention
 	if keep <= 0 {

@@ -34,7 +34,7 @@ func queuesOf(cfg config.Config) turn.Queues {
 }
 
 // agents returns the agents that turns may have: first the default one, of [runtime], then those of [[agents]]. These
-// take what they do not set from the default one.
+// take what they do not set from the default one, except the agents that they may call.
 func (e *Engine) agents() []activities.Agent {
 	base := e.agent()
 	all := []activities.Agent{base}

@@ -108,7 +108,8 @@ func (s *sink) follow(turnID string, owned bool) {
 }
 
 // leave removes the follower of a turn and keeps its position, after, for a later one. It returns false if the follower
-// must go on, because follow was called meanwhile. done means that the follower cannot go on.
+// must go on, because follow was called meanwhile. done means that the follower cannot go on; neither does it after
+// close was called.
 func (s *sink) leave(turnID string, after int64, done bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

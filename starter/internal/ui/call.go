@@ -19,7 +19,8 @@ const previewRunes = 80
 func Preview(s string) string { return termsafe.Line(s, previewRunes) }
 
 // Excerpt returns s as one line of at most n runes. If s is only the beginning of the data, size is the size of the
-// data in bytes; otherwise it may be 0. If the line does not show all data, Excerpt adds its size.
+// data in bytes; otherwise it may be 0. If the line does not show all data, or ends in an ellipsis of its own, Excerpt
+// adds the size.
 func Excerpt(s string, n int, size int64) string {
 	out := termsafe.Line(s, n)
 	if size <= int64(len(s)) && !strings.HasSuffix(out, "…") {

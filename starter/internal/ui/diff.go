@@ -43,7 +43,8 @@ func Diff(tool, arguments string) string {
 	if hunks == "" {
 		return ""
 	}
-	return termsafe.Visible(strings.ReplaceAll(header+strings.TrimSuffix(hunks, "\n"), "\t", "    "))
+	hunks = strings.ReplaceAll(strings.TrimSuffix(hunks, "\n"), "\t", "    ") // Visible would escape tabs
+	return termsafe.Visible(header + hunks)
 }
 
 // patchHunks returns the hunks of the argument patch, if fields contains only that and tool is one of patches;
@@ -112,7 +113,8 @@ func hunksOfEdit(fields map[string]json.RawMessage) (hunks string, ok bool) {
 }
 
 // object decodes a JSON object. It returns false if text is not an object, or if a field occurs twice: JSON decoders do
-// not agree which value counts, so the tool could use another one than the user sees.
+// not agree which value counts, so the tool could use another one than the user sees. It does not check the text after
+// the last field.
 func object(text string) (map[string]json.RawMessage, bool) {
 	d := json.NewDecoder(strings.NewReader(text))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {

@@ -19,7 +19,7 @@ type Part struct {
 
 // Describe returns what a user must see to decide about a request: a line that names it, the reason (up to 300
 // characters), and the whole question, form, or arguments of the call. The steps of a plan, and the diff of a call that
-// edits a file, precede the arguments.
+// edits a file, precede the arguments. A quoted part may be unsafe for a terminal.
 func Describe(session string, r turn.Request) []Part {
 	var parts []Part
 	add := func(text string) { parts = append(parts, Part{Text: text}) }

@@ -97,7 +97,7 @@ func (m *Model) switchSession(session string) tea.Cmd {
 		m.printError("a message of this session is still being sent; switch when it has arrived")
 		return nil
 	}
-	m.outbox.list = nil
+	m.outbox.list = nil // the workflow of this session has accepted them
 	return m.loadSession(session)
 }
 
@@ -172,7 +172,8 @@ func (m *Model) openCommand(string) tea.Cmd {
 // stop stops the session's running turn and its subagents in the background. The chat shows the turn as stopping until
 // the journal has the turn's end.
 func (m *Model) stop() tea.Cmd {
-	if m.turn.id == "" && len(m.outbox.list) == 0 && m.subagents == nil {
+	mayRun := m.turn.id != "" || len(m.outbox.list) > 0 // a message may have begun a turn that the feed has not read
+	if !mayRun && m.subagents == nil {
 		m.hint("no turn is running")
 		return nil
 	}

@@ -92,8 +92,9 @@ func (m *Model) complete() tea.Cmd {
 	c.word = text[strings.LastIndexAny(text, " \n\t")+1:]
 	var items []list.Item
 	var cmd tea.Cmd
+	closedByUser := c.closed != "" && c.word == c.closed
 	switch {
-	case m.focused || m.reason != "" || c.word == c.closed && c.word != "": // no menu
+	case m.focused || m.reason != "" || closedByUser: // no menu
 	case strings.HasPrefix(text, "/") && c.word == text:
 		items = commandChoices(text)
 	case strings.HasPrefix(c.word, "@"):

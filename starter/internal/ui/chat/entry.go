@@ -145,8 +145,8 @@ func (m *Model) callLines(e *entry, width int) []string {
 
 func joinNonEmpty(a, b string) string { return strings.TrimSuffix(a+" · "+b, " · ") }
 
-// callDetails lays out what an open call shows: the diff of a call that edits a file, the exact arguments, and the
-// beginning of the result.
+// callDetails lays out what an open call shows: the diff of a call that edits a file, the arguments, indented if they
+// are JSON, and the beginning of the result.
 func (m *Model) callDetails(c *toolCall, width int) []string {
 	arguments := termsafe.Visible(c.Arguments)
 	var indented bytes.Buffer

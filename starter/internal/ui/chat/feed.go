@@ -72,7 +72,7 @@ func (f *feed) close() {
 }
 
 // next waits until the feed has read an item, and returns an itemsMsg with all items that it has read by then, at most
-// feedBatch. It returns nil if the feed is closed.
+// feedBatch. It returns an itemsMsg with the error if a read has failed, and nil if the feed is closed.
 func (f *feed) next() tea.Msg {
 	msg := itemsMsg{feed: f}
 	select {

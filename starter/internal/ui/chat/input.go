@@ -292,8 +292,8 @@ func (m *Model) denyWithReason(text string) tea.Cmd {
 	return m.send(p, false, client.DecideInput{Reason: text})
 }
 
-// queueMessage puts a message into the outbox and clears the input, unless too many messages wait. The message is
-// merged into the running turn or starts a turn. With queue, it is for the next turn instead.
+// queueMessage puts a message into the outbox and clears the input, unless too many messages wait. The message starts a
+// turn or is merged into the running one. With queue, it is not merged, but for the turn after the running one.
 func (m *Model) queueMessage(text string, queue bool) tea.Cmd {
 	if len(m.outbox.list) >= maxOutbox {
 		m.hint("%d messages are already waiting; wait for the turn, or /stop it", maxOutbox)

@@ -91,7 +91,8 @@ func complexity(text string) (quotes int, complex bool) {
 	for line := range strings.Lines(text) {
 		lineQuotes, levels := nesting(line)
 		quotes = max(quotes, lineQuotes)
-		complex = complex || levels > maxNesting || strings.Count(line, "|") > maxColumns+1
+		tooWide := strings.Count(line, "|") > maxColumns+1 // with a bar at both ends of the row
+		complex = complex || levels > maxNesting || tooWide
 	}
 	return quotes, complex
 }

@@ -93,12 +93,12 @@ func (o *openedMsg) cursor() follow.Cursor {
 }
 
 // openSession makes a session the one that the chat shows: it shows the last messages and starts to read new events. If
-// the session could not be read, the chat stays with its current session, if it has one.
+// the session could not be read, the chat stays with its current session, or opens it without its past if it has none.
 func (m *Model) openSession(msg openedMsg) tea.Cmd {
 	if msg.err != nil {
 		m.printError("%v", msg.err)
 		if m.feed != nil {
-			return nil // the chat stays with its current session
+			return nil
 		}
 	}
 	if m.feed != nil {
@@ -107,7 +107,7 @@ func (m *Model) openSession(msg openedMsg) tea.Cmd {
 	m.session, m.begun = msg.session, msg.found
 	m.turn, m.used, m.model = runningTurn{}, msg.used, cmp.Or(msg.model, m.o.Model)
 	m.pending, m.subagents = nil, nil
-	m.dropRequests()
+	m.dropRequests() // also ends the input of a reason
 	m.showPast(msg)
 	m.feed = newFeed(m.ctx, m.o.Journal, msg.session, msg.cursor())
 	if msg.record.PendingRequests > 0 && m.subagents == nil { // a subagent may have made them

@@ -65,8 +65,8 @@ type Left struct {
 	Unsent []string
 }
 
-// Run shows a chat on the terminal until the user leaves it or ctx ends, and returns the state in which the user left
-// it. A running turn continues.
+// Run shows a chat on the terminal until the user leaves it or one of Options.Signals arrives, and returns the state in
+// which the user left it. A running turn continues. The end of ctx cancels the chat's requests, but does not end it.
 func Run(ctx context.Context, o Options) (Left, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	m := NewModel(ctx, o)

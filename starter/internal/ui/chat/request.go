@@ -176,7 +176,7 @@ func (m *Model) unfocus() tea.Cmd {
 }
 
 // startReason lets the user type the reason of a denial in the input. It keeps the text that the input had, which
-// endReason restores.
+// endReason restores. Keys go to the request again some time after that.
 func (m *Model) startReason(p *pendingRequest) tea.Cmd {
 	m.reason, m.draft = p.key(), m.input.Value()
 	m.setInput("")
@@ -310,8 +310,8 @@ type decidedMsg struct {
 	err  error
 }
 
-// decided handles the result of sending a decision. After an error, the user can decide again. An accepted decision is
-// shown when the feed reads it from the journal: see showDecision.
+// decided handles the result of sending a decision. After an error, the user can decide again, unless the request no
+// longer waits. An accepted decision is shown when the feed reads it from the journal: see showDecision.
 func (m *Model) decided(msg decidedMsg) {
 	if msg.err == nil {
 		return
@@ -324,16 +324,17 @@ func (m *Model) decided(msg decidedMsg) {
 	m.printError("sending the decision: %v", msg.err)
 	for i := range m.pending {
 		if slices.Contains(msg.keys, m.pending[i].key()) {
+			// A form that is complete takes no keys: watchRequest starts a new one.
 			m.pending[i].sent, m.pending[i].form, m.watched = false, nil, ""
 		}
 	}
 }
 
-// answer sends the answer to a question.
+// answer sends the answer to a question. The message that holds it is shown as one that was sent from this chat.
 func (m *Model) answer(p *pendingRequest, text string) tea.Cmd {
 	p.sent = true
 	if p.session == "" {
-		m.outbox.addOwn(workflows.AnswerID(p.turn, p.ID)) // the ID of the message that holds the answer
+		m.outbox.addOwn(workflows.AnswerID(p.turn, p.ID))
 	}
 	in := client.AnswerInput{Session: m.sessionOf(p), Turn: p.turn, Question: p.ID, Text: text, By: m.o.Person}
 	key := p.key()

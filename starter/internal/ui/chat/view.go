@@ -209,8 +209,8 @@ func (m *Model) state() string {
 	return m.spinner.View() + " " + state + " " + took.String()
 }
 
-// helpLines returns the hint, if there is one, or else the keys that have an effect now: one row, or two if a request
-// has the keys and the screen is high enough. It leaves out keys that do not fit.
+// helpLines returns the hint, if there is one, or else the keys that have an effect now: in one row, or in two if keys
+// go to the current request and the screen is high enough. It leaves out keys that do not fit.
 func (m *Model) helpLines() []string {
 	if m.notice != "" {
 		return clip(paint(m.theme.warn, wrapText(m.notice, m.cols())), max(1, m.height/5))

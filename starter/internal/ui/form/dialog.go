@@ -49,7 +49,8 @@ func NewDialog(e turn.Elicitation) *Dialog {
 	return d
 }
 
-// page returns the page that asks for the field f, which has the index i. It checks the value when the user leaves it.
+// page returns the page that asks for the field f, which has the index i. It checks a text, or how many choices are
+// taken, when the user leaves it; each option of a field that takes one is valid.
 func (d *Dialog) page(i int, f Field) huh.Field {
 	title, description := word(f.Name, shownName)+" ("+f.takes()+")", word(f.Description, shownWords)
 	if n := len(d.form.Fields); n > 1 {
@@ -162,8 +163,8 @@ func (f Field) choiceValue(chosen int) (json.RawMessage, error) {
 	return marshal(f.Options[chosen].Value)
 }
 
-// value returns the JSON value that the user has given for the field i, nil if there is none. Its error tells the user
-// what is wrong with the value.
+// value returns the JSON value that the user has given for the field i, nil if there is none. An optional field without
+// a text or without chosen options has its default. The error tells the user what is wrong with the value.
 func (d *Dialog) value(i int) (json.RawMessage, error) {
 	f := d.form.Fields[i]
 	switch {

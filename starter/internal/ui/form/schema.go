@@ -93,7 +93,8 @@ func (c choices) options() []Option {
 	return out
 }
 
-// parseField parses one property of the schema. A property of a type that the protocol does not define gets KindJSON.
+// parseField parses one property of the schema. A property of a type that the protocol does not define, or that cannot
+// be decoded, gets KindJSON.
 func parseField(m member) (Field, error) {
 	f := Field{Name: m.name, Kind: KindJSON}
 	var p property

@@ -83,8 +83,9 @@ func (f Form) Lines() []string {
 	return lines
 }
 
-// Example returns command-line arguments with which a user could answer the form, with an ellipsis for each value. It
-// names the required fields, or the first one if none is required. quoted quotes a name for the shell.
+// Example returns command-line arguments with which a user could answer the form, with an ellipsis for each value. A
+// form without fields takes --accept, and one with a single field only its value. Otherwise Example names the required
+// fields, or the first one if none is required. quoted quotes a name for the shell.
 func (f Form) Example(quoted func(string) string) string {
 	switch {
 	case len(f.Fields) == 0:

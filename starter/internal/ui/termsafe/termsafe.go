@@ -51,10 +51,11 @@ func Visible(s string) string {
 	marks := maxMarks // the number of marks on the last letter or digit; maxMarks if a mark would not be on one
 	for i, r := range s {
 		mark := unicode.Is(unicode.M, r)
+		excessive := mark && marks >= maxMarks
 		switch {
 		case r == unicode.ReplacementChar && !strings.HasPrefix(s[i:], "\uFFFD"): // an invalid byte
 			fmt.Fprintf(&b, `\x%02x`, s[i])
-		case r == '\n' || !hidden(r) && !(mark && marks >= maxMarks):
+		case r == '\n' || !hidden(r) && !excessive:
 			b.WriteRune(r)
 		case r == '\t':
 			b.WriteString(`\t`)
