@@ -148,8 +148,8 @@ func (a agentTurn) name() string { return strings.TrimPrefix(a.Tool.ID, turn.Age
 // maxAgentTurn bounds an agentTurn without the text of its message, in bytes of JSON.
 const maxAgentTurn = 16 << 10
 
-// check rejects a DeliverInput.Call that cannot come from a turn: its session or tenant is not that of the delivery, or
-// its tool is not an agent's.
+// check rejects a DeliverInput.Call that is too large, has an invalid message, or cannot come from a turn: its session
+// or tenant is not that of the delivery, or its tool is not an agent's.
 func (a *agentTurn) check(in DeliverInput) *turn.Error {
 	sized := *a
 	sized.Message.Text = ""
@@ -266,7 +266,7 @@ func (r *run) runInBackground(ctx workflow.Context, c *callState, tool turn.Tool
 	switch {
 	case ctx.Err() != nil:
 		return CallResult{}, ctx.Err()
-	case err != nil && !errors.As(err, &started): // a delivery that already runs was started before a reset
+	case err != nil && !errors.As(err, &started): // a delivery that exists was started before a reset
 		return CallResult{}, err
 	}
 	return runJournal(ctx, Activities.SettleSubagent, SettleSubagentInput{CallInput: subagent.CallInput, Started: true},
@@ -282,8 +282,8 @@ func (r *run) stopBackground(ctx workflow.Context, sessions []string) {
 	}
 }
 
-// answer runs the turn of a subagent in the background, settles its call, and returns the message with the answer for
-// the caller's session.
+// answer runs the turn of a background subagent to its end, settles its call, and returns the message with the answer
+// for the caller's session. If ctx is cancelled, it settles the call and returns the cancellation.
 func (a agentTurn) answer(ctx workflow.Context) (Message, error) {
 	_, problem := a.run(ctx)
 	if ctx.Err() != nil {
