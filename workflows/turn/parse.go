@@ -40,7 +40,7 @@ func parseNative(step int, done Completion, tools []Tool) (Action, error) {
 	seen, next := map[string]bool{}, 0
 	for i, c := range done.ToolCalls {
 		wire := c.WireID
-		// Providers require a unique ID for each call. The loop repeats if the model itself used a generated ID.
+		// Providers require a short, unique ID for each call. The loop repeats if the model itself used a generated ID.
 		for wire == "" || len(wire) > maxWire || seen[wire] {
 			next = max(next, i)
 			wire = fmt.Sprintf("call_%d_%d", step, next)

@@ -129,9 +129,9 @@ func (r Rule) matchArgument(fields map[string]any, key, pattern string) certaint
 	return sure
 }
 
-// compare returns how certainly one value matches a pattern. The value's JSON type must fit the pattern: a number or
-// a boolean matches only patterns of its kind, * and **. The result for objects and nested lists is perhaps, because
-// rules do not look into them.
+// compare returns how certainly one value matches a pattern. The value's JSON type must fit the pattern: a number or a
+// boolean matches only patterns of its kind, * and **. A null is compared as the text null. The result for objects and
+// nested lists is perhaps, because rules do not look into them.
 func (r Rule) compare(pattern string, value any) certainty {
 	k := kindOf(pattern)
 	text, fits := "null", matchesAll(pattern) // fits: the value's type can match the pattern
