@@ -98,6 +98,7 @@ func (a Auth) user(ctx context.Context, tokens *oidc.IDTokenVerifier, raw string
 	}
 	who := cmp.Or(claims.Email, token.Subject)
 	for _, pattern := range a.Allow {
+		// Users of some issuers choose their subject, which may look like an address: it matches no pattern with @.
 		if pattern == "*" || pattern == token.Subject && !strings.Contains(pattern, "@") ||
 			claims.Email != "" && matchesEmail(pattern, claims.Email) {
 			return who, nil
@@ -106,8 +107,7 @@ func (a Auth) user(ctx context.Context, tokens *oidc.IDTokenVerifier, raw string
 	return "", fmt.Errorf("%s is not in codec_server.oidc_allow", who)
 }
 
-// matchesEmail reports whether a pattern, an email address or *@domain, matches an address. Only verified addresses
-// are compared: users of some issuers choose their subject, which may look like an address.
+// matchesEmail reports whether a pattern, an email address or *@domain, matches an address. It ignores case.
 func matchesEmail(pattern, address string) bool {
 	domain, any := strings.CutPrefix(pattern, "*@")
 	if !any {

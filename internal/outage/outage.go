@@ -127,7 +127,8 @@ func (t *Try) Drop() {
 }
 
 // Down ends a request that failed because the service is down, and returns the outage with the time until the next
-// probe. atLeast is the minimum pause that the service has requested, or 0.
+// probe, or a zero Wait if the request has ended before. atLeast is the minimum pause that the service has requested,
+// or 0.
 func (t *Try) Down(cause error, atLeast time.Duration) (w Wait) {
 	t.once.Do(func() { w = t.outages.failed(t, cause, atLeast) })
 	return w

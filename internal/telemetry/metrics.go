@@ -70,8 +70,8 @@ func (t *Telemetry) StepSettled(ctx context.Context) {
 	}
 }
 
-// CallSettled records the duration of a settled call, by its tool and outcome. A call that was never claimed counts
-// as 0 seconds.
+// CallSettled records the duration of a settled call, by its tool and outcome, and that of a call of an MCP server also
+// in the metric of the semantic conventions. A call that was never claimed counts as 0 seconds.
 func (t *Telemetry) CallSettled(ctx context.Context, c journal.CallRecord) {
 	if t.meters == nil {
 		return
