@@ -52,8 +52,8 @@ func AnswerID(turnID, question string) string { return answerPrefix + turnID + "
 
 const answerPrefix = "answer:"
 
-// validateAnswer rejects an invalid answer before the workflow records it. Unlike validateApprove, it also rejects the
-// repeat of an answer, because the decision of a question does not hold the text to compare.
+// validateAnswer rejects an invalid answer before the workflow records it. It also rejects a repeated one, with the
+// decision that stands as the error's detail.
 func (r *run) validateAnswer(ctx workflow.Context, a Answer) error {
 	if err := a.checkSizes(); err != nil {
 		return rejected(err.Code, err.Message)

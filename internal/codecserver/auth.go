@@ -55,7 +55,8 @@ func (a Auth) verifier(ctx context.Context) (verify, error) {
 		}
 		err := errNoToken
 		for _, token := range sent {
-			if err = errors.New("the token is wrong"); tokens == nil {
+			err = errors.New("the token is wrong")
+			if tokens == nil { // there is no issuer
 				continue
 			}
 			var who string
