@@ -135,8 +135,8 @@ func (r *run) mergeableCount() int {
 	return n
 }
 
-// messagesSince returns the IDs of the messages that arrived after the open question, without queued ones.
-func (r *run) messagesSince() (ids []string) {
+// messagesSinceQuestion returns the IDs of the messages that arrived after the open question, without queued ones.
+func (r *run) messagesSinceQuestion() (ids []string) {
 	skip := r.requests.messagesBefore
 	for _, m := range r.progress.Inbox {
 		switch {

@@ -235,7 +235,7 @@ func (r *run) decideRemaining(ctx workflow.Context, open []turn.Request, ended b
 		}
 		switch {
 		case req.Kind == turn.RequestQuestion && r.questionAnswered():
-			messageIDs = r.messagesSince()
+			messageIDs = r.messagesSinceQuestion()
 			r.requests.decide(turn.Decision{ID: req.ID, Status: turn.StatusAnswered, At: workflow.Now(ctx)})
 		case !req.ExpiresAt.IsZero() && !workflow.Now(ctx).Before(req.ExpiresAt):
 			r.requests.decide(expired)

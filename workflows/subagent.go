@@ -240,6 +240,7 @@ func (r *run) runInBackground(ctx workflow.Context, c *callState, tool turn.Tool
 		return CallResult{}, temporal.NewApplicationError(fmt.Sprintf("the turn has called %d agents in the background, "+
 			"which is the maximum", maxBackground), string(turn.CodePolicyDenied))
 	}
+	// Before the first wait, because other calls of the step check the number, too.
 	r.progress.Background = append(r.progress.Background, turn.SubagentSession(r.turnID, c.call.ID))
 	begun, subagent, err := r.claimAgent(ctx, c, tool, r.agents.Background)
 	if err != nil {

@@ -108,12 +108,12 @@ func (p Progress) propose(e Event) Progress {
 	if len(p.Steps) > 0 {
 		next.Revisions = p.Revisions + 1
 	}
-	next.Steps = append(next.Steps, start(proposed).Steps...)
+	next.Steps = append(next.Steps, unstarted(proposed).Steps...)
 	return next.advance()
 }
 
-// start returns the progress of a plan of which no step is done.
-func start(p Plan) (out Progress) {
+// unstarted returns the progress of a plan whose steps are all pending.
+func unstarted(p Plan) (out Progress) {
 	for _, s := range p.Steps {
 		out.Steps = append(out.Steps, StepProgress{Description: s.Description, Tool: s.Tool, Independent: s.Independent,
 			State: StatePending, args: s.Args, patch: s.Patch})

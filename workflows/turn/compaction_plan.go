@@ -222,7 +222,7 @@ func (p planner) recordKept(c *Compaction, cut int, pruned int64) {
 	for i, m := range p.Window {
 		seq := p.From + int64(i)
 		switch {
-		case m.Role == RoleUser && i < cut && m.Step == 0 && m.Text != "":
+		case m.Role == RoleUser && i < cut && m.Step == 0 && m.Text != "": // no notice of a late result, which has a step
 			users = append(users, KeptText{Seq: seq, Text: m.Text})
 		case m.Role != RoleTool: // it stays in the window, or the summary covers it
 		case i < cut && m.Outcome != OutcomeOK && m.Outcome != OutcomeError: // denied, cancelled or unknown
