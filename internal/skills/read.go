@@ -246,7 +246,7 @@ func parse(text string) (Skill, error) {
 		Name: strings.TrimSpace(f.Name), Description: strings.Join(strings.Fields(printable.Sanitize(f.Description)), " "),
 		License:       printable.Line(f.License, 200),
 		Compatibility: printable.Line(f.Compatibility, maxCompatibility*4), Body: printable.Sanitize(body),
-		Tags: metadata(f.Metadata["tags"]), Keywords: metadata(f.Metadata["keywords"]),
+		Tags: metadataWords(f.Metadata["tags"]), Keywords: metadataWords(f.Metadata["keywords"]),
 	}
 	if err := s.check(); err != nil {
 		return Skill{}, err
@@ -292,9 +292,9 @@ func quoteValue(line string) string {
 	return key + ": '" + strings.ReplaceAll(strings.TrimSpace(value), "'", "''") + "'"
 }
 
-// metadata returns a value of the frontmatter's metadata as at most 100 sorted words in lower case. The value is a
+// metadataWords returns a value of the frontmatter's metadata as at most 100 sorted words in lower case. The value is a
 // list, or a string whose words are separated by commas or spaces.
-func metadata(v any) (out []string) {
+func metadataWords(v any) (out []string) {
 	switch v := v.(type) {
 	case string:
 		out = splitWords(v)
