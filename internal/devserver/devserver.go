@@ -93,6 +93,7 @@ func (s *Stack) startOrJoin(ctx context.Context, o Options) error {
 	case temporalListener:
 		s.Reason = fmt.Sprintf("using the Temporal server %s that already listens on %s", version, o.Address)
 	case noListener:
+		// Without Moved, the failed start below reports the taken port.
 		if o.Moved != nil && !isFree(uiAddress(o.UIPort)) {
 			return refusePort("another program listens on %s, the address of the Web UI: stop it, or choose another port with "+
 				"[temporal] dev_ui_port in agent.toml", uiAddress(o.UIPort))
