@@ -86,7 +86,7 @@ func (r *run) validateAnswer(ctx workflow.Context, a Answer) error {
 }
 
 // question opens a request for the model's question and waits for its answer, which the next inference gets as a
-// message. Messages that arrived before the question do not answer it.
+// message. Messages that arrived before the question do not answer it. If the request expires, the next prompt says so.
 func (r *run) question(ctx workflow.Context, p turn.ParseAction) turn.Phase {
 	within := r.requestTimeout(ctx, r.progress.Config.Approvals.QuestionExpiry)
 	request := turn.Request{

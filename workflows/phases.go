@@ -67,7 +67,7 @@ func (r *run) beginWith(ctx workflow.Context, m Message) (BeginResult, error) {
 		}
 		switch {
 		case len(begun.Earlier) > 0:
-			r.putFirst(append(begun.Earlier, m))
+			r.putFirst(append(begun.Earlier, m)) // Earlier has no answers of subagents, so its first message is taken
 		case !begun.Kept || len(r.progress.Inbox) == 0:
 			return begun, nil
 		}

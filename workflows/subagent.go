@@ -175,9 +175,9 @@ func (a agentTurn) priority() temporal.Priority {
 }
 
 // run runs the agent's turn as a child workflow and waits until it has ended. It returns the turn's working time and,
-// if the turn failed, Temporal's reason; the journal has the answer. If the subagent still runs because the caller's
-// turn was reset, run waits for its end and starts it again: that run finds the message in the journal and repeats its
-// answer.
+// if the turn failed or was stopped, the reason; the journal has the answer. If the subagent still runs because the
+// caller's turn was reset, run waits for its end and starts it again: that run finds the message in the journal and
+// repeats its answer.
 func (a agentTurn) run(ctx workflow.Context) (busy time.Duration, problem string) {
 	session, id := a.session(), WorkflowID(a.Tenant, a.session())
 	// If the caller's workflow closes while the subagent runs, the server cancels the subagent, which settles its own

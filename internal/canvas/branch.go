@@ -227,8 +227,8 @@ func (r *Repo) Merge(ctx context.Context, in MergeInput) (string, error) {
 	return id, nil
 }
 
-// targetCommit returns the last commit of the branch into which a canvas is merged. It refuses the branch of another
-// canvas.
+// targetCommit returns the last commit of the branch into which a canvas is merged. It refuses every branch with the
+// name of a canvas.
 func (r *Repo) targetCommit(ctx context.Context, into string) (string, error) {
 	before, after, _ := strings.Cut(r.branch, sessionMark)
 	if strings.HasPrefix(into, before) && strings.HasSuffix(into, after) {

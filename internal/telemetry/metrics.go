@@ -112,7 +112,7 @@ type Inference struct {
 	Err        error
 }
 
-// Inferred records the duration and the tokens of a request to the model that has just ended.
+// Inferred records the duration of a request to the model that has just ended and, if it succeeded, its tokens.
 func (t *Telemetry) Inferred(ctx context.Context, i Inference) {
 	if t.meters == nil {
 		return

@@ -156,9 +156,9 @@ func (r Rule) compare(pattern string, value any) certainty {
 	return matchToDeny(pattern, text)
 }
 
-// valuesAt returns all values that some reader may find at a dotted key. Many readers, such as Go's own decoder, ignore
-// the case of a key; some read k[] or file-name as k or fileName, some allow dots in a key, and some accept a list in
-// place of its only element.
+// valuesAt returns all values that some reader may find at a dotted key, in any order. Many readers, such as Go's own
+// decoder, ignore the case of a key; some read k[] or file-name as k or fileName, some allow dots in a key, and some
+// accept a list in place of its only element.
 func valuesAt(value any, key string) []any {
 	var found []any
 	switch v := value.(type) {
