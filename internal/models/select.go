@@ -127,7 +127,7 @@ func (s Selection) compare(a, b Profile) int {
 	case LatencyFirst:
 		return cmp.Or(cmp.Compare(latencyRank(a.Latency), latencyRank(b.Latency)), byCost)
 	case QualityFirst:
-		return cmp.Or(cmp.Compare(a.Quality, b.Quality), byCost)
+		return cmp.Or(cmp.Compare(a.Quality, b.Quality), byCost) // both are known: see unmet
 	}
 	return byCost
 }

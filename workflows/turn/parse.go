@@ -132,7 +132,8 @@ func parseJSON(step int, text string, tools []Tool) (Action, error) {
 	return action, nil
 }
 
-// jsonAction returns the action that the fields of a JSON object describe. kind is the value of its field "type".
+// jsonAction returns the action that the fields of a JSON object describe. kind is the value of its field "type". The
+// action is valid only if the error is nil; the error is one or more flaws.
 func jsonAction(kind ProposalKind, step int, fields map[string]json.RawMessage, tools []Tool) (Action, error) {
 	switch kind {
 	case "final":
