@@ -145,7 +145,8 @@ func (r *run) finish(ctx workflow.Context, e turn.Result, unmerged []Message) (F
 }
 
 // runJournal runs an activity that makes a short write to the journal. It runs it as a local activity first, and with
-// runRegular if the journal is slow or unavailable.
+// runRegular if the journal is slow or unavailable. If ctx is cancelled, it returns at once, and the journal may or may
+// not have the write.
 func runJournal[In, Out any](ctx workflow.Context, act func(Activities, context.Context, In) (Out, error), in In,
 	summary string) (Out, error) {
 	out, err := callLocal(localOptions(ctx, summary), act, in)
@@ -163,7 +164,7 @@ func runJournal[In, Out any](ctx workflow.Context, act func(Activities, context.
 // runRegular starts an activity that makes a short write to the journal, and retries it while the journal is
 // unavailable. It uses a regular activity, which lets the workflow task end. If the input is too large for the history,
 // it uses a local activity, which does not record its input. The returned future becomes ready when the activity ends;
-// after a cancellation this includes the attempt in progress, which may succeed.
+// if a regular activity is cancelled, the attempt in progress ends first and may succeed.
 func runRegular[In, Out any](ctx workflow.Context, act func(Activities, context.Context, In) (Out, error), in In,
 	summary string) workflow.Future {
 	retry := &temporal.RetryPolicy{
@@ -260,7 +261,7 @@ func summary(in CallInput) string {
 	return turn.Truncate(line, 200)
 }
 
-// inferOptions returns the options of an inference's activity. budget is the time for the model, over all attempts.
+// inferOptions returns the options of an inference's activity. budget is what one attempt may take besides inferRoom.
 func inferOptions(budget time.Duration, summary string) workflow.ActivityOptions {
 	return workflow.ActivityOptions{
 		StartToCloseTimeout: budget + inferRoom,

@@ -52,7 +52,8 @@ func AnswerID(turnID, question string) string { return answerPrefix + turnID + "
 
 const answerPrefix = "answer:"
 
-// validateAnswer rejects an invalid answer before the workflow records it.
+// validateAnswer rejects an invalid answer before the workflow records it. It also rejects a repeated one, with the
+// decision that stands as the error's detail.
 func (r *run) validateAnswer(ctx workflow.Context, a Answer) error {
 	if err := a.checkSizes(); err != nil {
 		return rejected(err.Code, err.Message)
@@ -85,7 +86,7 @@ func (r *run) validateAnswer(ctx workflow.Context, a Answer) error {
 }
 
 // question opens a request for the model's question and waits for its answer, which the next inference gets as a
-// message. Messages that arrived before the question do not answer it.
+// message. Messages that arrived before the question do not answer it. If the request expires, the next prompt says so.
 func (r *run) question(ctx workflow.Context, p turn.ParseAction) turn.Phase {
 	within := r.requestTimeout(ctx, r.progress.Config.Approvals.QuestionExpiry)
 	request := turn.Request{
@@ -134,8 +135,8 @@ func (r *run) mergeableCount() int {
 	return n
 }
 
-// messagesSince returns the IDs of the messages that arrived after the open question, without queued ones.
-func (r *run) messagesSince() (ids []string) {
+// messagesSinceQuestion returns the IDs of the messages that arrived after the open question, without queued ones.
+func (r *run) messagesSinceQuestion() (ids []string) {
 	skip := r.requests.messagesBefore
 	for _, m := range r.progress.Inbox {
 		switch {

@@ -49,8 +49,8 @@ func (r *run) approvals(ctx workflow.Context, calls []turn.CallProposal) (map[st
 	return decisions, err
 }
 
-// approvalRequests returns a request for each call that needs approval. A call with a Code cannot run whatever a user
-// decides, so it gets none.
+// approvalRequests returns a request for each call that needs approval. A call with a Code, or of an unknown tool,
+// cannot run whatever a user decides, so it gets none.
 func (r *run) approvalRequests(calls []turn.CallProposal, expiresAt time.Time) []turn.Request {
 	var requests []turn.Request
 	for _, c := range calls {
@@ -93,7 +93,8 @@ const (
 	maxReason = 1000
 )
 
-// validateApprove rejects an invalid approval before the workflow records it.
+// validateApprove rejects an invalid approval before the workflow records it. It accepts a repeat of the decision that
+// stands, unless that is an expiry.
 func (r *run) validateApprove(ctx workflow.Context, a Approval) error {
 	sized := a
 	sized.ChangedPlan = nil // Settle checks its size

@@ -122,7 +122,8 @@ func checkUpdate(version int, update any) *turn.Error {
 	return checkSize("update, without its text,", update, maxApproval)
 }
 
-// UnmarshalJSON reads a DeliverInput. If the JSON is invalid, it returns an input that check rejects.
+// UnmarshalJSON reads a DeliverInput. If the JSON is invalid, it returns an input that check rejects: see the method of
+// Input for the reason. It ignores unknown fields.
 func (in *DeliverInput) UnmarshalJSON(b []byte) error {
 	type plain DeliverInput
 	var p plain

@@ -102,8 +102,11 @@ const (
 
 // Deliver sends a message to a session and completes when the turn that got the message ends, so a schedule that starts
 // Deliver can skip a start while the previous turn runs. The message begins a turn, or is merged into the running one.
-// Cancelling a delivery does not affect the turn. With Left, Deliver instead sends these messages and completes when
-// turns have accepted them.
+// If the session keeps the message for its next turn (DeliverResult.Kept), Deliver completes at once. Cancelling a
+// delivery does not affect the turn that got the message.
+//
+// With Call, Deliver first runs the subagent's turn, whose answer is the message. With Left, it instead sends these
+// messages and completes when turns have accepted them.
 func Deliver(ctx workflow.Context, in DeliverInput) (DeliverResult, error) {
 	info := workflow.GetInfo(ctx)
 	if len(in.Left) == 0 {
@@ -125,7 +128,7 @@ func Deliver(ctx workflow.Context, in DeliverInput) (DeliverResult, error) {
 		if err != nil {
 			return DeliverResult{}, err
 		}
-		in.Message, in.Call = answer, nil
+		in.Message, in.Call = answer, nil // a next run of the chain only sends the answer
 		in.Message.Background = true
 	}
 	if len(in.Left) > 0 {
@@ -135,7 +138,7 @@ func Deliver(ctx workflow.Context, in DeliverInput) (DeliverResult, error) {
 	if in.Since.IsZero() { // the first run of the chain: most turns end during the first check
 		in.Since, maxWait = workflow.Now(ctx), handOverWait
 	}
-	undelivered := 0 // consecutive checks that found no turn with the message
+	undelivered := 0 // consecutive checks with the result Undelivered
 	for range checksPerRun {
 		res, err := in.handOver(ctx, maxWait)
 		res.Accepted = nil // only a delivery with Left reports it
@@ -198,7 +201,7 @@ func (in DeliverInput) givenUp() error {
 		string(turn.CodeInternal), nil)
 }
 
-// check rejects an invalid input.
+// check rejects an invalid input. If Call or Left is set, it checks that instead of Message.
 func (in DeliverInput) check() *turn.Error {
 	if in.refusal != nil {
 		return in.refusal

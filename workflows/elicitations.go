@@ -20,12 +20,13 @@ import (
 const maxElicitations = 32
 
 // resume waits for the decisions on the elicitations of a suspended call, and reports whether to attempt the call
-// again. It returns false at once if the call is not suspended.
+// again. It returns false at once if the call is not suspended or the turn is cancelled. It gives up a call that has
+// had maxElicitations: the call's outcome is then unknown. If the wait fails, it sets c.err.
 func (r *run) resume(ctx workflow.Context, c *callState) (again bool) {
 	if c.err != nil || len(c.receipt.Elicitations) == 0 || ctx.Err() != nil {
 		return false
 	}
-	if c.elicited >= maxElicitations { // give up the call
+	if c.elicited >= maxElicitations {
 		c.outcome.Outcome, c.outcome.Code = turn.OutcomeUnknown, turn.CodeToolOutcomeUnknown
 		c.outcome.Text = fmt.Sprintf(
 			"Outcome unknown: the tool's server has elicited user input more than %d times in this call. "+

@@ -26,7 +26,8 @@ func failureOf(err error) *temporal.ApplicationError {
 	return app
 }
 
-// code returns the turn.Code of an activity's error, or an empty one.
+// code returns the type of the application error with which an activity failed, or "" if there is none. The type of an
+// error that the activity did not return itself is no known code.
 func code(err error) turn.Code {
 	if app := failureOf(err); app != nil {
 		return turn.Code(app.Type())

@@ -68,7 +68,7 @@ const (
 )
 
 // send handles the update Send: it adds a message to the inbox, to begin the turn or to be merged into it. It ignores a
-// message that the turn already has.
+// message that began the turn or still waits in it. The journal recognizes one that an inference has appended.
 func (r *run) send(ctx workflow.Context, m Message) (SendResult, error) {
 	m = withID(ctx, m)
 	merged := r.opened || r.in.Message != nil || len(r.progress.Inbox) > 0 // the turn has its first message
@@ -99,13 +99,14 @@ func (r *run) hasMessage(id string) bool {
 	return id != "" && (slices.ContainsFunc(r.progress.Inbox, same) || slices.ContainsFunc(r.progress.Merging, same))
 }
 
-// validateSend rejects an invalid message before the workflow records it.
+// validateSend rejects a message before the workflow records it: it is invalid, the turn is ending, or the inbox is
+// full.
 func (r *run) validateSend(ctx workflow.Context, m Message) error {
 	m = withID(ctx, m)
 	if err := r.checkSend(m); err != nil {
 		return rejected(err.Code, err.Message)
 	}
-	size := encodedSize(m)
+	size := encodedSize(m) // with all messages that wait: they may all become part of one input
 	for _, waiting := range r.unanswered() {
 		size += encodedSize(waiting)
 	}

@@ -28,7 +28,8 @@ func HandOnID(workflowID, turnID string) string { return workflowID + "/left/" +
 const handOnPause = time.Second
 
 // deliverLeft starts a delivery of the messages that the turn accepted and did not use, and returns when the delivery
-// has started. e is the result with which the turn ended.
+// has started. It records them in the journal first, and only logs a failure of that. e is the result with which the
+// turn ended.
 func (r *run) deliverLeft(ctx workflow.Context, e turn.Result, left []Message) error {
 	if len(left) == 0 {
 		return nil

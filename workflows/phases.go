@@ -15,7 +15,7 @@ import (
 const messageWait = 10 * time.Second
 
 // start checks the input and waits for the turn's first message. It then runs Begin, which appends the message to the
-// session and freezes the turn config. It returns the next phase: BuildPrompt, or Done if the turn cannot begin.
+// session and freezes the turn config. It returns the next phase: BuildPrompt, or Done if no turn begins.
 func (r *run) start(ctx workflow.Context, p turn.Start) turn.Phase {
 	if err := r.in.check(r.id); err != nil {
 		if ctx.Err() != nil { // a cancelled turn reports its cancellation, not its invalid input
@@ -67,7 +67,7 @@ func (r *run) beginWith(ctx workflow.Context, m Message) (BeginResult, error) {
 		}
 		switch {
 		case len(begun.Earlier) > 0:
-			r.putFirst(append(begun.Earlier, m))
+			r.putFirst(append(begun.Earlier, m)) // Earlier has no answers of subagents, so its first message is taken
 		case !begun.Kept || len(r.progress.Inbox) == 0:
 			return begun, nil
 		}
@@ -201,7 +201,8 @@ func (r *run) afterModelError(ctx workflow.Context, p turn.LlmInfer, err error) 
 	if e.Code == turn.CodeLimitExceeded && exceededLimit(err) == turn.FinishMaxCost {
 		return p.Done(r.limitResult(turn.MaxCostExceeded(e.Message)))
 	}
-	if e.Code == turn.CodeLimitExceeded { // the inference used up the working time that was left
+	// The inference used up the working time that was left. Counting all of it makes CheckInferenceLimits return a limit.
+	if e.Code == turn.CodeLimitExceeded {
 		c.Busy += max(cfg.Limits.TurnTimeout-c.Taken().Time, 0)
 		if text := partialText(err); text != "" {
 			r.progress.LastText = text

@@ -21,8 +21,9 @@ type requestSet struct {
 	messagesBefore int
 }
 
-// add adds requests, all of the same step, and removes those of other steps with their decisions. The requests of the
-// same step stay: its calls wait independently, so another call may not have read its decisions yet.
+// add adds requests, all of the same step, and removes those of other steps and those with the same IDs, with their
+// decisions. The other requests of the same step stay: its calls wait independently, so another call may not have read
+// its decisions yet. The list requests must not be empty.
 func (s *requestSet) add(requests ...turn.Request) {
 	s.requests = slices.DeleteFunc(s.requests, func(req turn.Request) bool {
 		return req.Step != requests[0].Step || hasRequest(requests, req.ID)
@@ -109,8 +110,8 @@ func expiry(ctx workflow.Context, within time.Duration) time.Time {
 
 // request opens requests and waits until each is settled: by a decision, by its expiry, or because the call of an
 // elicitation has ended, which ended reports. It returns the decisions by request ID. within is the time until the
-// requests expire; 0 means never. If the turn should continue on another version of the worker, request returns
-// errMoves. Waiting occupies no process and uses neither the turn's time nor its steps.
+// requests expire; 0 means never. If the turn should continue in a new run (see mayMove), request returns errMoves.
+// Waiting occupies no process and uses neither the turn's time nor its steps.
 func (r *run) request(
 	ctx workflow.Context, requests []turn.Request, within time.Duration, ended func() bool,
 ) (map[string]turn.Decision, error) {
@@ -234,7 +235,7 @@ func (r *run) decideRemaining(ctx workflow.Context, open []turn.Request, ended b
 		}
 		switch {
 		case req.Kind == turn.RequestQuestion && r.questionAnswered():
-			messageIDs = r.messagesSince()
+			messageIDs = r.messagesSinceQuestion()
 			r.requests.decide(turn.Decision{ID: req.ID, Status: turn.StatusAnswered, At: workflow.Now(ctx)})
 		case !req.ExpiresAt.IsZero() && !workflow.Now(ctx).Before(req.ExpiresAt):
 			r.requests.decide(expired)

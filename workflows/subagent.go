@@ -148,8 +148,8 @@ func (a agentTurn) name() string { return strings.TrimPrefix(a.Tool.ID, turn.Age
 // maxAgentTurn bounds an agentTurn without the text of its message, in bytes of JSON.
 const maxAgentTurn = 16 << 10
 
-// check rejects a DeliverInput.Call that cannot come from a turn: its session or tenant is not that of the delivery, or
-// its tool is not an agent's.
+// check rejects a DeliverInput.Call that is too large, has an invalid message, or cannot come from a turn: its session
+// or tenant is not that of the delivery, or its tool is not an agent's.
 func (a *agentTurn) check(in DeliverInput) *turn.Error {
 	sized := *a
 	sized.Message.Text = ""
@@ -175,9 +175,9 @@ func (a agentTurn) priority() temporal.Priority {
 }
 
 // run runs the agent's turn as a child workflow and waits until it has ended. It returns the turn's working time and,
-// if the turn failed, Temporal's reason; the journal has the answer. If the subagent still runs because the caller's
-// turn was reset, run waits for its end and starts it again: that run finds the message in the journal and repeats its
-// answer.
+// if the turn failed or was stopped, the reason; the journal has the answer. If the subagent still runs because the
+// caller's turn was reset, run waits for its end and starts it again: that run finds the message in the journal and
+// repeats its answer.
 func (a agentTurn) run(ctx workflow.Context) (busy time.Duration, problem string) {
 	session, id := a.session(), WorkflowID(a.Tenant, a.session())
 	// If the caller's workflow closes while the subagent runs, the server cancels the subagent, which settles its own
@@ -240,6 +240,7 @@ func (r *run) runInBackground(ctx workflow.Context, c *callState, tool turn.Tool
 		return CallResult{}, temporal.NewApplicationError(fmt.Sprintf("the turn has called %d agents in the background, "+
 			"which is the maximum", maxBackground), string(turn.CodePolicyDenied))
 	}
+	// Before the first wait, because other calls of the step check the number, too.
 	r.progress.Background = append(r.progress.Background, turn.SubagentSession(r.turnID, c.call.ID))
 	begun, subagent, err := r.claimAgent(ctx, c, tool, r.agents.Background)
 	if err != nil {
@@ -266,7 +267,7 @@ func (r *run) runInBackground(ctx workflow.Context, c *callState, tool turn.Tool
 	switch {
 	case ctx.Err() != nil:
 		return CallResult{}, ctx.Err()
-	case err != nil && !errors.As(err, &started): // a delivery that already runs was started before a reset
+	case err != nil && !errors.As(err, &started): // a delivery that exists was started before a reset
 		return CallResult{}, err
 	}
 	return runJournal(ctx, Activities.SettleSubagent, SettleSubagentInput{CallInput: subagent.CallInput, Started: true},
@@ -282,8 +283,8 @@ func (r *run) stopBackground(ctx workflow.Context, sessions []string) {
 	}
 }
 
-// answer runs the turn of a subagent in the background, settles its call, and returns the message with the answer for
-// the caller's session.
+// answer runs the turn of a background subagent to its end, settles its call, and returns the message with the answer
+// for the caller's session. If ctx is cancelled, it settles the call and returns the cancellation.
 func (a agentTurn) answer(ctx workflow.Context) (Message, error) {
 	_, problem := a.run(ctx)
 	if ctx.Err() != nil {

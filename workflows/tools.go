@@ -107,7 +107,7 @@ func (r *run) runCalls(ctx workflow.Context, states []*callState) {
 }
 
 // count adds a step's calls to the turn's counters. A step is an error for max_consecutive_errors if none of its calls
-// succeeded, unless users denied all of them. approvals are the users' decisions by call ID.
+// succeeded, unless all of them were denied approval. approvals are the users' decisions by call ID.
 func (r *run) count(receipts []CallResult, approvals map[string]turn.Decision) {
 	c := &r.progress.Counters
 	c.ToolCalls += len(receipts)
@@ -129,7 +129,8 @@ func (r *run) count(receipts []CallResult, approvals map[string]turn.Decision) {
 	}
 }
 
-// allDenied reports whether users denied every call.
+// allDenied reports whether every call needed an approval that a user denied or that expired. A call that the policy
+// denies needs none.
 func allDenied(receipts []CallResult, approvals map[string]turn.Decision) bool {
 	for _, receipt := range receipts {
 		if decision, asked := approvals[receipt.CallID]; !asked || decision.Allowed {
@@ -140,7 +141,7 @@ func allDenied(receipts []CallResult, approvals map[string]turn.Decision) bool {
 }
 
 // afterToolErrors returns the result with which the turn ends if a call failed and the policy ends a turn for that. It
-// returns nil if the turn continues.
+// returns nil if the turn continues. A denied call has not failed.
 func (r *run) afterToolErrors(receipts []CallResult) *turn.Result {
 	for _, receipt := range receipts {
 		if receipt.Outcome != turn.OutcomeError && receipt.Outcome != turn.OutcomeUnknown {
@@ -265,7 +266,7 @@ func (r *run) attemptCall(ctx workflow.Context, c *callState, tool turn.Tool) (r
 // attemptAgain reports whether to attempt a call again whose last attempt failed with err. It returns true in three
 // cases: the attempt was lost or timed out, so that only the journal has its outcome; it certainly did not reach its
 // tool; or its outcome is unknown and the tool is repeatable. n is the number of attempts since the call was last
-// resumed.
+// resumed. maxCallAttempts bounds it in the first two cases; see repeatable for the third.
 func (c *callState) attemptAgain(tool turn.Tool, err error, n int) bool {
 	switch code(err) {
 	case turn.CodeToolNotSent, turn.CodeJournalUnavailable:

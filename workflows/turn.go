@@ -162,8 +162,9 @@ func (r *run) done(ctx workflow.Context, p turn.Done) (Result, error) {
 	return r.outcome(e, left)
 }
 
-// settle records in the journal that the turn ended with e. It returns the result to report, which is a failure if the
-// journal could not record e, and the IDs of the accepted messages that the transcript of a cancelled turn keeps.
+// settle records in the journal that the turn ended with e, if the journal has the turn or must have it. It returns the
+// result to report, which is a failure if the journal could not record e, and the IDs of the accepted messages that the
+// transcript of a cancelled turn keeps.
 func (r *run) settle(ctx workflow.Context, e turn.Result) (turn.Result, []string, error) {
 	// A turn whose Begin failed is recorded only if its caller would not see the failure otherwise: a delivery sent the
 	// message, or more messages wait for this run.
@@ -174,9 +175,9 @@ func (r *run) settle(ctx workflow.Context, e turn.Result) (turn.Result, []string
 	unmerged := r.unmerged()
 	settled, err := r.finish(ctx, e, unmerged)
 	if err != nil {
-		output := e.Answer
+		answer := e.Answer
 		e = r.resultOf(err)
-		e.Answer = output
+		e.Answer = answer
 		return e, nil, r.upsertResult(ctx, e) // again, because done has recorded another result
 	}
 	r.stopBackground(ctx, slices.DeleteFunc(settled.Stopped, // without the turn's own, which done has stopped

@@ -46,7 +46,7 @@ func (r *run) upsertResult(ctx workflow.Context, e turn.Result) error {
 		AttrSession.ValueSet(r.session), AttrState.ValueSet(string(e.State)),
 		AttrFinishReason.ValueSet(string(e.Reason)), AttrTokens.ValueSet(p.Counters.Usage.Total()),
 	}
-	if p.Config.Agent != "" {
+	if p.Config.Agent != "" { // Begin has succeeded
 		updates = append(updates, AttrAgent.ValueSet(p.Config.Agent), AttrModel.ValueSet(p.Config.Model))
 	}
 	if cost := p.Counters.Usage.Cost; cost > 0 { // the attribute is missing if the cost is unknown or 0

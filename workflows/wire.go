@@ -115,7 +115,7 @@ func (in *Input) UnmarshalJSON(b []byte) error {
 }
 
 // check rejects an invalid input. workflowID is that of the run, with which the input's tenant and session must agree.
-// It does not check the message, which may arrive later.
+// It checks neither the message, which may arrive later, nor what bound checks.
 func (in Input) check(workflowID string) *turn.Error {
 	if in.refusal != nil {
 		return in.refusal
@@ -149,6 +149,7 @@ const maxOutputSchema = 64 << 10
 // Check returns an error with turn.CodeInputInvalid if a turn would reject the input. Clients call it before they start
 // a turn, because a turn with an invalid input fails without an answer. The input must have a session and a message.
 func (in Input) Check() error {
+	// First, because check would report that a reserved session ID and the workflow ID disagree.
 	if err := turn.CheckSession(in.Session); err != nil {
 		return invalid("%s", err.Error())
 	}
@@ -206,6 +207,7 @@ func checkMessage(m Message) *turn.Error {
 		return invalid("the message has %d attachments; the maximum is %d", len(m.Media), MaxAttachments)
 	}
 	for _, media := range m.Media {
+		// No hash or media type is that long.
 		if len(media.Hash) > maxMediaHash || len(media.Type) > maxMediaType {
 			return invalid("an attachment of the message is not described by a hash and a media type")
 		}
@@ -213,7 +215,8 @@ func checkMessage(m Message) *turn.Error {
 	return checkChoices(m)
 }
 
-// Apply returns l with the requested limits, or an error that names the first invalid one. A nil r requests none.
+// Apply returns l with the requested limits, or an error that names the first invalid one. If r is nil, it returns l
+// unchecked.
 func (r *LimitsRequest) Apply(l turn.Limits) (turn.Limits, error) {
 	if r == nil {
 		return l, nil

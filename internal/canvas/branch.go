@@ -98,7 +98,7 @@ func (r *Repo) Show(ctx context.Context, tenant, session string) (Summary, error
 }
 
 // List returns the paths of the files below a directory of the canvas, at most 1,000; cut reports whether there are
-// more. An empty dir lists all files.
+// more. An empty dir lists all files. If the session has no canvas yet, List lists the files of the repository's HEAD.
 func (r *Repo) List(ctx context.Context, tenant, session, dir string) (paths []string, cut bool, err error) {
 	s, _, err := r.readState(ctx, tenant, session)
 	if err != nil || s.head == "" {
@@ -170,7 +170,8 @@ type MergeInput struct {
 }
 
 // Merge merges the canvas into a branch and returns the ID of the new commit. The canvas then begins again at that
-// commit, without changes of its own. The error may be a *ConflictError or a *CheckedOutError.
+// commit, without changes of its own. If the call has merged before, Merge returns that commit and changes nothing. The
+// error may be a *ConflictError or a *CheckedOutError.
 func (r *Repo) Merge(ctx context.Context, in MergeInput) (string, error) {
 	r.committing.Lock()
 	defer r.committing.Unlock()
@@ -226,8 +227,8 @@ func (r *Repo) Merge(ctx context.Context, in MergeInput) (string, error) {
 	return id, nil
 }
 
-// targetCommit returns the last commit of the branch into which a canvas is merged. It refuses the branch of another
-// canvas.
+// targetCommit returns the last commit of the branch into which a canvas is merged. It refuses every branch with the
+// name of a canvas.
 func (r *Repo) targetCommit(ctx context.Context, into string) (string, error) {
 	before, after, _ := strings.Cut(r.branch, sessionMark)
 	if strings.HasPrefix(into, before) && strings.HasSuffix(into, after) {

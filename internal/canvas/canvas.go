@@ -250,8 +250,9 @@ type Change func(old []byte, exists bool) (text []byte, remove bool, err error)
 // maxRaces bounds how often Commit tries again because another process has moved or locked the branch.
 const maxRaces = 50
 
-// Commit changes the file name on the session's canvas and returns the ID of the commit. If the call a has already
-// made a commit on the canvas, Commit returns that one and changes nothing.
+// Commit changes the file name on the session's canvas and returns the ID of the commit. If the call a has already made
+// a commit on the canvas, Commit returns that one and changes nothing. It calls change again if another process has
+// moved the branch meanwhile.
 func (r *Repo) Commit(ctx context.Context, a Action, title, name string, change Change) (string, error) {
 	name, err := cleanPath(name)
 	if err != nil {

@@ -55,7 +55,8 @@ func (a Auth) verifier(ctx context.Context) (verify, error) {
 		}
 		err := errNoToken
 		for _, token := range sent {
-			if err = errors.New("the token is wrong"); tokens == nil {
+			err = errors.New("the token is wrong")
+			if tokens == nil { // there is no issuer
 				continue
 			}
 			var who string
@@ -98,6 +99,7 @@ func (a Auth) user(ctx context.Context, tokens *oidc.IDTokenVerifier, raw string
 	}
 	who := cmp.Or(claims.Email, token.Subject)
 	for _, pattern := range a.Allow {
+		// Users of some issuers choose their subject, which may look like an address: it matches no pattern with @.
 		if pattern == "*" || pattern == token.Subject && !strings.Contains(pattern, "@") ||
 			claims.Email != "" && matchesEmail(pattern, claims.Email) {
 			return who, nil
@@ -106,8 +108,7 @@ func (a Auth) user(ctx context.Context, tokens *oidc.IDTokenVerifier, raw string
 	return "", fmt.Errorf("%s is not in codec_server.oidc_allow", who)
 }
 
-// matchesEmail reports whether a pattern, an email address or *@domain, matches an address. Only verified addresses
-// are compared: users of some issuers choose their subject, which may look like an address.
+// matchesEmail reports whether a pattern, an email address or *@domain, matches an address. It ignores case.
 func matchesEmail(pattern, address string) bool {
 	domain, any := strings.CutPrefix(pattern, "*@")
 	if !any {

@@ -93,6 +93,7 @@ func (s *Stack) startOrJoin(ctx context.Context, o Options) error {
 	case temporalListener:
 		s.Reason = fmt.Sprintf("using the Temporal server %s that already listens on %s", version, o.Address)
 	case noListener:
+		// Without Moved, the failed start below reports the taken port.
 		if o.Moved != nil && !isFree(uiAddress(o.UIPort)) {
 			return refusePort("another program listens on %s, the address of the Web UI: stop it, or choose another port with "+
 				"[temporal] dev_ui_port in agent.toml", uiAddress(o.UIPort))
@@ -111,7 +112,7 @@ func (s *Stack) startOrJoin(ctx context.Context, o Options) error {
 		s.Reason = fmt.Sprintf("started a Temporal server on %s (%s)", o.Address, why)
 		hook = o.Started
 	}
-	err := prepare(ctx, o.Address, hook, o.Prepare)
+	err := callHooks(ctx, o.Address, hook, o.Prepare)
 	var foreign *Refusal // from o.Joined: the server belongs to another folder
 	if state == temporalListener && errors.As(err, &foreign) {
 		return &portTaken{foreign}
@@ -119,8 +120,8 @@ func (s *Stack) startOrJoin(ctx context.Context, o Options) error {
 	return err
 }
 
-// prepare calls the hooks that are not nil, in order, with the server's address.
-func prepare(ctx context.Context, address string, hooks ...func(context.Context, string) error) error {
+// callHooks calls the hooks that are not nil, in order, with the server's address.
+func callHooks(ctx context.Context, address string, hooks ...func(context.Context, string) error) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
 	for _, hook := range hooks {

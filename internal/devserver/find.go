@@ -43,8 +43,8 @@ func FindTemporal(ctx context.Context, o Options) (path, why string, err error) 
 	return path, "built from " + command + rejected, err
 }
 
-// lookPath returns the path of the executable name on the PATH of environ, or "" if there is none. exec.LookPath
-// would use the PATH of this process.
+// lookPath returns the path of the executable name on the PATH of environ, or "" if there is none. It ignores relative
+// folders. exec.LookPath would use the PATH of this process.
 func lookPath(environ []string, name string) string {
 	for _, kv := range environ {
 		list, ok := strings.CutPrefix(kv, "PATH=")

@@ -107,8 +107,9 @@ func serverArgs(dir string, o Options) ([]string, error) {
 	return args, nil
 }
 
-// recordVersion records the server's version beside its database. It refuses a version other than the recorded one:
-// SQLite has no schema upgrade, so a database of another version opens without an error but lacks columns.
+// recordVersion records the server's version beside its database. If there is a database, it refuses a version other
+// than the recorded one: SQLite has no schema upgrade, so a database of another version opens without an error but
+// lacks columns.
 func recordVersion(dir, version string) error {
 	file := filepath.Join(dir, "temporal.version")
 	b, err := os.ReadFile(file)

@@ -115,8 +115,9 @@ func (l *List) VendorOf(baseURL string) string {
 	return ""
 }
 
-// Find returns a vendor's model. If the list does not have the name, but has it without the date
-// ("gpt-4.1-2025-04-14") or "-latest" at its end, Find returns that model under the given name.
+// Find returns a vendor's model. It converts name to lower case, as the list has all names. If the list does not have
+// the name, but has it without the date ("gpt-4.1-2025-04-14") or "-latest" at its end, Find returns that model under
+// the given name.
 func (l *List) Find(vendor, name string) (Profile, bool) {
 	for _, n := range []string{name, undated(name)} {
 		i, ok := slices.BinarySearchFunc(l.Models, vendor+":"+strings.ToLower(n),

@@ -102,7 +102,7 @@ func Fetch(ctx context.Context, url string) (*List, error) {
 	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("fetching %s: %w", shown, errors.Unwrap(err))
+		return nil, fmt.Errorf("fetching %s: %w", shown, errors.Unwrap(err)) // err itself repeats the URL, with any key
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {

@@ -51,7 +51,7 @@ func (m Models) Select(s Selection) ([]Resolved, error) {
 	excluded := map[string]int{}
 	var fit []Resolved
 	for _, r := range m.Candidates() {
-		if why := s.excludes(r.Profile); why != "" {
+		if why := s.unmet(r.Profile); why != "" {
 			excluded[why]++
 		} else {
 			fit = append(fit, r)
@@ -96,9 +96,9 @@ func (m Models) Candidates() (out []Resolved) {
 	return out
 }
 
-// excludes returns the requirement that a model does not meet, as a predicate for an error message ("cost more"), or
-// "" if it meets all.
-func (s Selection) excludes(p Profile) string {
+// unmet returns the requirement that a model does not meet, as a predicate for an error message ("cost more"), or "" if
+// it meets all.
+func (s Selection) unmet(p Profile) string {
 	for _, c := range s.Require {
 		if !p.Has(c) {
 			return "lack " + string(c)
@@ -127,7 +127,7 @@ func (s Selection) compare(a, b Profile) int {
 	case LatencyFirst:
 		return cmp.Or(cmp.Compare(latencyRank(a.Latency), latencyRank(b.Latency)), byCost)
 	case QualityFirst:
-		return cmp.Or(cmp.Compare(a.Quality, b.Quality), byCost)
+		return cmp.Or(cmp.Compare(a.Quality, b.Quality), byCost) // both are known: see unmet
 	}
 	return byCost
 }

@@ -10,9 +10,9 @@ import (
 // maxName bounds the names that are compared, in runes.
 const maxName = 64
 
-// Name returns the candidate that name probably means, or "" if no candidate is near enough. A candidate is near if
-// it begins with name, or takes few edits: at most one for every three characters, plus one. The nearest wins, and of
-// equally near ones the first.
+// Name returns the candidate that name probably means, or "" if no candidate is near enough. A candidate is near if it
+// takes few edits, apart from case: at most one for every three characters, plus one. One that begins with name counts
+// as one edit away. The nearest wins, and of equally near ones the first.
 func Name(name string, candidates []string) string {
 	if utf8.RuneCountInString(name) > maxName {
 		return ""

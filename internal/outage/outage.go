@@ -127,14 +127,15 @@ func (t *Try) Drop() {
 }
 
 // Down ends a request that failed because the service is down, and returns the outage with the time until the next
-// probe. atLeast is the minimum pause that the service has requested, or 0.
+// probe, or a zero Wait if the request has ended before. atLeast is the minimum pause that the service has requested,
+// or 0.
 func (t *Try) Down(cause error, atLeast time.Duration) (w Wait) {
-	t.once.Do(func() { w = t.outages.failed(t, cause, atLeast) })
+	t.once.Do(func() { w = t.outages.recordFailure(t, cause, atLeast) })
 	return w
 }
 
-// failed records the failure of t as a new outage or in the current one. See Try.Down for the parameters.
-func (o *Outages) failed(t *Try, cause error, atLeast time.Duration) Wait {
+// recordFailure records the failure of t as a new outage or in the current one. See Try.Down for the parameters.
+func (o *Outages) recordFailure(t *Try, cause error, atLeast time.Duration) Wait {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now := time.Now()

@@ -31,9 +31,9 @@ func Address(raw string) string {
 	}
 	raw, _, _ = strings.Cut(raw, "#")
 	raw, query, hasQuery := strings.Cut(raw, "?")
-	out += u.Host + strings.Join(each(pathOf(raw), "/", func(s string) string { return known.FindString(s) }), "/")
+	out += u.Host + strings.Join(showParts(pathOf(raw), "/", func(s string) string { return known.FindString(s) }), "/")
 	if hasQuery {
-		out += "?" + strings.Join(each(query, "&", func(s string) string {
+		out += "?" + strings.Join(showParts(query, "&", func(s string) string {
 			if name, value, ok := strings.Cut(s, "="); ok {
 				return name + "=" + orHidden(reference.FindString(value), value)
 			}
@@ -88,9 +88,9 @@ func pathOf(raw string) string {
 	return ""
 }
 
-// each splits s at the separators and replaces each part by what show returns. If show returns "" for a part that is
-// not empty, the part is replaced with hidden.
-func each(s, separator string, show func(string) string) []string {
+// showParts splits s at the separators and replaces each part by what show returns. If show returns "" for a part that
+// is not empty, the part is replaced with hidden.
+func showParts(s, separator string, show func(string) string) []string {
 	parts := strings.Split(s, separator)
 	for i, part := range parts {
 		parts[i] = orHidden(show(part), part)

@@ -8,8 +8,8 @@ import (
 )
 
 // Sanitize makes untrusted text safe to store, to send and to print. It replaces invalid UTF-8 with U+FFFD, removes
-// whole terminal escape sequences, removes NUL and every other C0 or C1 control except newline and tab, and turns CR
-// and CRLF into a newline. Text that needs no change is returned without a copy.
+// whole terminal escape sequences, removes DEL and every C0 or C1 control except newline and tab, and turns CR and CRLF
+// into a newline. Text that needs no change is returned without a copy.
 func Sanitize(s string) string {
 	i := firstUnsafe(s)
 	if i == len(s) {
@@ -101,7 +101,8 @@ func escapeLen(s string, r rune, size int) int {
 }
 
 // csiLen returns the index in s after a control sequence whose introducer ends at index at. The sequence consists of
-// parameters and intermediates, then one byte from @ to ~. If it is unterminated, csiLen returns at.
+// parameters and intermediates, then one byte from @ to ~. If another byte breaks it off, csiLen returns the index of
+// that byte. If it is unterminated, csiLen returns at, so that only the introducer is removed.
 func csiLen(s string, at int) int {
 	for end := at; end < len(s) && end < at+maxEscape; end++ {
 		switch c := s[end]; {
@@ -115,7 +116,8 @@ func csiLen(s string, at int) int {
 }
 
 // stringLen returns the index in s after a control string whose introducer ends at index at. BEL or ST terminates the
-// string. If it is unterminated, stringLen returns at, so that only the introducer is removed.
+// string, which may be longer than other sequences. If it is unterminated, stringLen returns at, so that only the
+// introducer is removed.
 func stringLen(s string, at int) int {
 	for end := at; end < len(s) && end < at+maxEscape*16; end++ {
 		switch {

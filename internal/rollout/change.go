@@ -29,7 +29,8 @@ const (
 	enoughPolls = 20
 )
 
-// Await waits until a worker of the version polls for turns, or ctx ends. build is the version's build ID.
+// Await waits until a worker of the version polls for turns. build is the version's build ID. If ctx ends first, the
+// error is ErrRefused and says what was missing last.
 func (d Deployment) Await(ctx context.Context, build string) error {
 	for {
 		s, err := d.Status(ctx)
@@ -41,7 +42,7 @@ func (d Deployment) Await(ctx context.Context, build string) error {
 		}
 		select {
 		case <-ctx.Done():
-			if err == nil || ctx.Err() == nil { // the version exists, but has no worker
+			if err == nil { // the version exists, but has no worker
 				err = fmt.Errorf("no worker of version %q polls task queue %s: start one", build, d.TaskQueue)
 			}
 			return fmt.Errorf("%w: %w", ErrRefused, err)
@@ -99,7 +100,7 @@ func (d Deployment) runReady(ctx context.Context, build string) error {
 }
 
 // Promote makes a version the current one, on which new turns begin. changed is false if it was the current one
-// already.
+// already. An error with changed means that the change is made, but that not all task queues follow it yet.
 func (d Deployment) Promote(ctx context.Context, build string) (changed bool, err error) {
 	s, err := d.readRouting(ctx)
 	if err != nil {
@@ -213,8 +214,8 @@ func (d Deployment) follows(ctx context.Context, s Status) bool {
 		v.GetRampingDeploymentVersion().GetBuildId() == s.Ramping && v.GetRampingVersionPercentage() == s.RampPercent
 }
 
-// Drain nudges the waiting turns of a version until no run stays on the version, or ctx ends. Whenever the number of
-// runs changes, it calls report with that number and the number of those that were nudged because they wait.
+// Drain nudges the waiting turns and the deliveries of a version until no run stays on the version, or ctx ends.
+// Whenever the number of runs changes, it calls report with that number and the number of those that it nudges.
 func (d Deployment) Drain(ctx context.Context, build string, report func(left, waiting int64)) error {
 	s, err := d.readRouting(ctx)
 	if err != nil {

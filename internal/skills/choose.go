@@ -133,9 +133,9 @@ func (c Choice) Prompt() string {
 // already has.
 var alwaysAllowed = []string{turn.ActivateSkill, "local/read_artifact"}
 
-// Narrow returns the patterns of the tools to which the turn is restricted: those that at least one of the skills
-// allows and that match only, the patterns that restrict the turn already. An empty list means no restriction. If a
-// skill lists no tools, it allows all, so the result is only.
+// Narrow returns the patterns of the tools to which the turn is restricted: those that at least one of the skills in
+// the prompt allows and that match only, the patterns that restrict the turn already. An empty list means no
+// restriction. If one of the skills lists no tools, it allows all, so the result is only.
 func (c Choice) Narrow(only []string, tools []turn.Tool) []string {
 	var allowed []string
 	for _, s := range c {

@@ -72,7 +72,7 @@ func (p Problem) String() string { return p.Path + ": " + p.Message }
 
 // Read reads the skills of the sources. It returns them sorted by name, and the problems of skills that cannot be
 // used. If two skills have the same name, the one of the earlier source is used. The error is that of a source that
-// cannot be read.
+// cannot be read, or that there are too many skills.
 func Read(sources []Source) (found []Skill, problems []Problem, err error) {
 	byName := map[string]Skill{}
 	for _, source := range sources {
@@ -92,7 +92,7 @@ func Read(sources []Source) (found []Skill, problems []Problem, err error) {
 			switch {
 			case err != nil:
 				problems = append(problems, Problem{Path: filepath.Join(folder, File), Message: err.Error()})
-			case taken && first.Folder != s.Folder:
+			case taken && first.Folder != s.Folder: // two sources may contain the same folder
 				problems = append(problems, Problem{Path: filepath.Join(folder, File),
 					Message: fmt.Sprintf("%s has a skill named %s, too, and comes first", first.Folder, s.Name)})
 			case len(byName) == maxSkills:
@@ -106,8 +106,8 @@ func Read(sources []Source) (found []Skill, problems []Problem, err error) {
 		nil
 }
 
-// folders returns the folders of the source that contain a SKILL.md, sorted by path. It does not follow links to
-// folders, and leaves out hidden folders.
+// folders returns the folders of the source in which SKILL.md is a regular file, sorted by path. It does not follow
+// links to folders, not even Path itself, and does not look into folders of skills, hidden folders and node_modules.
 func (s Source) folders() (out []string, err error) {
 	seen := 0
 	err = filepath.WalkDir(s.Path, func(name string, d fs.DirEntry, err error) error {
@@ -246,7 +246,7 @@ func parse(text string) (Skill, error) {
 		Name: strings.TrimSpace(f.Name), Description: strings.Join(strings.Fields(printable.Sanitize(f.Description)), " "),
 		License:       printable.Line(f.License, 200),
 		Compatibility: printable.Line(f.Compatibility, maxCompatibility*4), Body: printable.Sanitize(body),
-		Tags: metadata(f.Metadata["tags"]), Keywords: metadata(f.Metadata["keywords"]),
+		Tags: metadataWords(f.Metadata["tags"]), Keywords: metadataWords(f.Metadata["keywords"]),
 	}
 	if err := s.check(); err != nil {
 		return Skill{}, err
@@ -292,9 +292,9 @@ func quoteValue(line string) string {
 	return key + ": '" + strings.ReplaceAll(strings.TrimSpace(value), "'", "''") + "'"
 }
 
-// metadata returns a value of the frontmatter's metadata as at most 100 sorted words in lower case. The value is a
+// metadataWords returns a value of the frontmatter's metadata as at most 100 sorted words in lower case. The value is a
 // list, or a string whose words are separated by commas or spaces.
-func metadata(v any) (out []string) {
+func metadataWords(v any) (out []string) {
 	switch v := v.(type) {
 	case string:
 		out = splitWords(v)
@@ -312,8 +312,8 @@ func metadata(v any) (out []string) {
 	return slices.Compact(out)[:min(len(out), 100):min(len(out), 100)]
 }
 
-// resources returns the files of a skill's folder except SKILL.md and hidden ones, relative to the folder and sorted
-// by path. It returns at most maxResources.
+// resources returns the regular files of a skill's folder except SKILL.md and hidden ones, relative to the folder and
+// sorted by path. It returns at most maxResources, and none below maxDepth folders.
 func resources(folder string) (out []string, err error) {
 	err = filepath.WalkDir(folder, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {

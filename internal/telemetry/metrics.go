@@ -70,8 +70,8 @@ func (t *Telemetry) StepSettled(ctx context.Context) {
 	}
 }
 
-// CallSettled records the duration of a settled call, by its tool and outcome. A call that was never claimed counts
-// as 0 seconds.
+// CallSettled records the duration of a settled call, by its tool and outcome, and that of a call of an MCP server also
+// in the metric of the semantic conventions. A call that was never claimed counts as 0 seconds.
 func (t *Telemetry) CallSettled(ctx context.Context, c journal.CallRecord) {
 	if t.meters == nil {
 		return
@@ -112,7 +112,7 @@ type Inference struct {
 	Err        error
 }
 
-// Inferred records the duration and the tokens of a request to the model that has just ended.
+// Inferred records the duration of a request to the model that has just ended and, if it succeeded, its tokens.
 func (t *Telemetry) Inferred(ctx context.Context, i Inference) {
 	if t.meters == nil {
 		return

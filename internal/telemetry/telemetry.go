@@ -64,8 +64,8 @@ type Telemetry struct {
 // scope is the instrumentation scope of our spans and metrics.
 const scope = "github.com/everturn/everturn"
 
-// New returns the telemetry that the options and the environment configure, or nil if they configure none. The error
-// names the setting that is wrong.
+// New returns the telemetry that the options and the environment configure, or nil if they configure none. It sets
+// OpenTelemetry's error handler, which is global. The error names the setting that is wrong.
 func New(ctx context.Context, o Options) (*Telemetry, error) {
 	spans, metrics := exports("TRACES"), exports("METRICS")
 	if !spans && !metrics && o.MetricsAddress == "" {
@@ -111,7 +111,7 @@ var (
 )
 
 // Credentials returns the secret values of the headers that the exporters send, so that they can be redacted. For a
-// value such as "Bearer token", it also returns the token alone.
+// value such as "Bearer token", it also returns the token alone. Some of the results may be empty.
 func Credentials() (secrets []string) {
 	for _, signal := range []string{"", "TRACES_", "METRICS_"} {
 		for header := range strings.SplitSeq(os.Getenv("OTEL_EXPORTER_OTLP_"+signal+"HEADERS"), ",") {

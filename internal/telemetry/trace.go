@@ -194,7 +194,7 @@ func requestAttributes(w journal.RequestRecord) []attribute.KeyValue {
 }
 
 // writeInference writes the span of the last attempt of a step's inference. The span of an inference that was not
-// settled ends with the turn.
+// settled is marked as failed and ends with the turn.
 func (t *Telemetry) writeInference(ctx context.Context, all turnTrace, i journal.Inference) {
 	id := all.turn.ID
 	_, span := t.startSpan(ctx, id, inferenceSpan(id, i.Key.Step, i.Attempt), opInference+" "+i.Model, i.StartedAt,

@@ -59,8 +59,8 @@ const (
 type Conn = client.Client
 
 // Dial connects to Temporal and checks that the cluster answers. The error is ErrUnreachable if it does not,
-// config.ErrCredentials if it rejects the credentials, and config.ErrInvalid if the options are invalid. The caller
-// closes the connection.
+// config.ErrCredentials if it rejects the credentials, config.ErrInvalid if the options are invalid, and the cause if
+// ctx is cancelled. The caller closes the connection.
 func Dial(ctx context.Context, o Options) (Conn, error) {
 	opts, err := o.resolve()
 	if err != nil {
@@ -99,7 +99,7 @@ func (o Options) resolve() (client.Options, error) {
 		return client.Options{}, err
 	}
 	profile.Address = cmp.Or(o.Address, profile.Address, DefaultAddress)
-	if ports.Frontend > 0 {
+	if ports.Frontend > 0 { // no setting names an address
 		profile.Address = ports.Address()
 	}
 	profile.Namespace = cmp.Or(o.Namespace, profile.Namespace, DefaultNamespace)

@@ -49,8 +49,9 @@ func EnsureAttributes(
 	return awaitAttributes(ctx, c, namespace, keys)
 }
 
-// awaitAttributes waits until the attributes can be queried. It polls, because the server reports no event. It must
-// also wait if another process has added them, because servers cache namespaces.
+// awaitAttributes waits until the attributes can be queried or ctx ends. It polls, because the server reports no event,
+// and takes any error of the query to mean "not yet". It must also wait if another process has added them, because
+// servers cache namespaces.
 func awaitAttributes(
 	ctx context.Context, c client.Client, namespace string, keys []temporal.SearchAttributeKey,
 ) error {

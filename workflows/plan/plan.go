@@ -96,7 +96,7 @@ func Parse(raw string) (p Plan, err error) {
 }
 
 // String returns the steps for display, one per line.
-func (p Plan) String() string { return start(p).String() }
+func (p Plan) String() string { return unstarted(p).String() }
 
 // Assessment is the verdict of a reflection on a step.
 type Assessment string

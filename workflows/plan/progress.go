@@ -59,7 +59,8 @@ func Fold(events []Event) (p Progress) {
 	return p
 }
 
-// After returns the progress after one more event. It does not change p.
+// After returns the progress after one more event, or p if the event was not possible. It does not change p. An event
+// whose Tool is not Tool is a reflection.
 func (p Progress) After(e Event) Progress {
 	if e.Tool == Tool {
 		return p.propose(e)
@@ -88,7 +89,7 @@ func (p Progress) After(e Event) Progress {
 }
 
 // propose returns the progress after a proposed plan: the steps that are done stay, and the plan's steps replace all
-// others.
+// others. It returns p if the plan is invalid.
 func (p Progress) propose(e Event) Progress {
 	raw := e.Arguments
 	if len(e.Edit) > 0 {
@@ -107,12 +108,12 @@ func (p Progress) propose(e Event) Progress {
 	if len(p.Steps) > 0 {
 		next.Revisions = p.Revisions + 1
 	}
-	next.Steps = append(next.Steps, start(proposed).Steps...)
+	next.Steps = append(next.Steps, unstarted(proposed).Steps...)
 	return next.advance()
 }
 
-// start returns the progress of a plan of which no step is done.
-func start(p Plan) (out Progress) {
+// unstarted returns the progress of a plan whose steps are all pending.
+func unstarted(p Plan) (out Progress) {
 	for _, s := range p.Steps {
 		out.Steps = append(out.Steps, StepProgress{Description: s.Description, Tool: s.Tool, Independent: s.Independent,
 			State: StatePending, args: s.Args, patch: s.Patch})
@@ -270,7 +271,7 @@ func (p Progress) Instruction() string {
 		return out + "Propose the remaining steps with local/plan; those that are done stay."
 	case p.Ended:
 		return out + "The plan has ended. Give the final answer."
-	case strings.HasPrefix(p.current(), "steps"):
+	case strings.HasPrefix(p.current(), "steps"): // several are current
 		return out + "Do " + p.current() + ". They do not depend on each other: give those that name an agent to their " +
 			"agents in one answer, and take their canvases in the order of the plan. Then reflect on each with local/plan_step." +
 			p.details()

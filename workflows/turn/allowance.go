@@ -32,7 +32,7 @@ func (s Spending) Add(o Spending) Spending {
 // minTime is the least working time with which a turn can begin or continue. Remaining never returns less.
 const minTime = time.Second
 
-// Left returns the allowance that remains of the limits after s was used.
+// Left returns the allowance that remains of the limits after s was used. Its parts are negative if s exceeds them.
 func (l Limits) Left(s Spending) Allowance {
 	a := Allowance{Steps: l.MaxSteps - s.Steps, ToolCalls: l.MaxToolCalls - s.ToolCalls, Time: l.TurnTimeout - s.Time}
 	if l.MaxTokens > 0 {

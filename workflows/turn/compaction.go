@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Compacting says when a turn compacts its prompts, and with which model. Begin freezes it in the PromptConfig.
+// CompactionSettings say when a turn compacts its prompts, and with which model. Begin freezes them in the
+// PromptConfig.
 type CompactionSettings struct {
 	// ContextTokens is the model's context window; 0 means unknown. Then only a prompt that the provider refuses as too
 	// long is compacted.

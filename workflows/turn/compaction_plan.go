@@ -123,8 +123,8 @@ func newPlanner(in CompactionInput) planner {
 	return p
 }
 
-// lastStep returns the index of the last assistant message, with which the last step begins. The model has not seen
-// the messages after it, so they must stay.
+// lastStep returns the index of the last assistant message, with which the last step begins, or else that of the last
+// message. The model has not seen the messages after it, so they must stay.
 func lastStep(window []Message) int {
 	for i, m := range slices.Backward(window) {
 		if m.Role == RoleAssistant {
@@ -212,8 +212,9 @@ func prunable(m Message, tools map[callKey]string) bool {
 // ActivateSkill is the ID of the tool with which a model reads a skill.
 const ActivateSkill = "local/activate_skill"
 
-// recordKept sets c.Kept to what stays in prompts: user messages and failed calls before index cut, and references to
-// the tool outputs before cut or up to the sequence number pruned. It adds to what earlier compactions kept.
+// recordKept sets c.Kept to what stays in prompts: user messages and calls without a normal result before index cut,
+// and references to the long tool outputs before cut or up to the sequence number pruned. It adds to what earlier
+// compactions kept.
 func (p planner) recordKept(c *Compaction, cut int, pruned int64) {
 	c.PrunedTo = max(c.PrunedTo, pruned)
 	users, calls, refs := slices.Clone(c.Kept.Users), slices.Clone(c.Kept.Calls), slices.Clone(c.Kept.Refs)
@@ -221,7 +222,7 @@ func (p planner) recordKept(c *Compaction, cut int, pruned int64) {
 	for i, m := range p.Window {
 		seq := p.From + int64(i)
 		switch {
-		case m.Role == RoleUser && i < cut && m.Step == 0 && m.Text != "":
+		case m.Role == RoleUser && i < cut && m.Step == 0 && m.Text != "": // no notice of a late result, which has a step
 			users = append(users, KeptText{Seq: seq, Text: m.Text})
 		case m.Role != RoleTool: // it stays in the window, or the summary covers it
 		case i < cut && m.Outcome != OutcomeOK && m.Outcome != OutcomeError: // denied, cancelled or unknown

@@ -126,8 +126,8 @@ func (r Request) checkStatus(d Decision) *Error {
 	return nil
 }
 
-// settleResponse checks the decision's response and returns d with the normalized response. Only an answered
-// elicitation and the approval of a changed plan may have a response.
+// settleResponse checks the decision's response and returns d with the normalized response. Only an elicitation and the
+// approval of a changed plan may have a response, and an answered elicitation must have one.
 func (r Request) settleResponse(d Decision) (Decision, *Error) {
 	switch {
 	case r.Kind == RequestApproval && r.Tool == plan.Tool && d.Response != nil:

@@ -43,8 +43,9 @@ func (r *HostRule) reasonToAsk(t Tool, arguments json.RawMessage) (why string, w
 	return fmt.Sprintf("%s would send a request to %s, which is not listed ([web] hosts)", t.ID, host), GrantHost
 }
 
-// HostOf returns the host of the argument url, in lower case. It is empty if there is no such argument, or if other
-// URL parsers might find a different host, because of user information or characters outside printable ASCII.
+// HostOf returns the host of the argument url, in lower case. It is empty if there is no such argument or it is no URL,
+// or if other parsers might find a different host, because of a repeated key in the arguments, user information, or
+// characters outside printable ASCII.
 func HostOf(arguments string) string {
 	fields, err := strictObject(arguments)
 	if err != nil {

@@ -31,7 +31,8 @@ type Message struct {
 	Outcome Outcome `json:"outcome,omitempty"`
 	// Media are the images and audio of a tool's result, for models that accept them.
 	Media []Media `json:"media,omitempty"`
-	// TurnID and Step name the turn and the step that produced the message. A user message has step 0.
+	// TurnID and Step name the turn and the step that produced the message. A user's message has step 0. A notice of a
+	// call's late result also has the role user, and has the step whose prompt contains it first.
 	TurnID string `json:"turn_id,omitempty"`
 	Step   int    `json:"step,omitempty"`
 	// Items are the Items of the Completion that became this assistant message. They are set only while a prompt is

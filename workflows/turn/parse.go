@@ -40,7 +40,7 @@ func parseNative(step int, done Completion, tools []Tool) (Action, error) {
 	seen, next := map[string]bool{}, 0
 	for i, c := range done.ToolCalls {
 		wire := c.WireID
-		// Providers require a unique ID for each call. The loop repeats if the model itself used a generated ID.
+		// Providers require a short, unique ID for each call. The loop repeats if the model itself used a generated ID.
 		for wire == "" || len(wire) > maxWire || seen[wire] {
 			next = max(next, i)
 			wire = fmt.Sprintf("call_%d_%d", step, next)
@@ -132,7 +132,8 @@ func parseJSON(step int, text string, tools []Tool) (Action, error) {
 	return action, nil
 }
 
-// jsonAction returns the action that the fields of a JSON object describe. kind is the value of its field "type".
+// jsonAction returns the action that the fields of a JSON object describe. kind is the value of its field "type". The
+// action is valid only if the error is nil; the error is one or more flaws.
 func jsonAction(kind ProposalKind, step int, fields map[string]json.RawMessage, tools []Tool) (Action, error) {
 	switch kind {
 	case "final":

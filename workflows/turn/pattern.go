@@ -53,8 +53,8 @@ func hostOf(k kind, text string) string {
 }
 
 // matchesHost reports whether a canonical host matches the host of a pattern, label by label. So 10.0.0.* does not
-// match 10.0.0.example.com, which anyone can own. Only * alone and *. at the beginning match several labels of a
-// name. A wildcard matches the last label only if that is a number, because a number is not a top-level domain.
+// match 10.0.0.example.com, which anyone can own. Only * alone and *. at the beginning match several labels of a name.
+// A wildcard matches the last of several labels only if that is a number, because a number is not a top-level domain.
 func matchesHost(pattern, host string) bool {
 	last, top := pattern[strings.LastIndex(pattern, ".")+1:], host[strings.LastIndex(host, ".")+1:]
 	switch {

@@ -174,7 +174,8 @@ func (p Policy) AfterModelError(code Code, l Limits, c Counters) ErrorAction {
 	return p.OnModelError
 }
 
-// matches reports whether one of the patterns matches a tool ID. See Policy.Allow for the patterns.
+// matches reports whether one of the patterns matches a tool ID. See Policy.Allow for the patterns. An invalid one
+// matches nothing.
 func matches(patterns []string, id string) bool {
 	for _, p := range patterns {
 		if p == "*" {

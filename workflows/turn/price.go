@@ -21,7 +21,8 @@ func (u USD) MarshalJSON() ([]byte, error) {
 	return []byte(strings.TrimSuffix(strings.TrimRight(s, "0"), ".")), nil
 }
 
-// UnmarshalJSON reads a number of dollars. It rounds digits after the twelfth, and refuses amounts that do not fit.
+// UnmarshalJSON reads a number of dollars, which may be in quotes. It rounds digits after the twelfth, and refuses
+// amounts that do not fit.
 func (u *USD) UnmarshalJSON(b []byte) error {
 	var n json.Number
 	if err := json.Unmarshal(b, &n); err != nil {

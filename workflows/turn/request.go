@@ -61,10 +61,10 @@ func (r Request) Grants(s GrantScope) bool {
 }
 
 // Covers reports whether a grant of scope s, given with the approval r, also makes the approval other of the same
-// turn unnecessary.
+// turn unnecessary. It covers only calls of the same tool with the same risk.
 func (r Request) Covers(s GrantScope, other Request) bool {
-	sameTool := other.Kind == RequestApproval && r.ID != other.ID && r.Tool == other.Tool && r.Risk == other.Risk
-	if s == "" || !sameTool || !r.Grants(s) || !other.Grants(s) {
+	similar := other.Kind == RequestApproval && r.ID != other.ID && r.Tool == other.Tool && r.Risk == other.Risk
+	if s == "" || !similar || !r.Grants(s) || !other.Grants(s) {
 		return false
 	}
 	host := HostOf(r.Arguments)

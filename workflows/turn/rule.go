@@ -129,9 +129,9 @@ func (r Rule) matchArgument(fields map[string]any, key, pattern string) certaint
 	return sure
 }
 
-// compare returns how certainly one value matches a pattern. The value's JSON type must fit the pattern: a number or
-// a boolean matches only patterns of its kind, * and **. The result for objects and nested lists is perhaps, because
-// rules do not look into them.
+// compare returns how certainly one value matches a pattern. The value's JSON type must fit the pattern: a number or a
+// boolean matches only patterns of its kind, * and **. A null is compared as the text null. The result for objects and
+// nested lists is perhaps, because rules do not look into them.
 func (r Rule) compare(pattern string, value any) certainty {
 	k := kindOf(pattern)
 	text, fits := "null", matchesAll(pattern) // fits: the value's type can match the pattern
@@ -156,9 +156,9 @@ func (r Rule) compare(pattern string, value any) certainty {
 	return matchToDeny(pattern, text)
 }
 
-// valuesAt returns all values that some reader may find at a dotted key. Many readers, such as Go's own decoder, ignore
-// the case of a key; some read k[] or file-name as k or fileName, some allow dots in a key, and some accept a list in
-// place of its only element.
+// valuesAt returns all values that some reader may find at a dotted key, in any order. Many readers, such as Go's own
+// decoder, ignore the case of a key; some read k[] or file-name as k or fileName, some allow dots in a key, and some
+// accept a list in place of its only element.
 func valuesAt(value any, key string) []any {
 	var found []any
 	switch v := value.(type) {

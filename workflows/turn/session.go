@@ -14,7 +14,8 @@ const TenantPrefix = "tenant:"
 const maxSession = 200
 
 // CheckSession returns an error if a session ID is invalid. Any printable text of up to 200 bytes is valid unless it
-// begins with TenantPrefix or with a dash: a command that is printed for the session would read that as a flag.
+// has space around it, or begins with TenantPrefix or with a dash: a command that is printed for the session would read
+// that as a flag.
 func CheckSession(id string) error {
 	switch {
 	case id == "" || strings.TrimSpace(id) != id:

@@ -15,9 +15,9 @@ const maxWire = 64
 var hashed = regexp.MustCompile(`_[0-9a-f]{16}$`)
 
 // WireName returns the name under which providers know the tool with this catalogue ID. Letters, digits, _ and -
-// stay, and a slash becomes _. If another character had to be replaced, if an underscore makes the name ambiguous, or
-// if the name would exceed 64 bytes, it is truncated and ends in 16 hex digits of the ID's SHA-256. So two IDs never
-// share a name: finding a second ID for a given name takes 2^64 attempts. The name depends on the ID alone.
+// stay, and a slash becomes _. If another character had to be replaced, or if the name would be ambiguous, exceed 64
+// bytes or end like a hash, it is truncated and ends in 16 hex digits of the ID's SHA-256. So two IDs never share a
+// name: finding a second ID for a given name takes 2^64 attempts. The name depends on the ID alone.
 func WireName(id string) string {
 	var b strings.Builder
 	exact := id != ""
