@@ -21,15 +21,16 @@ type requestSet struct {
 	messagesBefore int
 }
 
-// add adds requests, all of the same step, and removes those of other steps and those with the same IDs, with their
-// decisions. The other requests of the same step stay: its calls wait independently, so another call may not have read
-// its decisions yet. The list requests must not be empty.
+// add adds requests, all of the same step, and removes those of other steps with their decisions. The other requests of
+// the same step stay: its calls wait independently, so another call may not have read its decisions yet. A request with
+// the ID of an earlier one replaces it and keeps its decision, which can arrive in a continued run before the run opens
+// its requests again. The list requests must not be empty.
 func (s *requestSet) add(requests ...turn.Request) {
 	s.requests = slices.DeleteFunc(s.requests, func(req turn.Request) bool {
 		return req.Step != requests[0].Step || hasRequest(requests, req.ID)
 	})
-	s.decisions = slices.DeleteFunc(s.decisions, func(r turn.Decision) bool { return !hasRequest(s.requests, r.ID) })
 	s.requests = append(s.requests, requests...)
+	s.decisions = slices.DeleteFunc(s.decisions, func(r turn.Decision) bool { return !hasRequest(s.requests, r.ID) })
 }
 
 // drop removes requests that could not be opened, with their decisions.

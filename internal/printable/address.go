@@ -51,7 +51,7 @@ func WithoutPassword(raw string) string {
 	if err != nil || strings.Contains(raw, "${") {
 		return raw
 	}
-	query := strings.Join(each(u.RawQuery, "&", func(s string) string {
+	query := strings.Join(showParts(u.RawQuery, "&", func(s string) string {
 		if name, _, ok := strings.Cut(s, "="); ok && (name == "password" || name == "sslpassword") {
 			return name + "=" + hidden
 		}
