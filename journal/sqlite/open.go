@@ -131,7 +131,7 @@ func (o Options) synchronous() (string, error) {
 // returns its FileInfo. Its errors say more than those that SQLite would return.
 func createFile(path string) (os.FileInfo, error) {
 	dir := filepath.Dir(path)
-	if filepath.Base(dir) == statedir.Name {
+	if filepath.Base(dir) == statedir.Name { // one that came with a clone could hold another user's grants
 		if err := statedir.Secure(dir); err != nil {
 			return nil, err
 		}
