@@ -15,7 +15,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// pending returns the pending requests of these kinds in a session or, if session is "", in all sessions.
+// pending returns the pending requests of these kinds in a session, without those of its subagents or, if session is
+// "", in all sessions. It returns an error if the session does not exist.
 func pending(ctx context.Context, t *app.TurnClient, session string,
 	kinds ...turn.RequestKind) ([]journal.RequestRecord, error) {
 	if session != "" {
@@ -113,8 +114,8 @@ func checkHash(r journal.RequestRecord, hash string) error {
 			r.ID, ui.ShortHash(r.ArgumentsHash), app.Line(hash, 20), app.Quoted(r.Session))}
 }
 
-// notPending returns an error that says why the request id cannot be decided: it is already decided, or it does not
-// exist. pending are the session's pending requests, which the error names.
+// notPending returns an error that says why the request id cannot be decided: it is decided already, or the session's
+// last turn does not have it. pending are the session's pending requests, which the error names.
 func notPending(ctx context.Context, t *app.TurnClient, session, id string, pending []journal.RequestRecord) error {
 	rec, err := t.Journal.Session(ctx, session)
 	if err != nil {

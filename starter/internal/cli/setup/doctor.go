@@ -289,7 +289,7 @@ func checkTools(ctx context.Context, x *examination) (string, error) {
 	}
 	found := fmt.Sprintf("%s of %s", ui.Count(tools, "tool"), ui.Count(len(catalogues), "server"))
 	j, err := x.journal()
-	if err != nil || j == nil {
+	if err != nil || j == nil { // checkJournal reports err
 		return found, errors.Join(problems...)
 	}
 	published, workers, err := reportedIn(ctx, j)
@@ -422,8 +422,8 @@ const (
 	clockSkew = time.Minute
 )
 
-// checkHistory warns about a turn that began in Temporal after the journal's last entry of its session, and has ended:
-// the journal was restored to an earlier moment, or is another one.
+// checkHistory warns about a turn that has ended in Temporal, if the journal lacks its session or the turn began after
+// the journal's last entry of the session: the journal was restored to an earlier moment, or is another one.
 func checkHistory(ctx context.Context, x *examination) (string, error) {
 	j, err := x.journal()
 	switch {

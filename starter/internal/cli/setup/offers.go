@@ -95,7 +95,7 @@ func differences(published []turn.Catalogue, workers []engine.WorkerHealth) stri
 			}
 		}
 	}
-	return strings.Join(slices.Compact(all), "; ")
+	return strings.Join(slices.Compact(all), "; ") // workers with the same identity offer two versions of a tool
 }
 
 // serversOf returns the servers of catalogues, each once.

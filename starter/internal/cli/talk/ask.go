@@ -122,7 +122,9 @@ func (a *asker) askPending(ctx context.Context) (done bool, err error) {
 			pending = append(pending, r)
 		case f.turn.Merged && r.Kind == turn.RequestQuestion: // the sent message answers it
 		case !a.shown[r.ID] && f.options.after < 0 && !f.turn.Merged:
-			return false, nil // show the request's event first; it calls askPending
+			// Show the request's event first; it calls askPending. With --after-event or for a merged message, that event
+			// may not be read.
+			return false, nil
 		default:
 			pending = append(pending, r)
 		}

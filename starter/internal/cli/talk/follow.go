@@ -302,7 +302,7 @@ func (f *follower) conclude(ctx context.Context, end outcome) error {
 	case end.err != nil:
 		return end.err
 	}
-	if !f.ended && f.options.after >= 0 {
+	if !f.ended && f.options.after >= 0 { // the event may be before --after-event
 		if err := f.checkAfter(ctx); err != nil {
 			return err
 		}
@@ -337,8 +337,8 @@ func finish(t *app.TurnClient, r workflows.Result, view *view, o followOptions) 
 	return nil
 }
 
-// unseenEvents returns the turn's events that are in the journal and that the follower has not seen yet. It advances
-// f.seen.
+// unseenEvents returns the turn's events that are in the journal and that the follower has not seen yet, at most 1000.
+// It advances f.seen.
 func (f *follower) unseenEvents(ctx context.Context) iter.Seq2[turn.Event, error] {
 	return func(yield func(turn.Event, error) bool) {
 		events, err := f.Journal.Events(ctx, f.turn.ID, f.seen, 1000)
