@@ -148,8 +148,8 @@ func sessionUsage(q querier, session int64) (u turn.Usage, err error) {
 
 // spending returns what a tenant has spent in a period; only Cost is set. day is "2006-01-02" in UTC, and period is
 // the day itself or its month, "2006-01". If the period has no row yet, spending inserts one with the sum of what was
-// used in the period so far. It locks the row until the transaction ends, because the caller decides by the sum
-// whether another request may be sent.
+// used in the period so far; the condition on at excludes nothing that the one on day selects, but has an index. It
+// locks the row until the transaction ends, because the caller decides by the sum whether another request may be sent.
 func (t *tx) spending(tenant, period, day string) (u turn.Usage, err error) {
 	begins, err := time.Parse(time.DateOnly, (period + "-01")[:len(time.DateOnly)]) // "2006-01" becomes "2006-01-01"
 	if err != nil {

@@ -294,9 +294,9 @@ func (in CapacityInput) scopes() []string {
 	return slices.Sorted(maps.Keys(set))
 }
 
-// lockScopes locks and returns the rows of scopes, or all rows if scopes is empty, and the database's time once they are
-// locked. It creates a missing row if create returns true for its scope. The scopes must be sorted, so that concurrent
-// transactions lock them in the same order.
+// lockScopes locks and returns the rows of scopes, or all rows if scopes is empty, and the database's time once they
+// are locked. It creates a missing row if create returns true for its scope. The scopes must be sorted, so that
+// concurrent transactions lock them in the same order.
 func lockScopes(t *tables.Tx, scopes []string, create func(scope string) bool) (fleetRows, time.Time, error) {
 	rows, err := readScopes(t.Querier, scopes, t.Lock())
 	missing := false

@@ -277,7 +277,7 @@ func (rows fleetRows) grant(worker string, request CapacityRequest, now time.Tim
 func (r *fleetRow) count(requests, tokens int64, now time.Time) {
 	at, recent := now.UnixNano(), r.used.Recent
 	if n := len(recent); n > 0 && at-recent[n-1].From < int64(fineInterval) {
-		last := &recent[n-1]
+		last := &recent[n-1] // max: the database's clock may go back
 		last.To, last.Requests, last.Tokens = max(at, last.To), last.Requests+requests, last.Tokens+tokens
 	} else {
 		r.used.Recent = append(recent, usageEntry{at, at, requests, tokens})

@@ -45,7 +45,7 @@ func approvals(ctx context.Context, t *app.TurnClient, session string,
 			session)
 	case len(calls) == 0 && len(pending) > 1 && !f.all:
 		return nil, app.Usage("%d calls of session %q wait for approval: name the calls (%s), or use --all", len(pending),
-			session, names(pending))
+			session, idsOf(pending))
 	case len(calls) == 0:
 		return pending, checkHash(pending[0], f.hash) // a hash excludes --all, so there is one call
 	}
@@ -87,7 +87,7 @@ func question(ctx context.Context, t *app.TurnClient, args []string) (journal.Re
 		err = notPending(ctx, t, session, id, pending)
 	case len(pending) > 1 && session != "":
 		err = app.Usage("session %q waits for %d answers: name the request (%s); `everturn approvals %s` shows them", session,
-			len(pending), names(pending), app.Quoted(session))
+			len(pending), idsOf(pending), app.Quoted(session))
 	case len(pending) > 1:
 		err = app.Usage("%d requests wait for an answer: name the session; `everturn approvals` lists them", len(pending))
 	case session != "":
@@ -139,13 +139,13 @@ func notPending(ctx context.Context, t *app.TurnClient, session, id string, pend
 	}
 	hint := "the session has no pending request"
 	if len(pending) > 0 {
-		hint = "pending: " + names(pending)
+		hint = "pending: " + idsOf(pending)
 	}
 	return app.Usage("session %q has no pending request %s; %s", session, app.Line(id, 40), hint)
 }
 
-// names returns the IDs of requests, separated by commas.
-func names(requests []journal.RequestRecord) string {
+// idsOf returns the IDs of requests, separated by commas.
+func idsOf(requests []journal.RequestRecord) string {
 	ids := make([]string, len(requests))
 	for i, r := range requests {
 		ids[i] = r.ID

@@ -160,20 +160,18 @@ func readHistory(ctx context.Context, j *journal.DB, id string) (history, error)
 	}
 	for _, t := range turns {
 		th := turnHistory{Turn: t}
-		var ierr, cerr, werr, merr error
-		th.Inferences, ierr = j.Inferences(ctx, t.ID)
-		th.Calls, cerr = j.Calls(ctx, t.ID)
-		merr = th.readConfig(ctx, j)
-		th.Requests, werr = j.Requests(ctx, t.ID)
-		if err := errors.Join(ierr, cerr, werr, merr); err != nil {
+		var inferencesErr, callsErr, requestsErr error
+		th.Inferences, inferencesErr = j.Inferences(ctx, t.ID)
+		th.Calls, callsErr = j.Calls(ctx, t.ID)
+		configErr := th.readConfig(ctx, j)
+		th.Requests, requestsErr = j.Requests(ctx, t.ID)
+		if err := errors.Join(inferencesErr, callsErr, requestsErr, configErr); err != nil {
 			return h, err
 		}
-		if !t.State.Terminal() {
+		if !t.State.Terminal() { // the turn's record has its usage only when it has ended
 			if th.Turn.Usage, err = j.TurnUsage(ctx, t.ID); err != nil {
 				return h, err
 			}
-		}
-		if !t.State.Terminal() {
 			th.Waits = waitsFor(ctx, j, t.ID)
 		}
 		h.Turns = append(h.Turns, th)

@@ -365,7 +365,7 @@ func checkWorker(ctx context.Context, x *examination) (string, error) {
 	if err != nil {
 		return "", unchecked("journal")
 	}
-	if others := temporalconn.WithOtherJournal(workers, id); len(others) > 0 {
+	if others := temporalconn.WithOtherJournal(workers, id); len(others) > 0 { // a failure goes before the warnings
 		return "", app.Usage("%s polls task queue %s (now or in the last minute) but uses another journal than %s, so this "+
 			"command cannot show its turns: stop it, or give it another [temporal] task_queue",
 			app.Line(others[0].Identity, 80), queue, x.cfg.Journal.Place())
