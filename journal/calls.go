@@ -146,7 +146,7 @@ func (db *DB) ReleaseCall(ctx context.Context, turnID, callID string, attempt in
 // SettleCall records how a call ended, emits tool_call_completed and returns the call's record. The first settlement
 // stands. A later one, even after the turn is closed, is kept in late_results, and the returned record has the first
 // outcome and Late set. Either taints the session if SettleInput.Taints and Result.FromServer are set. ErrNotFound if
-// the call was never claimed, or has no outcome and was never claimed by this attempt.
+// the call was never claimed, or has no outcome and neither in.Attempt nor a later attempt has claimed it.
 func (db *DB) SettleCall(ctx context.Context, in SettleInput) (out CallRecord, err error) {
 	in.Result = record.CleanResult(in.Result)
 	err = db.writeTurn(ctx, in.Turn, callName("settling", in.Turn, in.CallID), func(t *tx) error {

@@ -307,7 +307,7 @@ func lockScopes(t *tables.Tx, scopes []string, create func(scope string) bool) (
 				ON CONFLICT DO NOTHING`, scope)
 		}
 	}
-	if err == nil && missing {
+	if err == nil && missing { // lock the new rows, too
 		rows, err = readScopes(t.Querier, scopes, t.Lock())
 	}
 	if err != nil {

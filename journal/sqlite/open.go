@@ -147,7 +147,7 @@ func createFile(path string) (os.FileInfo, error) {
 }
 
 // checkFile returns an error that wraps journal.ErrReplaced if db.path no longer names the file that was opened: a
-// write would be lost with the old file. It also calls checkUnchanged.
+// write would be lost with the old file. If it names that file, checkFile returns the error of checkUnchanged.
 func (db *database) checkFile() error {
 	now, err := os.Stat(db.path)
 	if err == nil && os.SameFile(now, db.file) {

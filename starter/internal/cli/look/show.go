@@ -107,8 +107,8 @@ func acceptedSession(ctx context.Context, t *app.TurnClient, session string) (hi
 // askWithin bounds how long show waits for Temporal and a worker. Without them it shows what the journal has.
 const askWithin = 2 * time.Second
 
-// waitingMessages returns the messages that the running turn has accepted and not used yet. If no worker answers, it
-// prints a note and returns nil.
+// waitingMessages returns the messages that the running turn has accepted and not used yet. If Temporal or a worker
+// does not answer within askWithin, it prints a note and returns nil.
 func waitingMessages(ctx context.Context, t *app.TurnClient, session string) []turn.UserMessage {
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
@@ -236,8 +236,8 @@ func (h history) print(w io.Writer, hint string) {
 	}
 }
 
-// print writes the turn as text: its settings, its messages, its requests and its ledger. messages are all messages of
-// the session.
+// print writes the turn as text: its settings, its messages, what it waits for or how it ended, its requests and its
+// ledger. messages are all messages of the session, and hint is that of history.print.
 func (t turnHistory) print(w io.Writer, messages []turn.Message, hint string) {
 	r := t.Turn
 	fmt.Fprintf(w, "\nturn %s · %s", app.Line(r.ID, 80), r.State)

@@ -177,7 +177,7 @@ func (f *follower) next(ctx context.Context, timeout <-chan time.Time) (done boo
 	case s := <-f.asker.sent:
 		return f.asker.acknowledged(ctx, s)
 	case err := <-f.Failed:
-		if f.options.stopOnLeave {
+		if f.options.stopOnLeave { // callTool then ends the turn
 			return true, fmt.Errorf("the worker of this command has ended, so its turn is stopped: %w", err)
 		}
 		return true, fmt.Errorf("the worker of this command has ended; the turn waits for another worker, follow it with "+
