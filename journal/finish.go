@@ -203,8 +203,8 @@ func (t *tx) appendResult(sc *scope, step int, tc turn.ToolCall, r turn.CallOutc
 
 // settleOpenCall settles a call that has no outcome. If the call may have run, its outcome is unknown, and r.Text is
 // used only if r says the same. Otherwise r.Outcome settles it. If r has none, a suspended call is unknown and any
-// other call is cancelled.
-// tc and step are the call as the transcript requests it, for a call that the ledger does not have yet.
+// other call is cancelled. tc and step are the call as the transcript requests it, for a call that the ledger does not
+// have yet.
 func (t *tx) settleOpenCall(c *call, step int, tc turn.ToolCall, r turn.CallOutcome, at time.Time) error {
 	if mayHaveRun(c) && r.Outcome != turn.OutcomeUnknown {
 		r = turn.CallOutcome{Outcome: turn.OutcomeUnknown}

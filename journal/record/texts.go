@@ -58,8 +58,8 @@ const SuspendedText = "outcome unknown: the tool's server had asked for somethin
 	"on. What it had done until then is not known. Check before trying again."
 
 // LateNotice returns the text of the message that reports a late result to the model, for a call whose outcome was
-// unknown. The message has the role user, so the text says that no user wrote it. The answer of a subagent gets the
-// text that it has if it begins a turn. Of rec, only Call is read.
+// unknown. The message has the role user, so the text says that no user wrote it. The answer of a subagent, which is a
+// late result with a known outcome, gets the text that it has if it begins a turn. Of rec, only Call is read.
 func LateNotice(rec CallRecord, late LateResult) string {
 	if agent, ok := strings.CutPrefix(rec.Call.Tool, turn.AgentTools); ok && late.Outcome != turn.OutcomeUnknown {
 		return SubagentAnswer(agent, late.Text)

@@ -142,7 +142,7 @@ func (a *asker) askPending(ctx context.Context) (done bool, err error) {
 }
 
 // printRequests prints the requests with the commands that decide them. It then ends the command with ExitWaiting,
-// unless the command stays. done reports whether the command ends.
+// unless the command stays: then it prints them only at the first call. done reports whether the command ends.
 func (a *asker) printRequests(ctx context.Context, pending []journal.RequestRecord) (done bool, err error) {
 	f := a.f
 	f.view.pause()
