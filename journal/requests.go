@@ -14,8 +14,9 @@ import (
 )
 
 // Ask records the requests that a turn waits for, emits approval_requested or question_asked once for each of them, and
-// sets the turn's state to waiting. It returns the decisions of requests that have been decided before: a turn that was
-// reset makes the same requests again. ErrClosed if the turn has ended and a request has no decision.
+// sets the turn's state to waiting if one of them is new. It returns the decisions of requests that have been decided
+// before: a turn that was reset makes the same requests again. ErrClosed if the turn has ended and a request is new;
+// ErrConflict if a request of the same ID is about something else, or a request does not fit the calls in the journal.
 func (db *DB) Ask(ctx context.Context, in turn.AskInput) (decided []turn.Decision, err error) {
 	err = db.writeScope(ctx, in.Turn, in.Session, "recording the requests of", func(t *tx, sc scope) error {
 		decided = nil // this may be another run of the transaction

@@ -26,7 +26,7 @@ type offeredCatalogue struct {
 // another version.
 func (c offeredCatalogue) state() string {
 	switch n := len(c.Workers); {
-	case c.others == 0:
+	case c.others == 0: // also if no worker offers the server
 		return "offered"
 	case n == 0:
 		return "no worker"
