@@ -41,8 +41,8 @@ var sealedColumns = map[string][]string{
 // may be large.
 const copyRows = 50
 
-// Copy copies the content of one journal into another, empty one, but not its ID and the reports of running workers: see
-// journal.Copy.
+// Copy copies the content of one journal into another, empty one, but not its ID and the reports of running workers:
+// see journal.Copy.
 func Copy(ctx context.Context, from, to *Handle) (sessions int, err error) {
 	const once = true // a second read would find the target filled
 	err = from.db.Read(ctx, once, func(source Conn) error {

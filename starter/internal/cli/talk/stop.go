@@ -77,8 +77,8 @@ func stopTurn(ctx context.Context, a *app.App, t *app.TurnClient, session string
 const stopWithin = 30 * time.Second
 
 // cancelAndWait requests the cancellation of the session's turn and of its subagents in the background, waits until
-// turn s has ended and returns its result. If no worker stops it within f.within, cancelAndWait terminates it if f.force
-// is set, and otherwise returns an error with the code ExitTimeout. stopped is false if nothing was running.
+// turn s has ended and returns its result. If no worker stops it within f.within, cancelAndWait terminates it if
+// f.force is set, and otherwise returns an error with the code ExitTimeout. stopped is false if nothing was running.
 func cancelAndWait(ctx context.Context, t *app.TurnClient, s app.Started,
 	f stopFlags) (r workflows.Result, stopped bool, err error) {
 	limited, cancel := context.WithTimeout(ctx, f.within)
