@@ -77,6 +77,7 @@ func (t *tx) begin(in turn.BeginInput) (BeginResult, error) {
 		return BeginResult{}, err
 	}
 	isAnswer := subagent.Call != 0
+	// See BeginResult.Kept.
 	if isAnswer && (in.NothingLeft || subagent.State == tables.SubagentStopped) {
 		return BeginResult{Kept: true}, t.KeepAnswer(subagent)
 	}
@@ -122,11 +123,13 @@ func (t *tx) loadText(m turn.UserMessage) (string, error) {
 
 // resume returns the result of Begin for a turn that an earlier Begin of the same workflow chain has opened. begun is
 // the turn's record. If the turn still runs, resume records the new run ID. It returns an error if in names another
-// session or message than begun.
+// session or message than begun, or another tenant (ErrConflict).
 func (t *tx) resume(begun TurnRecord, in turn.BeginInput) (out BeginResult, err error) {
-	if _, err := t.NamedScope(in.Turn); errors.Is(err, ErrNotFound) {
+	sc, err := t.NamedScope(in.Turn)
+	if errors.Is(err, ErrNotFound) { // the turn exists, so it belongs to another tenant
 		return out, fmt.Errorf("a turn of another tenant has this ID: %w", ErrConflict)
-	} else if err != nil {
+	}
+	if err != nil {
 		return out, err
 	}
 	if begun.Session != in.Session || begun.MessageID != in.Message.ID {
@@ -138,10 +141,6 @@ func (t *tx) resume(begun TurnRecord, in turn.BeginInput) (out BeginResult, err 
 		if err := t.Exec(`UPDATE turns SET run_id = ? WHERE turn_id = ?`, in.RunID, in.Turn); err != nil {
 			return out, err
 		}
-	}
-	sc, err := t.NamedScope(in.Turn)
-	if err != nil {
-		return out, err
 	}
 	_, later, err := t.leftMessages(sc.Session, sc.Turn, in.Message.ID)
 	if err != nil {
@@ -168,8 +167,8 @@ func (t *tx) sessionScope(in turn.BeginInput) (sc scope, err error) {
 	return sc, tables.IgnoreNoRows(err)
 }
 
-// openTurn inserts the turn, appends its message and emits its first events. It sets the fields of sc. subagent is the
-// subagent whose answer the message is; the zero value if a user sent the message.
+// openTurn inserts the turn, appends its message and emits its first events. It sets the turn's fields of sc and moves
+// sc.Head. subagent is the subagent whose answer the message is; the zero value if a user sent the message.
 func (t *tx) openTurn(sc *scope, in turn.BeginInput, subagent tables.Subagent) (out BeginResult, err error) {
 	if in.Message.Text, err = t.loadText(in.Message); err != nil {
 		return out, err
@@ -215,8 +214,8 @@ func (t *tx) openTurn(sc *scope, in turn.BeginInput, subagent tables.Subagent) (
 	return out, err
 }
 
-// upsertSession counts one more turn in the session's row and updates its agent. It inserts the row if the session is
-// new, and then sets sc.Session.
+// upsertSession counts one more turn in the session's row and updates its agent. If the session is new, it inserts the
+// row, sets sc.Session, and lets the session of a subagent inherit its caller's taint.
 func (t *tx) upsertSession(sc *scope, in turn.BeginInput) error {
 	if sc.Session != 0 {
 		return t.Exec(`UPDATE sessions SET turns = turns + 1, agent = ?1,

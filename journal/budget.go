@@ -53,8 +53,8 @@ func (r BudgetRefusal) String() string {
 
 // ReserveUsage reserves the most that an attempt may use, so that concurrent attempts cannot exceed a ceiling together.
 // It returns the limit of output tokens for the attempt: the highest one up to in.Output that fits below all ceilings.
-// If not even in.Least fits, it reserves nothing and returns a refusal. ErrStale if a newer
-// attempt runs, ErrClosed if the turn has ended.
+// If not even in.Least fits, it reserves nothing and returns a refusal. If the attempt has a reservation already, it
+// returns the limit of that one. ErrStale if a newer attempt runs, ErrClosed if the turn has ended.
 func (db *DB) ReserveUsage(ctx context.Context, in ReserveInput) (output int64, refusal *BudgetRefusal, err error) {
 	err = db.write(ctx, stepName("reserving the budget of", in.Key), func(t *tx) error {
 		a, err := t.LockedAttempt(in.Key)
@@ -88,7 +88,8 @@ func (db *DB) ReserveUsage(ctx context.Context, in ReserveInput) (output int64, 
 }
 
 // CheckBudget checks the budgets of a session and of its tenant for a request that belongs to no turn. It returns nil
-// if the request fits, and a refusal otherwise. It reserves nothing. Key and Attempt of in are not read.
+// if the request fits, and a refusal otherwise. It reserves nothing. Key and Attempt of in are not read. ErrNotFound if
+// the session does not exist.
 func (db *DB) CheckBudget(ctx context.Context, session string, in ReserveInput) (refusal *BudgetRefusal, err error) {
 	// It is a write, because ceilings may insert a row of the tenant's spending.
 	err = db.write(ctx, fmt.Sprintf("checking the budget of session %q", session), func(t *tx) error {
@@ -138,7 +139,7 @@ func (t *tx) ceilings(sc scope, b Budget, day string) (list []ceiling, err error
 	return list, err
 }
 
-// sessionUsage returns the usage of a session's own turns.
+// sessionUsage returns the usage of a session's own turns and compactions.
 func sessionUsage(q querier, session int64) (u turn.Usage, err error) {
 	err = scanUsage(q.Row(`SELECT `+usageSums+` FROM used u WHERE u.session = ?`,
 		session).Scan, &u)
@@ -147,8 +148,8 @@ func sessionUsage(q querier, session int64) (u turn.Usage, err error) {
 
 // spending returns what a tenant has spent in a period; only Cost is set. day is "2006-01-02" in UTC, and period is
 // the day itself or its month, "2006-01". If the period has no row yet, spending inserts one with the sum of what was
-// used in the period so far. It locks the row until the transaction ends, because the caller decides by the sum
-// whether another request may be sent.
+// used in the period so far; the condition on at excludes nothing that the one on day selects, but has an index. It
+// locks the row until the transaction ends, because the caller decides by the sum whether another request may be sent.
 func (t *tx) spending(tenant, period, day string) (u turn.Usage, err error) {
 	begins, err := time.Parse(time.DateOnly, (period + "-01")[:len(time.DateOnly)]) // "2006-01" becomes "2006-01-01"
 	if err != nil {
@@ -179,8 +180,9 @@ func (in ReserveInput) maxCost(output int64) turn.USD {
 }
 
 // fitOutput returns the highest limit of output tokens, up to in.Output, with which the attempt stays below all
-// ceilings. If in.Least output tokens exceed one of them, it returns 0 and the refusal of the first such ceiling. An
-// unknown price exceeds every ceiling in dollars.
+// ceilings. If in.Least output tokens exceed one of them, it returns 0 and the refusal of the first such ceiling. A
+// ceiling that is used up refuses even an inference that costs nothing. An unknown price exceeds every ceiling in
+// dollars.
 func (in ReserveInput) fitOutput(ceilings []ceiling) (int64, *BudgetRefusal) {
 	output, least := in.Output, min(in.Least, in.Output)
 	for _, c := range ceilings {

@@ -14,9 +14,9 @@ import (
 )
 
 // ClaimCall claims a call before it runs and emits tool_call_started, once for each call. The caller may run the call
-// only if the result is ClaimGranted: see ClaimState. ErrClosed if the turn has
-// ended; ErrUnapproved if the call needs an approval and no
-// decision allows it with these arguments; ErrBehind if the turn does not exist.
+// only if the result is ClaimGranted: see ClaimState. ErrClosed if the turn has ended and the call has no outcome;
+// ErrUnapproved if the call needs an approval and no decision allows it with these arguments; ErrBehind if the turn
+// does not exist. It is also an error if the call was claimed before with another tool or other arguments.
 func (db *DB) ClaimCall(ctx context.Context, in ClaimInput) (out Claim, err error) {
 	in.Call, in.Worker = record.CleanCall(in.Call), record.CleanText(in.Worker)
 	err = db.writeTurn(ctx, in.Turn, callName("claiming", in.Turn, in.Call.ID), func(t *tx) error {
@@ -71,7 +71,8 @@ func (t *tx) claim(c *call, in ClaimInput) (ClaimState, error) {
 		c.Rec.ClaimedAt.Equal(in.At): // the same claim again: the reply to the first one was lost
 		return ClaimGranted, nil
 	case outcomeUnknown(c) && (!c.Rec.Repeatable || !in.Repeatable):
-		// The call may have run, so the claim is not granted, and the lack of an approval is no error.
+		// The call may have run, so the claim is not granted, and the lack of an approval is no error. The attempt is
+		// recorded, so that it may settle the call as unknown.
 		c.Rec.Attempt = in.Attempt
 		return ClaimTaken, t.Exec(`UPDATE calls SET attempt = ? WHERE id = ?`, in.Attempt, c.Row)
 	}
@@ -144,7 +145,8 @@ func (db *DB) ReleaseCall(ctx context.Context, turnID, callID string, attempt in
 
 // SettleCall records how a call ended, emits tool_call_completed and returns the call's record. The first settlement
 // stands. A later one, even after the turn is closed, is kept in late_results, and the returned record has the first
-// outcome and Late set. Either taints the session if SettleInput.Taints and Result.FromServer are set.
+// outcome and Late set. Either taints the session if SettleInput.Taints and Result.FromServer are set. ErrNotFound if
+// the call was never claimed, or has no outcome and neither in.Attempt nor a later attempt has claimed it.
 func (db *DB) SettleCall(ctx context.Context, in SettleInput) (out CallRecord, err error) {
 	in.Result = record.CleanResult(in.Result)
 	err = db.writeTurn(ctx, in.Turn, callName("settling", in.Turn, in.CallID), func(t *tx) error {
@@ -183,7 +185,7 @@ func (t *tx) settle(c *call, attempt int, r turn.ToolResult, at time.Time) (err 
 	if !r.Outcome.Known() {
 		return fmt.Errorf("unknown outcome %q", r.Outcome)
 	}
-	full, err := t.putResult(c, r)
+	full, err := t.putResult(c, r) // before c has an outcome: see putArtifact
 	if err != nil {
 		return err
 	}
@@ -248,7 +250,8 @@ func (db *DB) Calls(ctx context.Context, turnID string) ([]CallRecord, error) {
 	return tables.GetOfNamedTurn(ctx, db.tables, turnID, "listing the calls", querier.Calls)
 }
 
-// putArtifact stores b as a blob, records it as an artifact of the call, and returns its hash.
+// putArtifact stores b as a blob, records it as an artifact of the call, and returns its hash. If c has an outcome, the
+// artifact is one of a late result.
 func (t *tx) putArtifact(c *call, mediaType string, b []byte) (hash string, err error) {
 	if hash, err = t.PutBlob(mediaType, b); err != nil {
 		return "", err

@@ -22,8 +22,8 @@ type SettleCompaction struct {
 
 // SettleCompaction records a compaction with its summary and the usage of the summary, and emits compacted. If the
 // inference already has a compaction for this reason, SettleCompaction returns that one and changes nothing. ErrStale
-// if a newer attempt runs; ErrConflict if in.At is not the head from which the inference renders its prompt; ErrClosed
-// if the turn has ended.
+// if a newer attempt runs; ErrConflict if in.At is not the head from which the inference renders its prompt, or the
+// inference is settled; ErrClosed if the turn has ended.
 func (db *DB) SettleCompaction(ctx context.Context, in SettleCompaction) (out turn.Compaction, err error) {
 	name := fmt.Sprintf("%s/%d/%s", in.Key.Turn, in.Key.Step, in.Reason)
 	err = db.write(ctx, stepName("compacting", in.Key), func(t *tx) error {
@@ -67,7 +67,7 @@ func (db *DB) SettleCompaction(ctx context.Context, in SettleCompaction) (out tu
 
 // AddCompaction records a compaction that a user requested. request is its ID, unique in the session: if the session
 // has a compaction of this ID, AddCompaction returns that one and changes nothing. ErrConflict unless c.At is a
-// message of the session.
+// message of the session or of its shared past; ErrNotFound if the session does not exist.
 func (db *DB) AddCompaction(ctx context.Context, session, request string,
 	c turn.Compaction) (out turn.Compaction, err error) {
 	err = db.write(ctx, fmt.Sprintf("compacting session %q", session), func(t *tx) error {
@@ -86,7 +86,7 @@ func (db *DB) AddCompaction(ctx context.Context, session, request string,
 		if tables.IgnoreNoRows(err) != nil {
 			return err
 		}
-		if p.Hash != c.At.Hash {
+		if p.Hash != c.At.Hash { // p.Hash is empty if there is no such message
 			return conflict(turn.Head{Seq: c.At.Seq, Hash: p.Hash}, c.At)
 		}
 		out = c
@@ -147,7 +147,8 @@ func (db *DB) CompactionUsage(ctx context.Context, key StepKey) (u turn.Usage, e
 
 // LastInput returns the size of the last prompt whose answer is at or before the message seq: its input tokens as the
 // provider counted them, and the seq of its last message. It looks at the inferences of this turn and of the session's
-// earlier turns. Both results are 0 if there is no such inference or the provider did not report its usage.
+// earlier turns, but not at those of its shared past. Both results are 0 if there is no such inference or the provider
+// did not report its usage.
 func (db *DB) LastInput(ctx context.Context, turnID string, seq int64) (tokens, upTo int64, err error) {
 	err = db.tables.Read(ctx, "reading the size of the last prompt", func(q querier) error {
 		sc, err := q.Scope(turnID)

@@ -15,10 +15,10 @@ import (
 )
 
 // Finish ends a turn and emits turn_completed. It appends the missing results of the last assistant message's calls: a
-// settled call gets its own outcome, a claimed one unknown, any other one in.Outcomes or cancelled. It cancels open
-// requests and appends in.Messages. If the turn ends in the middle of an inference, the text that the last attempt has
-// emitted becomes a message and, if the turn is cancelled, also its answer, up to record.SummaryBytes. If the turn has
-// ended already, Finish only records in.Left.
+// settled call gets its own outcome, a claimed one unknown, and any other one that of in.Outcomes or, without one,
+// unknown if it is suspended and cancelled if not. Finish cancels open requests and appends in.Messages. If the turn
+// ends in the middle of an inference, the text that the last attempt has emitted becomes a message and, if the turn is
+// cancelled, also its answer, up to record.SummaryBytes. If the turn has ended already, Finish only records in.Left.
 func (db *DB) Finish(ctx context.Context, in turn.FinishInput) (out TurnRecord, err error) {
 	in.Result.Message = record.Preview(record.CleanText(in.Result.Message), record.SummaryBytes)
 	in.Answer = record.Preview(record.CleanText(in.Answer), record.SummaryBytes)
@@ -119,7 +119,7 @@ const (
 )
 
 // appendResults appends a result for each call of the turn's last assistant message that has none in the transcript, in
-// the order of the calls. A call that results does not name gets an outcome from the ledger: see appendResult.
+// the order of the calls: see appendResult for the calls that results does not name.
 func (t *tx) appendResults(sc *scope, results []turn.CallOutcome, at time.Time, mode strictness) error {
 	byCall := make(map[string]turn.CallOutcome, len(results))
 	for _, r := range results {
@@ -129,16 +129,11 @@ func (t *tx) appendResults(sc *scope, results []turn.CallOutcome, at time.Time, 
 	if err != nil {
 		return err
 	}
-	for _, c := range requested {
-		delete(byCall, c.call.ID)
-	}
-	for id := range byCall { // only results of other calls are left
-		if mode == strict {
-			return fmt.Errorf("a result for call %q, which the model's last message does not request", id)
+	for _, r := range results {
+		isRequested := slices.ContainsFunc(requested, func(c requestedCall) bool { return c.call.ID == r.CallID })
+		if mode == strict && !isRequested {
+			return fmt.Errorf("a result for call %q, which the model's last message does not request", r.CallID)
 		}
-	}
-	for _, r := range results { // restores the entries that were deleted for the check
-		byCall[r.CallID] = r
 	}
 	for _, c := range requested {
 		if c.hasResult {
@@ -158,8 +153,8 @@ type requestedCall struct {
 }
 
 // lastRequestedCalls returns the calls of the turn's last assistant message, and the step of that message. It returns
-// none if the message requests no calls or the turn has no such message. The messages after it can only be results of
-// its calls, so a query for the last assistant message is enough.
+// none if the message requests no calls or the turn has no such message. All results after the message are those of its
+// calls.
 func (t *tx) lastRequestedCalls(sc *scope) (list []requestedCall, step int, err error) {
 	var seq int64
 	var stored tables.Content
@@ -191,7 +186,7 @@ func (t *tx) appendResult(sc *scope, step int, tc turn.ToolCall, r turn.CallOutc
 	if err != nil {
 		return err
 	}
-	c.Scope = *sc
+	c.Scope = *sc // its head may be newer than that of the row
 	if c.Rec.Outcome == "" {
 		if err := t.settleOpenCall(&c, step, tc, r, at); err != nil {
 			return err
@@ -206,9 +201,10 @@ func (t *tx) appendResult(sc *scope, step int, tc turn.ToolCall, r turn.CallOutc
 	return err
 }
 
-// settleOpenCall settles a call that has no outcome. If the call may have run, its outcome is unknown, whatever r
-// says. Otherwise r.Outcome settles it. If r has none, a suspended call is unknown and any other call is cancelled.
-// tc and step are the call as the transcript requests it, for a call that the ledger does not have yet.
+// settleOpenCall settles a call that has no outcome. If the call may have run, its outcome is unknown, and r.Text is
+// used only if r says the same. Otherwise r.Outcome settles it. If r has none, a suspended call is unknown and any
+// other call is cancelled. tc and step are the call as the transcript requests it, for a call that the ledger does not
+// have yet.
 func (t *tx) settleOpenCall(c *call, step int, tc turn.ToolCall, r turn.CallOutcome, at time.Time) error {
 	if mayHaveRun(c) && r.Outcome != turn.OutcomeUnknown {
 		r = turn.CallOutcome{Outcome: turn.OutcomeUnknown}

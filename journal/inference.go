@@ -160,6 +160,7 @@ func (t *tx) checkExpect(a tables.Attempt, expect turn.Head) error {
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
+	// hash is empty if there is no such message, as before the first one.
 	if expect.Seq != a.Expect || expect.Hash != hash {
 		return conflict(a.Head, expect)
 	}
@@ -254,7 +255,7 @@ func (t *tx) settleInference(a tables.Attempt, in SettleInference) (Inference, e
 	}
 	a.Inf.Settled, a.Inf.Head, a.Inf.Message, a.Inf.SettledAt = true, a.Head, m, tables.Instant(tables.Nanos(in.At))
 	a.Inf.Completion = record.CleanCompletion(in.Answer)
-	a.Inf.Message.Items = a.Inf.Completion.Items
+	a.Inf.Message.Items = a.Inf.Completion.Items // as LoadSettled sets them for a repetition
 	if err := t.settleUsage(a, in); err != nil {
 		return a.Inf, err
 	}
@@ -264,9 +265,10 @@ func (t *tx) settleInference(a tables.Attempt, in SettleInference) (Inference, e
 	return a.Inf, t.SaveCompletion(a, tables.Nanos(in.At))
 }
 
-// FailInference records the failure of an attempt and returns the number of failures of the step so far. It counts each
-// attempt once, and none after the step is settled or the turn has ended. code and message say why the attempt failed;
-// the journal keeps a preview of message.
+// FailInference records the failure of an attempt and returns the number of failures of the step so far. It does not
+// count an attempt if it or a later one was counted already, the step is settled, or the turn has ended. code and
+// message say why the attempt failed; the journal keeps a preview of message. ErrNotFound if the attempt was never
+// started.
 func (db *DB) FailInference(ctx context.Context, key StepKey, attempt int, code turn.Code,
 	message string) (failures int, err error) {
 	err = db.write(ctx, stepName("counting a failure of", key), func(t *tx) error {
@@ -290,16 +292,17 @@ func (db *DB) FailInference(ctx context.Context, key StepKey, attempt int, code 
 	return failures, err
 }
 
-// ReleaseInference records that the running attempt was never sent to a model, unless it has failed. Inference.Released
-// counts such attempts. The next attempt gets a new number, because a worker that was believed dead may still use this
-// one.
+// ReleaseInference records that the running attempt was never sent to a model; it changes nothing if the attempt has
+// failed or the step is settled. Inference.Released counts such attempts. The next attempt gets a new number, because
+// a worker that was believed dead may still use this one. ErrStale if a newer attempt runs, ErrClosed if the turn has
+// ended, ErrNotFound if the attempt was never started.
 func (db *DB) ReleaseInference(ctx context.Context, key StepKey, attempt int) error {
 	return db.write(ctx, stepName("releasing", key), func(t *tx) error {
 		a, err := t.LockedAttempt(key)
 		if err == nil {
 			err = checkRunning(a, attempt)
 		}
-		// At most all attempts so far are released.
+		// No more attempts can have been released than were started.
 		if err != nil || a.Inf.Settled || attempt <= a.Failed || a.Inf.Released >= attempt {
 			return err
 		}

@@ -13,8 +13,9 @@ import (
 )
 
 // DB is the journal: the rules about sessions, turns and calls on top of a database. Its methods may be called
-// concurrently. Each is one transaction and, except for AppendEvents and NoteCall, idempotent: a second call with the
-// same arguments returns the same result and changes nothing.
+// concurrently. Each is one transaction, except for PruneEvents, and most are idempotent: a second call with the same
+// arguments returns the same result and changes nothing. A second call of AppendEvents, AppendStream or NoteCall
+// appends again, and one of Fork returns ErrExists.
 //
 // A DB is for one tenant, and a database is opened for the default tenant, whose name is empty. Methods that read a
 // named session or turn find only those of the tenant: the error for a session of another tenant is the same
@@ -138,8 +139,8 @@ func (db *DB) writeTurn(ctx context.Context, turnID, doing string, fn func(*tx) 
 	})
 }
 
-// writeScope is writeTurn for an fn that needs the turn's scope. It returns an error if the turn does not exist or
-// belongs to another session than the named one.
+// writeScope is writeTurn for an fn that needs the turn's scope. It returns an error if the turn does not exist
+// (ErrNotFound) or belongs to another session than the named one.
 func (db *DB) writeScope(ctx context.Context, turnID, session, doing string, fn func(*tx, scope) error) error {
 	return db.writeTurn(ctx, turnID, doing+" turn "+turnID, func(t *tx) error {
 		sc, err := t.Scope(turnID)

@@ -11,8 +11,9 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// settleLate keeps a settlement of a call that has an outcome already, in late_results, and sets c.Rec.Late. It changes
-// nothing if in repeats the first settlement, or a late one that is kept already.
+// settleLate keeps a settlement of a call that has an outcome already, in late_results, and sets c.Rec.Late. If in
+// repeats a late one that is kept already, it only sets c.Rec.Late. If in repeats the first settlement, it changes
+// nothing.
 func (t *tx) settleLate(c *call, in SettleInput) error {
 	if err := t.Load(c); err != nil {
 		return err

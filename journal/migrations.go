@@ -10,7 +10,8 @@ import (
 )
 
 // Migration returns the SQL that brings a database from a schema version to SchemaVersion. Version 0 is a database
-// without tables. Each file migrations/NNNN.sql makes version NNNN of the one before.
+// without tables. Each file migrations/NNNN.sql makes version NNNN of the one before. The SQL is empty if from is the
+// newest version.
 func Migration(files fs.FS, from int) (string, error) {
 	names, err := fs.Glob(files, "migrations/*.sql")
 	if err != nil {

@@ -40,8 +40,9 @@ func (t *tx) markBilled(a tables.Attempt, promptTokens int64) error {
 }
 
 // endInference ends the last inference of a turn that ends in the given state. If the inference was not settled, it
-// appends the text that the running attempt has emitted as an assistant message, estimates the attempt's usage, and
-// returns the text. It returns "" if the inference was settled or the attempt has emitted no text.
+// estimates the running attempt's usage, appends the text that the attempt has emitted as an assistant message with the
+// outcome cancelled or error, and returns the text. It returns "" if the turn has no such inference or the attempt has
+// emitted no text.
 func (t *tx) endInference(sc *scope, state turn.State, at time.Time) (string, error) {
 	var step int
 	err := t.Row(`SELECT step FROM inferences WHERE turn = ?1 AND settled_at IS NULL

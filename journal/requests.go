@@ -14,8 +14,9 @@ import (
 )
 
 // Ask records the requests that a turn waits for, emits approval_requested or question_asked once for each of them, and
-// sets the turn's state to waiting. It returns the decisions of requests that have been decided before: a turn that was
-// reset makes the same requests again. ErrClosed if the turn has ended and a request has no decision.
+// sets the turn's state to waiting if one of them is new. It returns the decisions of requests that have been decided
+// before: a turn that was reset makes the same requests again. ErrClosed if the turn has ended and a request is new;
+// ErrConflict if a request of the same ID is about something else, or a request does not fit the calls in the journal.
 func (db *DB) Ask(ctx context.Context, in turn.AskInput) (decided []turn.Decision, err error) {
 	err = db.writeScope(ctx, in.Turn, in.Session, "recording the requests of", func(t *tx, sc scope) error {
 		decided = nil // this may be another run of the transaction
@@ -34,7 +35,8 @@ func (db *DB) Ask(ctx context.Context, in turn.AskInput) (decided []turn.Decisio
 }
 
 // openRequestOnce records a request unless the turn has a request of this ID. It returns the decision of the existing
-// request, nil if the request is new or open. ErrConflict if the existing request is about something else.
+// request, nil if the request is new or open. ErrConflict if the existing request is about something else, ErrClosed
+// if the request is new and the turn has ended.
 func (t *tx) openRequestOnce(sc *scope, r turn.Request, at time.Time) (*turn.Decision, error) {
 	if err := record.CheckID("request", r.ID); err != nil {
 		return nil, err
@@ -89,8 +91,8 @@ func (t *tx) openRequest(sc *scope, r turn.Request, at time.Time) (err error) {
 	return t.emitRequest(sc, row, at)
 }
 
-// copyCall sets the tool, the arguments and their size of an approval request from the call in the turn's last
-// assistant message. ErrConflict if that message does not request the call, or with other arguments.
+// copyCall sets the tool, the arguments and their size of an approval request from the call with the request's ID in
+// the turn's last assistant message. ErrConflict if that message does not request the call, or with other arguments.
 func (t *tx) copyCall(sc *scope, r *tables.Request) error {
 	list, _, err := t.lastRequestedCalls(sc)
 	if err != nil {
@@ -124,7 +126,8 @@ func (t *tx) copyTool(sc *scope, r *tables.Request) error {
 	return nil
 }
 
-// updateWaitingState sets the state in the turn's row: waiting if the turn has an open request, running otherwise.
+// updateWaitingState sets the state in the turn's row, if the transaction has emitted events: waiting if the turn has
+// an open request, running otherwise.
 func (t *tx) updateWaitingState(sc scope, at time.Time) error {
 	if len(t.Changed) == 0 { // no event was emitted: the Ask or Decide is a repetition
 		return nil
@@ -140,7 +143,9 @@ func (t *tx) updateWaitingState(sc scope, at time.Time) error {
 
 // Decide records decisions and their grants, and emits approval_decided or question_answered for each. If no open
 // request is left, it sets the turn's state to running. The first decision of a request stands; another one changes
-// nothing. ErrNotFound if a request does not exist, ErrClosed if the turn has ended and a request has no decision.
+// nothing. ErrClosed if the turn has ended and a request has no decision or does not exist, ErrNotFound if the turn
+// runs and a request does not exist. See record.CheckDecision for the decisions that are refused. After an error
+// nothing is recorded.
 func (db *DB) Decide(ctx context.Context, in turn.DecideInput) error {
 	return db.writeScope(ctx, in.Turn, in.Session, "recording the decisions of", func(t *tx, sc scope) error {
 		for _, r := range in.Decisions {
@@ -189,7 +194,7 @@ func (t *tx) decide(sc scope, r turn.Decision, at time.Time) error {
 		grant.ArgumentsHash = row.Rec.ArgumentsHash
 	case turn.GrantHost:
 		if grant.ArgumentsHash = turn.HostGrant(row.Rec.Arguments); grant.ArgumentsHash == "" {
-			grant.ArgumentsHash = row.Rec.ArgumentsHash // the arguments name no host: only the same arguments
+			grant.ArgumentsHash = row.Rec.ArgumentsHash // the arguments name no host, or are cut: only the same arguments
 		}
 	}
 	return t.insertGrant(sc.Session, grant)
@@ -270,7 +275,8 @@ func (db *DB) Requests(ctx context.Context, turnID string) ([]RequestRecord, err
 }
 
 // PendingRequests returns at most limit open requests, the oldest first: those of one session and of the subagents that
-// work for it, or those of all the tenant's sessions if session is empty.
+// work for it, or those of all the tenant's sessions if session is empty. It returns none for a session that does not
+// exist.
 func (db *DB) PendingRequests(ctx context.Context, session string, limit int) ([]RequestRecord, error) {
 	if session == "" {
 		return db.pending(ctx, `w.status = '' AND s.tenant = ? ORDER BY w.id LIMIT ?`, db.tables.Tenant, limit)

@@ -52,7 +52,7 @@ func generatedMessageID(turnID string, step, index int, mode strictness) string 
 	return fmt.Sprintf("turn:%s:%d.%d", turnID, step, index)
 }
 
-// undelivered returns the IDs of the messages that the session does not have.
+// undelivered returns the IDs of the messages that the session does not have. A message without an ID is one of them.
 func (t *tx) undelivered(session int64, messages []turn.UserMessage) (ids []string, err error) {
 	for _, m := range messages {
 		exists, err := t.HasMessage(session, record.CleanText(m.ID))

@@ -50,8 +50,8 @@ func (db *DB) SpentBySubagent(ctx context.Context, turnID, callID string) (turn.
 }
 
 // answeringSubagent returns the subagent whose answer the message is, from the form of the message's ID; the zero value
-// if the ID is not that of an answer. ErrNotFound if the ID has this form, but no subagent in the background that has
-// ended belongs to it and to the session: a client may send any message ID.
+// if the ID is not that of an answer. ErrNotFound if the ID has this form, but does not belong to a subagent in the
+// background of this session that has ended or was stopped: a client may send any message ID.
 func answeringSubagent(q querier, sc scope, messageID string) (a tables.Subagent, err error) {
 	turnID, callID, ok := turn.AnsweredCall(messageID)
 	if !ok {
@@ -79,6 +79,7 @@ func (db *DB) Origin(ctx context.Context, session, messageID, own string) (Origi
 				return out, err
 			}
 			var root int64
+			// Without a subagent, a.Turn is 0, and no turn has this row.
 			err = q.Row(`SELECT c.turn_id, r.turn_id, r.id FROM turns c JOIN turns r ON r.id = coalesce(c.root, c.id)
 				WHERE c.id = ?`, a.Turn).Scan(&out.Turn, &out.Root, &root)
 			if err == nil {
@@ -107,7 +108,8 @@ func (db *DB) StopSubagents(ctx context.Context, session string) (names []string
 }
 
 // AnswerKept reports whether the message is a subagent's answer that begins no turn and that the session's next
-// inference shows to the model: see BeginResult.Kept.
+// inference shows to the model: see BeginResult.Kept. It is false for an ID that is not that of an answer. ErrNotFound
+// if the ID has this form and the session has no such subagent.
 func (db *DB) AnswerKept(ctx context.Context, session, messageID string) (bool, error) {
 	if _, _, ok := turn.AnsweredCall(messageID); !ok {
 		return false, nil

@@ -112,8 +112,8 @@ func usageRow(q querier, turnRow int64, key StepKey, attempt int) (r usageRecord
 }
 
 // recordUsage replaces the attempt's reservation by what the attempt has used, and corrects the tenant's spending by
-// the difference. If the ledger has a row that is not a reservation, it changes nothing: the first record stands, and
-// a repeated transaction must not change the spending twice.
+// the difference. If the attempt used nothing, no row is left. If the ledger has a row that is not a reservation, it
+// changes nothing: the first record stands, and a repeated transaction must not change the spending twice.
 func (t *tx) recordUsage(sc scope, in AttemptUsage) error {
 	old, err := usageRow(t.Querier, sc.Turn, in.Key, in.attemptColumn())
 	if err != nil || old.exists && !old.reserved {
@@ -209,7 +209,7 @@ func (t *tx) lostAttempt(a tables.Attempt) (lost record.LostAttempt, err error) 
 	return lost, err
 }
 
-// TurnUsage returns the usage of all attempts of a turn so far.
+// TurnUsage returns the usage of all attempts of a turn so far, and of its compactions.
 func (db *DB) TurnUsage(ctx context.Context, turnID string) (turn.Usage, error) {
 	return tables.GetOfNamedTurn(ctx, db.tables, turnID, "reading the usage",
 		func(q querier, sc scope) (turn.Usage, error) {

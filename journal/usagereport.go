@@ -29,22 +29,23 @@ var usageKeys = map[UsageBy]string{
 // UsageRow is the usage of one group.
 type UsageRow struct {
 	Key string `json:"key"`
-	// Attempts counts the attempts of inferences that the provider billed, as far as is known.
+	// Attempts counts the attempts of inferences and the compactions that the provider billed, as far as is known.
 	Attempts int        `json:"attempts"`
 	Turns    int        `json:"turns"`
 	Usage    turn.Usage `json:"usage"`
 }
 
-// SessionUsage returns the usage of all attempts of the session's turns. A fork does not count the turns of its
-// shared past.
+// SessionUsage returns the usage of all attempts of the session's turns, and of its compactions. A fork does not count
+// those of its shared past.
 func (db *DB) SessionUsage(ctx context.Context, session string) (turn.Usage, error) {
 	return tables.GetOfSession(ctx, db.tables, session, "reading the usage", func(q querier, n int64) (turn.Usage, error) {
 		return sessionUsage(q, n)
 	})
 }
 
-// Usage returns the usage of the tenant's turns since a time, one row for each group, ordered by key. Only the operator
-// may compare tenants: grouped by tenant, the handle of the default tenant returns all tenants, any other only its own.
+// Usage returns the usage of the tenant's sessions since a time, one row for each group, ordered by key. Only the
+// operator may compare tenants: grouped by tenant, the handle of the default tenant returns all tenants, any other only
+// its own.
 func (db *DB) Usage(ctx context.Context, by UsageBy, since time.Time) ([]UsageRow, error) {
 	key, ok := usageKeys[by]
 	if !ok {

@@ -72,7 +72,8 @@ const (
 // Review decides about the tools that a server publishes. It returns the tools to approve now and the tools to
 // quarantine; the others are approved already. approved are the hashes of all approved versions, by tool ID. newConfig
 // means that the server was never published with this configuration: then tools without an approved version are
-// approved, because the operator has just configured the server.
+// approved, because the operator has just configured the server. With c.AllowToolChanges all tools are approved. Review
+// returns none for LocalServer.
 func Review(c turn.Catalogue, approved map[string][]string,
 	newConfig bool) (toApprove, toQuarantine []turn.Descriptor) {
 	if c.Server == LocalServer {
@@ -165,7 +166,8 @@ func (r Registry) PublishCatalogue(ctx context.Context, c turn.Catalogue) error 
 }
 
 // lockCatalogue locks all versions of a server's catalogue until the transaction ends. It locks a row of tool_servers
-// in place of their rows, because the transaction may insert and delete versions.
+// in place of their rows, because the transaction may insert and delete versions. It does nothing if the database has
+// one writer at a time.
 func lockCatalogue(t *tables.Tx, server string) error {
 	if t.Lock() == "" {
 		return nil
@@ -294,8 +296,8 @@ type Cache struct {
 	byHash map[string]turn.Catalogue
 }
 
-// get returns the catalogues of the wanted versions, and loads those that are not cached. list has all versions: get
-// removes catalogues of other versions from the cache.
+// get returns the catalogues of the wanted versions, and loads those that are not cached; other calls wait meanwhile.
+// list has all versions: get removes catalogues of other versions from the cache.
 func (cache *Cache) get(wanted, list []catalogueVersion, load func(id int64) (turn.Catalogue, error)) ([]turn.Catalogue, error) {
 	cache.mu.Lock()
 	defer cache.mu.Unlock()

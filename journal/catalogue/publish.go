@@ -21,7 +21,8 @@ func publish(t *tables.Tx, c turn.Catalogue) error {
 	var latestVersion, latestHash string
 	err = t.Row(`SELECT version, hash FROM catalogues WHERE server = ? ORDER BY id DESC LIMIT 1`, c.Server).
 		Scan(&latestVersion, &latestHash)
-	if tables.IgnoreNoRows(err) != nil || latestVersion == c.Version() && latestHash == hash {
+	isUnchanged := err == nil && latestVersion == c.Version() && latestHash == hash
+	if tables.IgnoreNoRows(err) != nil || isUnchanged {
 		return err
 	}
 	unavailable := turn.Catalogue{ConfigHash: c.ConfigHash}.Version() // a version without tools

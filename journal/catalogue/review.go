@@ -138,8 +138,8 @@ func saveView(t *tables.Tx, id int64, c turn.Catalogue, toQuarantine []turn.Desc
 
 // ApproveTools records the operator's approval of the current versions of a server's quarantined tools: of those that
 // in.Tools names, or of all. It returns the tools that it approved. record.ErrNotFound if the server has published
-// nothing or a named tool is not quarantined; record.ErrConflict if a tool is not the one that the operator saw
-// (ApproveToolsInput.Hashes). After an error no tool is approved.
+// nothing or a named tool is not quarantined; record.ErrConflict if a tool is not the one that the operator saw, or was
+// not seen (ApproveToolsInput.Hashes). After an error no tool is approved.
 func (r Registry) ApproveTools(ctx context.Context, in ApproveToolsInput) (out []turn.QuarantinedTool, err error) {
 	err = r.tables.Write(ctx, fmt.Sprintf("approving tools of server %q", in.Server), func(t *tables.Tx) error {
 		if err := lockCatalogue(t, in.Server); err != nil {

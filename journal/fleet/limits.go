@@ -120,10 +120,11 @@ func (s ScopeState) Applies(defaults Limits) bool {
 	return s.Pause != nil || !s.NotBefore.IsZero() || s.Limits.Over(defaults).limited()
 }
 
-// Refusal returns the refusal that another small request of the scope would get now; nil if it would be granted.
+// Refusal returns the refusal that another small request of the scope would have got when the state was read; nil if it
+// would have been granted.
 func (s ScopeState) Refusal(defaults Limits) *Refusal {
 	r := s.row
-	if r == nil {
+	if r == nil { // the journal does not have the scope
 		return nil
 	}
 	r.effective = s.Limits.Over(defaults)
@@ -245,7 +246,8 @@ type CapacityResult struct {
 }
 
 // LeaseCapacity grants or refuses each request, and records the requests that have ended. A granted request counts as
-// sent from now on, even if the reply of the transaction is lost and the worker does not send it.
+// sent from now on, even if the reply of the transaction is lost and the worker does not send it. Requests are counted
+// only in scopes that have limits.
 func (f Fleet) LeaseCapacity(ctx context.Context, in CapacityInput) (out CapacityResult, err error) {
 	err = f.tables.Write(ctx, "leasing capacity of the fleet limits", func(t *tables.Tx) error {
 		rows, now, err := lockScopes(t, in.scopes(), func(scope string) bool {
@@ -292,9 +294,9 @@ func (in CapacityInput) scopes() []string {
 	return slices.Sorted(maps.Keys(set))
 }
 
-// lockScopes locks and returns the rows of scopes, and the database's time once they are locked. It creates a missing
-// row if create returns true for its scope. The scopes must be sorted, so that concurrent transactions lock them in
-// the same order.
+// lockScopes locks and returns the rows of scopes, or all rows if scopes is empty, and the database's time once they
+// are locked. It creates a missing row if create returns true for its scope. The scopes must be sorted, so that
+// concurrent transactions lock them in the same order.
 func lockScopes(t *tables.Tx, scopes []string, create func(scope string) bool) (fleetRows, time.Time, error) {
 	rows, err := readScopes(t.Querier, scopes, t.Lock())
 	missing := false
@@ -305,7 +307,7 @@ func lockScopes(t *tables.Tx, scopes []string, create func(scope string) bool) (
 				ON CONFLICT DO NOTHING`, scope)
 		}
 	}
-	if err == nil && missing {
+	if err == nil && missing { // lock the new rows, too
 		rows, err = readScopes(t.Querier, scopes, t.Lock())
 	}
 	if err != nil {

@@ -148,7 +148,7 @@ func (rows fleetRows) lease(in CapacityInput, now time.Time, again bool) Capacit
 		}
 		if refusal == nil {
 			rows.grant(in.Worker, request, now)
-		} else if !refusal.Final && waiting[refusal.Scope] == nil {
+		} else if !refusal.Final && waiting[refusal.Scope] == nil { // a request with a final refusal does not wait
 			waiting[refusal.Scope] = refusal
 		}
 		out.Refusals = append(out.Refusals, refusal)
@@ -184,7 +184,8 @@ func (rows fleetRows) check(request CapacityRequest, now time.Time) (worst *Refu
 	return worst
 }
 
-// refusals returns a refusal for each pause and limit of the scope that forbids the request now.
+// refusals returns a refusal for each pause and limit of the scope that forbids the request now. Their Max is the whole
+// limit, even if a background request may use less of it.
 func (r *fleetRow) refusals(request CapacityRequest, now time.Time) (out []*Refusal) {
 	state := r.state(now)
 	if state.Pause != nil {
@@ -276,7 +277,7 @@ func (rows fleetRows) grant(worker string, request CapacityRequest, now time.Tim
 func (r *fleetRow) count(requests, tokens int64, now time.Time) {
 	at, recent := now.UnixNano(), r.used.Recent
 	if n := len(recent); n > 0 && at-recent[n-1].From < int64(fineInterval) {
-		last := &recent[n-1]
+		last := &recent[n-1] // max: the database's clock may go back
 		last.To, last.Requests, last.Tokens = max(at, last.To), last.Requests+requests, last.Tokens+tokens
 	} else {
 		r.used.Recent = append(recent, usageEntry{at, at, requests, tokens})
@@ -358,7 +359,7 @@ func periods(now time.Time) (day, month time.Time) {
 	return time.Date(y, m, d, 0, 0, 0, 0, time.UTC), time.Date(y, m, 1, 0, 0, 0, 0, time.UTC)
 }
 
-// state returns the row as readers see it at a time: without a pause that has ended.
+// state returns the row as readers see it at a time: without pauses, leases and periods that have ended.
 func (r *fleetRow) state(now time.Time) ScopeState {
 	s := ScopeState{Scope: r.name, Limits: r.Limits, row: r, at: now}
 	if r.pause != nil && r.pause.Until.After(now) {

@@ -75,7 +75,8 @@ func (r *TurnReader) Next(ctx context.Context) ([]turn.Event, error) {
 		return events, err
 	}
 	t, err := r.Journal.Turn(ctx, r.Turn)
-	if r.Begun = err == nil; isNotFound(err) || err == nil && !t.State.Terminal() {
+	r.Begun = err == nil
+	if isNotFound(err) || r.Begun && !t.State.Terminal() {
 		return nil, nil
 	}
 	if err != nil {

@@ -45,7 +45,7 @@ func (im *importer) importCompaction(x ExportCompaction) error {
 	if turnRow == 0 && (x.Turn != "" || x.At.Seq <= im.forkSeq) {
 		return nil
 	}
-	for _, h := range []turn.Head{x.At, {Seq: x.To, Hash: x.Hash}} {
+	for _, h := range []turn.Head{x.At, {Seq: x.To, Hash: x.Hash}} { // 0 has neither a message nor a hash
 		p, err := im.Point(im.Scope.Session, h.Seq)
 		if tables.IgnoreNoRows(err) != nil {
 			return err

@@ -198,8 +198,8 @@ func (im *importer) checkSame() error {
 }
 
 // finish completes the rows of the session and its turns, ends the turn that was running when the session was exported,
-// with its open calls and requests, and notifies followers. A turn counts as pruned if the export has not its first
-// event.
+// with its open calls and requests, and notifies followers. A turn counts as pruned if the export does not have its
+// first event, or has only its turn_completed.
 func (im *importer) finish() error {
 	n := im.Scope.Session
 	err := im.Exec(`UPDATE turns SET pruned = NOT EXISTS (SELECT 1 FROM events c WHERE c.turn = turns.id AND c.idx = 0

@@ -124,8 +124,8 @@ func (lr *lineReader) next() (l Line, err error) {
 	return l, nil
 }
 
-// notAnExport returns the error for a line that does not decode. text is the line. A first line with a higher format
-// version is an ErrNewer; any other line is not an export's.
+// notAnExport returns the error for a line that does not decode, or that has no sum because it does not encode again.
+// text is the line. A first line with a higher format version is an ErrNewer; any other line is not an export's.
 func (lr *lineReader) notAnExport(text []byte, cause error) error {
 	var probe struct {
 		Header struct {

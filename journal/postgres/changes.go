@@ -19,7 +19,8 @@ func (db *database) Changed(ctx context.Context, topics ...journal.Topic) <-chan
 func (db *database) Notify(topics ...journal.Topic) { db.changes.Notify(topics...) }
 
 // look is the watch.Look of the journal. The number of a turn's topic is 1 plus the index of its last event, and that
-// of a session's topic is 1 plus the row of its last turn.
+// of a session's topic is 1 plus the row of its last turn. The result also has the sessions of other tenants with the
+// same IDs, which are other topics.
 func (db *database) look(ctx context.Context, topics []journal.Topic) (map[journal.Topic]int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()

@@ -284,12 +284,13 @@ func (db *database) retry(ctx context.Context, fn func(context.Context, *pgx.Con
 }
 
 // runOnConn runs fn on a connection of the pool. retryable reports whether a retry may help after an error. The context
-// of fn ends with the caller's, or when the timer of fn fires, statementTimeout after fn has restarted it last.
+// of fn ends with the caller's, or when the timer of fn fires, statementTimeout after fn has restarted it last. In the
+// latter case the error wraps journal.ErrUnavailable.
 func (db *database) runOnConn(caller context.Context,
 	fn func(context.Context, *pgx.Conn, *time.Timer) error) (retryable bool, err error) {
 	ctx, cancel := context.WithCancel(caller)
 	defer cancel()
-	defer func() {
+	defer func() { // before the deferred cancel, which also ends ctx
 		if err != nil && ctx.Err() != nil && caller.Err() == nil { // the timer has ended ctx
 			err = fmt.Errorf("%w: the server has not answered for %v", journal.ErrUnavailable, statementTimeout)
 		}

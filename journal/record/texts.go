@@ -22,7 +22,7 @@ const (
 	PreviewBytes = 512
 	// MaxContinuationBytes bounds the continuation of a suspended call.
 	MaxContinuationBytes = 1 << 20
-	// MaxElicitationBytes bounds an elicitation as JSON.
+	// MaxElicitationBytes bounds the texts and the schema of an elicitation together.
 	MaxElicitationBytes = 64 << 10
 	// MaxMedia is how many media of one result the journal keeps; MaxMediaBytes bounds each of them.
 	MaxMedia      = 8
@@ -58,8 +58,8 @@ const SuspendedText = "outcome unknown: the tool's server had asked for somethin
 	"on. What it had done until then is not known. Check before trying again."
 
 // LateNotice returns the text of the message that reports a late result to the model, for a call whose outcome was
-// unknown. The message has the role user, so the text says that no user wrote it. rec is the call as it was settled
-// first.
+// unknown. The message has the role user, so the text says that no user wrote it. The answer of a subagent, which is a
+// late result with a known outcome, gets the text that it has if it begins a turn. Of rec, only Call is read.
 func LateNotice(rec CallRecord, late LateResult) string {
 	if agent, ok := strings.CutPrefix(rec.Call.Tool, turn.AgentTools); ok && late.Outcome != turn.OutcomeUnknown {
 		return SubagentAnswer(agent, late.Text)
@@ -69,7 +69,7 @@ func LateNotice(rec CallRecord, late LateResult) string {
 		"an end after all. Its outcome is %s.",
 		rec.Call.ID, rec.Call.Tool, late.Outcome)
 	for _, m := range late.Media {
-		if strings.Contains(late.Text, m.Hash) {
+		if strings.Contains(late.Text, m.Hash) { // the text names it already
 			continue
 		}
 		fmt.Fprintf(&b, " It left the artifact %s (%s, %d bytes).", m.Hash, m.Type, m.Bytes)

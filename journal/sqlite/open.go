@@ -131,7 +131,7 @@ func (o Options) synchronous() (string, error) {
 // returns its FileInfo. Its errors say more than those that SQLite would return.
 func createFile(path string) (os.FileInfo, error) {
 	dir := filepath.Dir(path)
-	if filepath.Base(dir) == statedir.Name {
+	if filepath.Base(dir) == statedir.Name { // one that came with a clone could hold another user's grants
 		if err := statedir.Secure(dir); err != nil {
 			return nil, err
 		}
@@ -147,7 +147,7 @@ func createFile(path string) (os.FileInfo, error) {
 }
 
 // checkFile returns an error that wraps journal.ErrReplaced if db.path no longer names the file that was opened: a
-// write would be lost with the old file. It also calls checkUnchanged.
+// write would be lost with the old file. If it names that file, checkFile returns the error of checkUnchanged.
 func (db *database) checkFile() error {
 	now, err := os.Stat(db.path)
 	if err == nil && os.SameFile(now, db.file) {

@@ -53,7 +53,7 @@ func (q Querier) Artifact(session int64, hash string) (mediaType string, err err
 			(SELECT 1 FROM inferences i WHERE i.turn = c.turn AND i.step = c.step AND i.head_seq BETWEEN 1 AND ?4)) LIMIT 1`,
 			p.Session, hash, p.Session == session, p.High).Scan(&mediaType)
 		if errors.Is(err, sql.ErrNoRows) {
-			mediaType = "text/plain; charset=utf-8"
+			mediaType = TextPlain
 			err = q.Row(`SELECT 1 FROM messages WHERE session = ? AND text_blob = ? AND seq <= ? LIMIT 1`, p.Session, hash,
 				p.High).Scan(new(int))
 		}

@@ -46,8 +46,8 @@ func (q Querier) getText(s Stored) (string, error) {
 	return string(b), err
 }
 
-// PutBlob stores b as a blob, unless the journal has it, and returns its hash. JSON is compressed, and an encrypted
-// journal seals it; the hash is always that of b.
+// PutBlob stores b as a blob, unless the journal has it, and returns its hash. Long JSON is compressed, and an
+// encrypted journal seals the blob; the hash is always that of b. The media type of the first PutBlob stays.
 func (t *Tx) PutBlob(mediaType string, b []byte) (hash string, err error) {
 	if len(b) > record.MaxBlobBytes {
 		return "", fmt.Errorf("the content is %d bytes; the maximum is %d", len(b), record.MaxBlobBytes)
@@ -77,7 +77,7 @@ func (q Querier) GetBlob(hash string) (b []byte, err error) {
 const Unbounded = int64(math.MaxInt64)
 
 // GetBlobWithin returns a blob of at most *room bytes, and subtracts its size from *room, so that several calls share
-// one bound. It returns a *record.TooLargeError for a larger blob, without loading it.
+// one bound. It returns a *record.TooLargeError for a larger blob, without loading it; then *room is negative.
 func (q Querier) GetBlobWithin(hash string, room *int64) (b []byte, err error) {
 	var encoding string
 	var size int64

@@ -67,7 +67,7 @@ func (q Querier) Compactions(where string, args ...any) ([]turn.Compaction, erro
 // prompt was compacted; 0 if a user requested the compaction. See NamedCompaction for name.
 func (t *Tx) InsertCompaction(session, turnRow int64, name string, c *turn.Compaction) error {
 	if c.SettledAt.IsZero() {
-		c.SettledAt = time.Unix(0, 1).UTC() // the column day needs a time
+		c.SettledAt = time.Unix(0, 1).UTC() // the columns at and day need a time that is not zero
 	}
 	c.SettledAt = c.SettledAt.UTC()
 	if c.To > 0 && c.Hash == "" {

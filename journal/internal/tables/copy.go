@@ -11,6 +11,7 @@ import (
 )
 
 // copiedTables are the tables that Copy copies, in an order in which each comes after the tables that it refers to.
+// The table journal is the target's own, and running workers write workers and tool_servers again.
 var copiedTables = []string{
 	"blobs", "sessions", "turns", "messages", "inferences", "calls", "late_results", "artifacts", "taint_sources",
 	"requests",
@@ -40,9 +41,11 @@ var sealedColumns = map[string][]string{
 // may be large.
 const copyRows = 50
 
-// Copy copies everything in from into the empty journal to: see journal.Copy.
+// Copy copies the content of one journal into another, empty one, but not its ID and the reports of running workers:
+// see journal.Copy.
 func Copy(ctx context.Context, from, to *Handle) (sessions int, err error) {
-	err = from.db.Read(ctx, true, func(source Conn) error {
+	const once = true // a second read would find the target filled
+	err = from.db.Read(ctx, once, func(source Conn) error {
 		return to.db.Write(ctx, func(target Conn) error {
 			if err := checkEmpty(target); err != nil {
 				if target.Again() && errors.Is(err, record.ErrExists) {
@@ -71,7 +74,8 @@ func Copy(ctx context.Context, from, to *Handle) (sessions int, err error) {
 	return sessions, nil
 }
 
-// checkEmpty returns an error that wraps record.ErrExists if the journal has any content.
+// checkEmpty returns an error that wraps record.ErrExists if the journal has sessions, blobs or catalogues. Fleet
+// limits alone do not count.
 func checkEmpty(c Conn) error {
 	for _, table := range []string{"sessions", "blobs", "catalogues"} {
 		var exists bool

@@ -10,8 +10,9 @@ import (
 )
 
 // AddItems sets the provider items of a session's assistant messages from the ledger of inferences. messages are those
-// from..to of the session. Once the completions that it reads exceed maxBytes together, the remaining messages get no
-// items, because a model can do without them; in each segment, newer messages come first.
+// from..to of the session. In each segment, it reads the newest completions first. Once those that are blobs exceed
+// maxBytes together, the older messages of the segment get no items, nor do messages of later segments whose
+// completions are blobs: a model can do without items.
 func (q Querier) AddItems(session, from, to, maxBytes int64, messages []turn.Message) error {
 	parts, err := q.Segments(session, from, to)
 	room := maxBytes
@@ -25,7 +26,7 @@ func (q Querier) AddItems(session, from, to, maxBytes int64, messages []turn.Mes
 }
 
 // addItemsOfSegment is AddItems for the messages of one segment. messages[0] is the message from. It subtracts the
-// sizes of the completions from room.
+// sizes of the completions that are blobs from room.
 func (q Querier) addItemsOfSegment(p Segment, room *int64, messages []turn.Message, from int64) error {
 	seqs, completions := []int64{}, []Stored{}
 	err := q.Each(func(rows Rows) error {

@@ -31,8 +31,8 @@ const (
 	hashPrefix   = "~"
 )
 
-// sealer encrypts the content and the hashes of an encrypted journal. Its methods accept a nil sealer, which changes
-// nothing.
+// sealer encrypts the content and the hashes of an encrypted journal. Its methods, except for sealHash and openHash,
+// accept a nil sealer, which changes nothing.
 //
 // A journal is encrypted as a whole and from its beginning, so a row need not say whether it is sealed. Content is
 // sealed with the keyset. Hashes are sealed too, because anyone could confirm a guess of a short text by its plain
@@ -197,8 +197,9 @@ func (s *sealer) openText(sealed *string) error {
 	return nil
 }
 
-// sealHash returns a SHA-256 in lower-case hex sealed with the journal's own key, and any other text unchanged. So it
-// may be used for every string argument. A hash is always sealed to the same text.
+// sealHash returns a SHA-256 in lower-case hex sealed with the journal's own key, and any other text unchanged, so that
+// it may be used for every string argument. An upper-case hash stays, because openHash would return it in lower case. A
+// hash is always sealed to the same text.
 func (s *sealer) sealHash(text string) (string, error) {
 	if len(text) != 2*sha256Bytes || text != strings.ToLower(text) {
 		return text, nil

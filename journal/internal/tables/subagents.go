@@ -56,9 +56,10 @@ func (t *Tx) EndSubagent(call int64, background bool) error {
 
 // SpentBelow returns the spending that resulted from the user message that began the turn root, a row of turns: of
 // that turn, of the turns that began with answers of subagents, and of the subagents in the background that these
-// turns started. (The spending of a turn includes its inline subagents.) The turn with the ID own does not count. A
-// subagent in the background counts with its whole allowance until its turn has ended. known is false if a turn has
-// no record of its spending, because it runs or its workflow did not end it.
+// turns started. (The spending of a turn includes its inline subagents.) The turn with the ID own does not count, but
+// its subagents in the background do. A subagent in the background counts with its whole allowance until its turn has a
+// record of its spending. known is false if one of the other turns has no such record, because it runs or its workflow
+// did not end it.
 func (q Querier) SpentBelow(root int64, own string) (sum turn.Spending, known bool, err error) {
 	known = true
 	// The root turn, and the turns that began with answers of subagents.
@@ -125,6 +126,7 @@ func (q Querier) SpentBy(a Subagent) (s turn.Spending, err error) {
 // returns the session IDs of the subagents that were not stopped before, or have not returned an answer: their turns
 // may still run, or their answers may not have arrived yet.
 func (t *Tx) StopSubagents(session int64) ([]string, error) {
+	// The ID of an answer's message is turn.SubagentAnswerID of the subagent's session.
 	const undelivered = ` background AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.session = subagents.session
 		AND m.message_id = subagents.name || '/answer')`
 	names, err := Column[string](t.Querier, `SELECT name FROM subagents WHERE session = ?1 AND`+undelivered+` AND

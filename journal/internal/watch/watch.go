@@ -149,8 +149,9 @@ func (c *Changes) followed() (list []journal.Topic, ok bool) {
 	return list, true
 }
 
-// compare records the states of the topics, which look has returned, and returns the topics whose states have changed.
-// If look returned an error, it returns all topics: their followers then read the journal, and report its error.
+// compare records the states of the topics, which look has returned, and returns the topics whose states have changed
+// or were not known before. If look returned an error, it returns all topics: their followers then read the journal,
+// and report its error.
 func (c *Changes) compare(topics []journal.Topic, seen map[journal.Topic]int64, err error) (changed []journal.Topic) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -280,7 +280,7 @@ func (s *Server) end(signal syscall.Signal) error {
 	}
 }
 
-// Close ends the server and removes its data, unless Open started it.
+// Close ends the server. It removes the server's data, unless Open started it.
 func (s *Server) Close() error {
 	if s.keep {
 		return s.end(syscall.SIGINT) // closes connections, then writes everything

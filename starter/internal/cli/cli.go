@@ -35,7 +35,7 @@ func Main() int {
 func execute(ctx context.Context, a *app.App, args []string, signals <-chan os.Signal) int {
 	ctx, a.Interrupts = app.Catch(ctx, signals)
 	a.Context = ctx
-	defer a.Interrupts.Take()
+	defer a.Interrupts.Take() // ends the goroutine of Catch
 	root := command(a)
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)

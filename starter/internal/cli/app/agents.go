@@ -32,7 +32,8 @@ func AgentNames(cfg config.Config) []string {
 }
 
 // AgentFor returns the agent of a session's next turn: the agent named given or, if that is "", the agent of the
-// session's last turn if the configuration still has it. A result of "" means the default agent.
+// session's last turn if the configuration still has it. A result of "" means the default agent. It returns an error if
+// the configuration does not have the agent named given.
 func (t *TurnClient) AgentFor(ctx context.Context, session, given string) (string, error) {
 	if given != "" || session == "" || len(t.Cfg.Agents) == 0 {
 		return given, t.CheckAgent(given)

@@ -11,7 +11,7 @@ import (
 
 // connectChecked connects to Temporal. It returns an error for a development server that belongs to another folder:
 // that server's workers write to a different journal, so this command would not see the turns that it starts, and a
-// session of the same name there is another session. A server that does not report its owner is accepted.
+// session of the same name there is another session. It accepts a server whose owner is not recorded or cannot be read.
 func (a *App) connectChecked(ctx context.Context, cfg config.Config) (temporalconn.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectWithin)
 	defer cancel()
@@ -30,8 +30,9 @@ func (a *App) connectChecked(ctx context.Context, cfg config.Config) (temporalco
 // connectWithin is how long a command waits for Temporal.
 const connectWithin = 8 * time.Second
 
-// WithClient loads the configuration, starts the processes that n requires, connects to the journal and to Temporal,
-// and calls do with a client for turns. It closes everything after do has returned.
+// WithClient loads the configuration, starts the processes that n requires, connects to the journal and to Temporal
+// (for OnSession, only to the journal), and calls do with a client for turns. It closes everything after do has
+// returned.
 func (a *App) WithClient(ctx context.Context, n Needs, do func(*TurnClient) error) error {
 	loaded, err := a.Load()
 	if err != nil {
@@ -63,7 +64,7 @@ func (a *App) WithClient(ctx context.Context, n Needs, do func(*TurnClient) erro
 		return err
 	}
 	defer t.Journal.Close()
-	t.connect(t.conn)
+	t.connect(t.conn) // again, with the journal
 	return do(t)
 }
 

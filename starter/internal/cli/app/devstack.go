@@ -55,7 +55,7 @@ func (a *App) StartStack(ctx context.Context, cfg config.Config, n Needs) (*devS
 	if err != nil {
 		return nil, cfg, err
 	}
-	if ports.UI > 0 {
+	if ports.UI > 0 { // a development server of this folder has chosen its own ports
 		cfg.Temporal.DevUIPort = ports.UI
 	}
 	if cfg.Temporal.Address, cfg.Temporal.Namespace, err = opts.Resolved(); err != nil {

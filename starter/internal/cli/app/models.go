@@ -21,7 +21,7 @@ func (t *TurnClient) DefaultModel() string {
 func (t *TurnClient) CheckModel(name string) error { return checkModel(t.Cfg, name, false) }
 
 // checkModel is CheckModel for a configuration. own is true if this process runs the worker, so that the check is final
-// even without a provider.
+// even without a provider. The name "" is the default model, which is not checked.
 func checkModel(cfg config.Config, name string, own bool) error {
 	if name == "" || !own && cfg.EffectiveLLM().Provider == config.ProviderDemo { // demo: no provider is configured
 		return nil

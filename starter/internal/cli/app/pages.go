@@ -87,7 +87,7 @@ func (a *App) Line(ctx context.Context, prompt string) (string, error) {
 // Draws reports whether the command can show a form, which needs a terminal that can move its cursor.
 func (a *App) Draws() bool { return a.OnTerminal() && a.Lookup("TERM") != "dumb" }
 
-// RunForm shows a form on the terminal. The error is ErrInterrupted if the user presses Ctrl-C.
+// RunForm shows a form on the terminal; Draws must be true. The error wraps ErrInterrupted if the user presses Ctrl-C.
 func (a *App) RunForm(ctx context.Context, d *form.Dialog) (turn.ElicitationResponse, error) {
 	out, _ := a.Err.(*os.File) // a terminal, because Draws is true
 	environ := a.Environ
@@ -102,7 +102,8 @@ func (a *App) RunForm(ctx context.Context, d *form.Dialog) (turn.ElicitationResp
 }
 
 // Seen shows a text page by page and reports whether the user has seen all of it. After each page the user presses
-// Enter for the next one; any other answer ends the text.
+// Enter for the next one; any other answer ends the text, and so does the end of the input. Seen returns an error only
+// if ctx ends.
 func (a *App) Seen(ctx context.Context, text string) (bool, error) {
 	p := a.PagesOf(text)
 	a.Note("%s", p.Next())
@@ -134,7 +135,7 @@ func (a *App) Agrees(ctx context.Context, question string) (bool, error) {
 const maxLine = 64 << 10
 
 // readLine reads a line and returns it without its newline. It reads byte by byte, so that it consumes nothing after
-// the newline.
+// the newline. A line that ends without a newline is an error.
 func readLine(f io.Reader) (string, error) {
 	var line []byte
 	b := make([]byte, 1)

@@ -32,8 +32,8 @@ func (t *TurnClient) NoteWait(ctx context.Context, session string) bool {
 	return false
 }
 
-// describeWait returns why an activity is retried, and the time of the next attempt. It returns "" if the last attempt
-// did not fail with a turn.Code.
+// describeWait returns why an activity is retried, and the time of the next attempt, unless the failure's message has
+// it. It returns "" if the last attempt did not fail with a turn.Code.
 func describeWait(p *workflowpb.PendingActivityInfo) string {
 	failure := p.GetLastFailure()
 	if !turn.Code(failure.GetApplicationFailureInfo().GetType()).Known() {

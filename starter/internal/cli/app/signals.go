@@ -41,7 +41,7 @@ func Catch(ctx context.Context, incoming <-chan os.Signal) (context.Context, *in
 }
 
 // Take returns the channel of the signals, which the caller handles from now on: they no longer cancel the context of
-// Catch.
+// Catch. A signal that came before has cancelled it.
 func (i *interrupts) Take() <-chan os.Signal {
 	i.once.Do(func() { close(i.handedOver) })
 	<-i.ended

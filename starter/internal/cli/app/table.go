@@ -29,8 +29,8 @@ var states = map[string]lipgloss.Style{
 
 const gap = 2 // columns of a terminal between two columns of a table
 
-// Table prints rows in columns below the heads. On a terminal it truncates the last column, so that each row fits into
-// one line.
+// Table prints rows in columns below the heads. On a terminal it truncates the last column, in rows itself, so that
+// each row fits into one line.
 func (a *App) Table(heads []string, rows [][]string) error {
 	if columns, _ := SizeOf(a.Out); columns > 0 {
 		cutLast(heads, rows, columns)
@@ -62,8 +62,8 @@ func (a *App) Table(heads []string, rows [][]string) error {
 	return nil
 }
 
-// cutLast truncates the last column of a table so that each row fits into a terminal with this number of columns. It
-// leaves the last column at least as wide as its head.
+// cutLast truncates the last column of a table, in rows itself, so that each row fits into a terminal with this number
+// of columns. It leaves the last column at least as wide as its head.
 func cutLast(heads []string, rows [][]string, columns int) {
 	last := len(heads) - 1
 	room := columns // for the last column

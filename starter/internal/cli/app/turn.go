@@ -21,7 +21,8 @@ const dialWithin = 3 * time.Second
 
 // Find returns the turn to follow: the turn turnID or, if that is "", the session's last turn. Temporal may know the
 // last turn before the journal does, so Find connects to Temporal unless the journal has the end of the named turn. If
-// Temporal is unreachable, Find returns the turn that the journal has.
+// Temporal is unreachable, Find returns the turn that the journal has. It returns an error if the turn belongs to
+// another session, or if neither has it.
 func (t *TurnClient) Find(ctx context.Context, session, turnID string) (Started, error) {
 	if turnID != "" {
 		if row, err := t.Journal.Turn(ctx, turnID); err == nil && row.Session != session {
@@ -44,9 +45,10 @@ func (t *TurnClient) Find(ctx context.Context, session, turnID string) (Started,
 	return t.findOnTemporal(ctx, known, turnID, recorded, ended)
 }
 
-// findOnTemporal connects to Temporal and finds the turn there: the turn turnID, or the session's last turn. If it
-// cannot connect, it returns known, the turn that the journal has. recorded reports whether the journal has one, and
-// ended whether that turn has ended.
+// findOnTemporal connects to Temporal and finds the turn there: the turn turnID, or the session's last turn. If
+// Temporal is unreachable, it returns known, the turn that the journal has, with a note to the user unless that turn
+// has ended. recorded reports whether the journal has a turn, and ended whether it has ended. If the journal has none,
+// known has only the session, and findOnTemporal returns every error of connecting.
 func (t *TurnClient) findOnTemporal(ctx context.Context, known client.Turn,
 	turnID string, recorded, ended bool) (Started, error) {
 	dialCtx, cancel := context.WithTimeout(ctx, dialWithin)

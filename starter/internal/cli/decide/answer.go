@@ -84,7 +84,7 @@ func (f answerFlags) split(ctx context.Context, a *app.App, args []string) (name
 		return nil, "", app.Usage("the flags already give the answer: remove %q", app.Line(args[last], 40))
 	case f.given():
 		return args, "", nil
-	case len(args) == 0 || len(args) == 2 && requestID.MatchString(args[last]):
+	case len(args) == 0 || len(args) == 2 && requestID.MatchString(args[last]): // a session and a request, without a text
 		if a.OnTerminal() {
 			return args, "", nil
 		}

@@ -22,6 +22,7 @@ func completeRequests(a *app.App, n int, kinds ...turn.RequestKind) cobra.Comple
 		}
 		requests, _ := j.PendingRequests(ctx, session, app.MaxCompletions)
 		for _, r := range requests {
+			// Completion does not find an ID among the arguments, because the offer has a description.
 			if len(args) >= n || !slices.Contains(kinds, r.Kind) || slices.Contains(args, r.ID) {
 				continue
 			}

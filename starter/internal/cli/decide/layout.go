@@ -63,7 +63,7 @@ const bar = "  │ "
 func (l layout) barred(s string) string {
 	columns := 0
 	if l.columns > 0 {
-		columns = max(l.columns-len("  | "), 1)
+		columns = max(l.columns-len("  | "), 1) // bar has as many columns, and more bytes
 	}
 	return bar + strings.Join(termsafe.Rows(termsafe.Visible(s), columns), "\n"+bar)
 }
@@ -104,7 +104,7 @@ func exampleAnswer(r journal.RequestRecord) string {
 		return "--accept"
 	}
 	f, err := form.Parse(e.Schema)
-	if err != nil {
+	if err != nil { // a form that cannot be read cannot be accepted
 		return "--cancel"
 	}
 	return f.Example(app.Quoted)

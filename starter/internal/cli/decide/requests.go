@@ -15,7 +15,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// pending returns the pending requests of these kinds in a session or, if session is "", in all sessions.
+// pending returns the pending requests of these kinds in a session, without those of its subagents or, if session is
+// "", in all sessions. It returns an error if the session does not exist.
 func pending(ctx context.Context, t *app.TurnClient, session string,
 	kinds ...turn.RequestKind) ([]journal.RequestRecord, error) {
 	if session != "" {
@@ -44,7 +45,7 @@ func approvals(ctx context.Context, t *app.TurnClient, session string,
 			session)
 	case len(calls) == 0 && len(pending) > 1 && !f.all:
 		return nil, app.Usage("%d calls of session %q wait for approval: name the calls (%s), or use --all", len(pending),
-			session, names(pending))
+			session, idsOf(pending))
 	case len(calls) == 0:
 		return pending, checkHash(pending[0], f.hash) // a hash excludes --all, so there is one call
 	}
@@ -86,7 +87,7 @@ func question(ctx context.Context, t *app.TurnClient, args []string) (journal.Re
 		err = notPending(ctx, t, session, id, pending)
 	case len(pending) > 1 && session != "":
 		err = app.Usage("session %q waits for %d answers: name the request (%s); `everturn approvals %s` shows them", session,
-			len(pending), names(pending), app.Quoted(session))
+			len(pending), idsOf(pending), app.Quoted(session))
 	case len(pending) > 1:
 		err = app.Usage("%d requests wait for an answer: name the session; `everturn approvals` lists them", len(pending))
 	case session != "":
@@ -113,8 +114,8 @@ func checkHash(r journal.RequestRecord, hash string) error {
 			r.ID, ui.ShortHash(r.ArgumentsHash), app.Line(hash, 20), app.Quoted(r.Session))}
 }
 
-// notPending returns an error that says why the request id cannot be decided: it is already decided, or it does not
-// exist. pending are the session's pending requests, which the error names.
+// notPending returns an error that says why the request id cannot be decided: it is decided already, or the session's
+// last turn does not have it. pending are the session's pending requests, which the error names.
 func notPending(ctx context.Context, t *app.TurnClient, session, id string, pending []journal.RequestRecord) error {
 	rec, err := t.Journal.Session(ctx, session)
 	if err != nil {
@@ -138,13 +139,13 @@ func notPending(ctx context.Context, t *app.TurnClient, session, id string, pend
 	}
 	hint := "the session has no pending request"
 	if len(pending) > 0 {
-		hint = "pending: " + names(pending)
+		hint = "pending: " + idsOf(pending)
 	}
 	return app.Usage("session %q has no pending request %s; %s", session, app.Line(id, 40), hint)
 }
 
-// names returns the IDs of requests, separated by commas.
-func names(requests []journal.RequestRecord) string {
+// idsOf returns the IDs of requests, separated by commas.
+func idsOf(requests []journal.RequestRecord) string {
 	ids := make([]string, len(requests))
 	for i, r := range requests {
 		ids[i] = r.ID

@@ -107,8 +107,8 @@ func acceptedSession(ctx context.Context, t *app.TurnClient, session string) (hi
 // askWithin bounds how long show waits for Temporal and a worker. Without them it shows what the journal has.
 const askWithin = 2 * time.Second
 
-// waitingMessages returns the messages that the running turn has accepted and not used yet. If no worker answers, it
-// prints a note and returns nil.
+// waitingMessages returns the messages that the running turn has accepted and not used yet. If Temporal or a worker
+// does not answer within askWithin, it prints a note and returns nil.
 func waitingMessages(ctx context.Context, t *app.TurnClient, session string) []turn.UserMessage {
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
@@ -160,20 +160,18 @@ func readHistory(ctx context.Context, j *journal.DB, id string) (history, error)
 	}
 	for _, t := range turns {
 		th := turnHistory{Turn: t}
-		var ierr, cerr, werr, merr error
-		th.Inferences, ierr = j.Inferences(ctx, t.ID)
-		th.Calls, cerr = j.Calls(ctx, t.ID)
-		merr = th.readConfig(ctx, j)
-		th.Requests, werr = j.Requests(ctx, t.ID)
-		if err := errors.Join(ierr, cerr, werr, merr); err != nil {
+		var inferencesErr, callsErr, requestsErr error
+		th.Inferences, inferencesErr = j.Inferences(ctx, t.ID)
+		th.Calls, callsErr = j.Calls(ctx, t.ID)
+		configErr := th.readConfig(ctx, j)
+		th.Requests, requestsErr = j.Requests(ctx, t.ID)
+		if err := errors.Join(inferencesErr, callsErr, requestsErr, configErr); err != nil {
 			return h, err
 		}
-		if !t.State.Terminal() {
+		if !t.State.Terminal() { // the turn's record has its usage only when it has ended
 			if th.Turn.Usage, err = j.TurnUsage(ctx, t.ID); err != nil {
 				return h, err
 			}
-		}
-		if !t.State.Terminal() {
 			th.Waits = waitsFor(ctx, j, t.ID)
 		}
 		h.Turns = append(h.Turns, th)
@@ -238,8 +236,8 @@ func (h history) print(w io.Writer, hint string) {
 	}
 }
 
-// print writes the turn as text: its settings, its messages, its requests and its ledger. messages are all messages of
-// the session.
+// print writes the turn as text: its settings, its messages, what it waits for or how it ended, its requests and its
+// ledger. messages are all messages of the session, and hint is that of history.print.
 func (t turnHistory) print(w io.Writer, messages []turn.Message, hint string) {
 	r := t.Turn
 	fmt.Fprintf(w, "\nturn %s · %s", app.Line(r.ID, 80), r.State)

@@ -22,6 +22,7 @@ func Command(a *app.App) *cobra.Command {
 // checkScheduleName returns an error if the name of a schedule is invalid.
 func checkScheduleName(name string) error {
 	if err := client.CheckScheduleName(name); err != nil {
+		// A name is checked as the beginning of a session ID, so the error may speak of that.
 		return app.Usage("the schedule name: %s", strings.Replace(err.Error(), "the session ID", "it", 1))
 	}
 	return nil

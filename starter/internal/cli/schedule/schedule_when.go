@@ -68,6 +68,7 @@ func (w whenFlags) checkZone() error {
 	}
 	_, unknown := time.LoadLocation(w.zone)
 	_, noData := time.LoadLocation("Europe/London") // an existing zone, which is unknown only if there are no data
+	// "Local" is known to Go, but the server would take it for its own zone.
 	if w.zone == "Local" || unknown != nil && noData == nil {
 		return app.Usage("--zone is %q, which is not a time zone: use a name such as Europe/Berlin or UTC", w.zone)
 	}

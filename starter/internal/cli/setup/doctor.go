@@ -289,7 +289,7 @@ func checkTools(ctx context.Context, x *examination) (string, error) {
 	}
 	found := fmt.Sprintf("%s of %s", ui.Count(tools, "tool"), ui.Count(len(catalogues), "server"))
 	j, err := x.journal()
-	if err != nil || j == nil {
+	if err != nil || j == nil { // checkJournal reports err
 		return found, errors.Join(problems...)
 	}
 	published, workers, err := reportedIn(ctx, j)
@@ -365,7 +365,7 @@ func checkWorker(ctx context.Context, x *examination) (string, error) {
 	if err != nil {
 		return "", unchecked("journal")
 	}
-	if others := temporalconn.WithOtherJournal(workers, id); len(others) > 0 {
+	if others := temporalconn.WithOtherJournal(workers, id); len(others) > 0 { // a failure goes before the warnings
 		return "", app.Usage("%s polls task queue %s (now or in the last minute) but uses another journal than %s, so this "+
 			"command cannot show its turns: stop it, or give it another [temporal] task_queue",
 			app.Line(others[0].Identity, 80), queue, x.cfg.Journal.Place())
@@ -393,7 +393,7 @@ func (x *examination) journalID(ctx context.Context) (string, error) {
 func missingWorker(ctx context.Context, c temporalconn.Conn, cfg config.Config) (string, error) {
 	type need struct{ queue, start string }
 	needed := []need{{cfg.Queue(config.RoleTools), `with the role "tools" in worker.roles`}}
-	if cfg.LLM.Known() {
+	if cfg.LLM.Known() { // the name of the queue depends on the provider
 		needed = append(needed, need{cfg.Queue(config.RoleInference),
 			`with the role "inference" in worker.roles and the same [llm] as here`})
 	}
@@ -422,8 +422,8 @@ const (
 	clockSkew = time.Minute
 )
 
-// checkHistory warns about a turn that began in Temporal after the journal's last entry of its session, and has ended:
-// the journal was restored to an earlier moment, or is another one.
+// checkHistory warns about a turn that has ended in Temporal, if the journal lacks its session or the turn began after
+// the journal's last entry of the session: the journal was restored to an earlier moment, or is another one.
 func checkHistory(ctx context.Context, x *examination) (string, error) {
 	j, err := x.journal()
 	switch {

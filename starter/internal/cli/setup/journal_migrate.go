@@ -9,7 +9,7 @@ import (
 	"github.com/everturn/everturn/starter/internal/cli/app"
 )
 
-// journalMigrate returns the command that creates the tables of the journal.
+// journalMigrate returns the command that creates the tables of the journal, or updates those of an older version.
 func journalMigrate(a *app.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "migrate",

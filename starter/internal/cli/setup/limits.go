@@ -43,7 +43,7 @@ func checkScope(a *app.App, cfg config.Config, scope string) error {
 	case isTenant && tenant == "":
 		return app.Usage("the scope has no tenant: use tenant:<name>, or tenant:default for the default tenant")
 	case isTenant && tenant != "default":
-		other := config.Default()
+		other := config.Default() // in which only the tenant can be invalid
 		other.Tenant = tenant
 		if err := other.Validate(); err != nil {
 			return app.AsUsage(err)

@@ -79,7 +79,7 @@ func readLimits(cmd *cobra.Command) (fleet.Limits, error) {
 		}
 		most := int64(turn.MaxCount)
 		if name == fleet.LimitReserve {
-			most = 90
+			most = 90 // as in agent.toml
 		}
 		switch text := flag.Value.String(); text {
 		case "default":

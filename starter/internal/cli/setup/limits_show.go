@@ -118,8 +118,8 @@ func (s scopeShown) used(name fleet.LimitName) string {
 	return ""
 }
 
-// checkLimits is the doctor's check of the fleet limits: it warns if a turn of this configuration would have to wait
-// for one.
+// checkLimits is the doctor's check of the fleet limits: it warns if a limit or a pause of any scope that the journal
+// knows, or of the configured provider or tenant, would hold a turn back.
 func checkLimits(ctx context.Context, x *examination) (string, error) {
 	cfg := x.cfg
 	j, err := x.journal()

@@ -26,7 +26,7 @@ type offeredCatalogue struct {
 // another version.
 func (c offeredCatalogue) state() string {
 	switch n := len(c.Workers); {
-	case c.others == 0:
+	case c.others == 0: // also if no worker offers the server
 		return "offered"
 	case n == 0:
 		return "no worker"
@@ -95,7 +95,7 @@ func differences(published []turn.Catalogue, workers []engine.WorkerHealth) stri
 			}
 		}
 	}
-	return strings.Join(slices.Compact(all), "; ")
+	return strings.Join(slices.Compact(all), "; ") // workers with the same identity offer two versions of a tool
 }
 
 // serversOf returns the servers of catalogues, each once.

@@ -115,8 +115,8 @@ func approveTools(ctx context.Context, a *app.App, j *journal.DB, server string,
 }
 
 // selectTools returns those of the server's quarantined tools that names lists, by their IDs or by the server's own
-// names, each once. Without names it returns the only tool, or all of them if all is true. more is appended to the
-// commands in an error.
+// names, each once. Without names it returns the only tool, or all of them if all is true, or none if there are none.
+// more is appended to the commands in an error.
 func selectTools(tools []quarantinedTool, server string,
 	names []string, all bool, more string) ([]quarantinedTool, error) {
 	if len(names) == 0 {

@@ -122,7 +122,9 @@ func (a *asker) askPending(ctx context.Context) (done bool, err error) {
 			pending = append(pending, r)
 		case f.turn.Merged && r.Kind == turn.RequestQuestion: // the sent message answers it
 		case !a.shown[r.ID] && f.options.after < 0 && !f.turn.Merged:
-			return false, nil // show the request's event first; it calls askPending
+			// Show the request's event first; it calls askPending. With --after-event or for a merged message, that event
+			// may not be read.
+			return false, nil
 		default:
 			pending = append(pending, r)
 		}
@@ -140,7 +142,7 @@ func (a *asker) askPending(ctx context.Context) (done bool, err error) {
 }
 
 // printRequests prints the requests with the commands that decide them. It then ends the command with ExitWaiting,
-// unless the command stays. done reports whether the command ends.
+// unless the command stays: then it prints them only at the first call. done reports whether the command ends.
 func (a *asker) printRequests(ctx context.Context, pending []journal.RequestRecord) (done bool, err error) {
 	f := a.f
 	f.view.pause()

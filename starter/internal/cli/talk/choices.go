@@ -74,7 +74,7 @@ func (c choices) attachments() (list []client.Attachment, err error) {
 		if err != nil {
 			return nil, app.Usage("--attach: %w", err)
 		}
-		data, err := io.ReadAll(io.LimitReader(f, client.MaxAttachmentBytes+1))
+		data, err := io.ReadAll(io.LimitReader(f, client.MaxAttachmentBytes+1)) // the client refuses what is longer
 		if err = errors.Join(err, f.Close()); err != nil {
 			return nil, app.Usage("--attach %s: %w", app.Quoted(path), err)
 		}

@@ -177,7 +177,7 @@ func (f *follower) next(ctx context.Context, timeout <-chan time.Time) (done boo
 	case s := <-f.asker.sent:
 		return f.asker.acknowledged(ctx, s)
 	case err := <-f.Failed:
-		if f.options.stopOnLeave {
+		if f.options.stopOnLeave { // callTool then ends the turn
 			return true, fmt.Errorf("the worker of this command has ended, so its turn is stopped: %w", err)
 		}
 		return true, fmt.Errorf("the worker of this command has ended; the turn waits for another worker, follow it with "+
@@ -302,7 +302,7 @@ func (f *follower) conclude(ctx context.Context, end outcome) error {
 	case end.err != nil:
 		return end.err
 	}
-	if !f.ended && f.options.after >= 0 {
+	if !f.ended && f.options.after >= 0 { // the event may be before --after-event
 		if err := f.checkAfter(ctx); err != nil {
 			return err
 		}
@@ -337,8 +337,8 @@ func finish(t *app.TurnClient, r workflows.Result, view *view, o followOptions) 
 	return nil
 }
 
-// unseenEvents returns the turn's events that are in the journal and that the follower has not seen yet. It advances
-// f.seen.
+// unseenEvents returns the turn's events that are in the journal and that the follower has not seen yet, at most 1000.
+// It advances f.seen.
 func (f *follower) unseenEvents(ctx context.Context) iter.Seq2[turn.Event, error] {
 	return func(yield func(turn.Event, error) bool) {
 		events, err := f.Journal.Events(ctx, f.turn.ID, f.seen, 1000)

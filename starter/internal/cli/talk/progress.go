@@ -34,7 +34,7 @@ func (v *view) progress(e turn.Event) {
 	}
 	v.pause()
 	columns, _ := app.SizeOf(v.App.Err)
-	text = termsafe.Fit(app.Printable(text), columns-1)
+	text = termsafe.Fit(app.Printable(text), columns-1) // without the last column, after which a terminal may wrap
 	if v.App.Colored(v.App.Err) {
 		text = "\x1b[2m" + text + "\x1b[0m"
 	}

@@ -57,7 +57,7 @@ func stopTurn(ctx context.Context, a *app.App, t *app.TurnClient, session string
 	if err != nil && !errors.Is(err, client.ErrNotFound) {
 		return err
 	}
-	r, stopped, err := cancel(ctx, t, s, f)
+	r, stopped, err := cancelAndWait(ctx, t, s, f)
 	if err != nil {
 		return err
 	}
@@ -76,10 +76,10 @@ func stopTurn(ctx context.Context, a *app.App, t *app.TurnClient, session string
 // stopWithin is the default time to wait until a worker has stopped a turn.
 const stopWithin = 30 * time.Second
 
-// cancel requests the cancellation of the session's turn and of its subagents in the background, waits until the turn
-// has ended and returns its result. If no worker stops it within f.within, cancel terminates it with f.force, and
-// otherwise returns an error. stopped is false if nothing was running.
-func cancel(ctx context.Context, t *app.TurnClient, s app.Started,
+// cancelAndWait requests the cancellation of the session's turn and of its subagents in the background, waits until
+// turn s has ended and returns its result. If no worker stops it within f.within, cancelAndWait terminates it if
+// f.force is set, and otherwise returns an error with the code ExitTimeout. stopped is false if nothing was running.
+func cancelAndWait(ctx context.Context, t *app.TurnClient, s app.Started,
 	f stopFlags) (r workflows.Result, stopped bool, err error) {
 	limited, cancel := context.WithTimeout(ctx, f.within)
 	defer cancel()
@@ -135,7 +135,7 @@ func (f *follower) detach(ctx context.Context, first os.Signal) error {
 
 // stopTurn stops the followed turn, also after ctx has ended, and returns an error with the exit code for its result.
 func (f *follower) stopTurn(ctx context.Context) error {
-	r, _, err := cancel(context.WithoutCancel(ctx), f.TurnClient, f.turn, stopFlags{within: stopWithin})
+	r, _, err := cancelAndWait(context.WithoutCancel(ctx), f.TurnClient, f.turn, stopFlags{within: stopWithin})
 	if err != nil {
 		return err
 	}
