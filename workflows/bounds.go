@@ -48,10 +48,10 @@ func (in Input) checkBounds(info *workflow.Info) *turn.Error {
 	switch {
 	case in.refusal != nil: // from UnmarshalJSON
 		return in.refusal
-	case in.Continued == nil && in.Turn == "":
-		return checkStart(info, in.Agent, in, maxInput)
-	case in.Continued == nil || !continued:
+	case !continued && (in.Continued != nil || in.Turn != ""):
 		return invalid("continued and turn are for the workflow itself; leave them out of the input")
+	case in.Continued == nil:
+		return checkStart(info, in.Agent, in, maxInput)
 	}
 	if err := in.Continued.Config.Limits.Validate(); err != nil {
 		return invalid("%s", err.Error())

@@ -67,3 +67,17 @@ func TestAMovedTurnTakesWhatArrivesWithItsStart(t *testing.T) {
 		})
 	}
 }
+
+// TestARequestThatIsOpenedAgainKeepsItsDecision checks a decision that arrives in a continued run before the run opens
+// its requests again.
+func TestARequestThatIsOpenedAgainKeepsItsDecision(t *testing.T) {
+	ask := turn.Request{ID: "1.0", Kind: turn.RequestApproval, Step: 1}
+	s := requestSet{requests: []turn.Request{ask}}
+	s.decide(turn.Decision{ID: "1.0", Status: turn.StatusAllowed, Allowed: true})
+	s.add(ask)
+	_, decided := s.decision("1.0")
+	assert.True(t, decided)
+	s.add(turn.Request{ID: "2.0", Kind: turn.RequestApproval, Step: 2})
+	_, decided = s.decision("1.0")
+	assert.False(t, decided, "of an earlier step")
+}
