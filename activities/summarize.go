@@ -121,7 +121,7 @@ func (a *Activities) summarizeFor(ctx context.Context, in workflows.InferInput, 
 // asked again and whether the request was sent at all.
 func (a *Activities) askSummary(ctx context.Context, in workflows.InferInput, inf journal.Inference, p turn.Prompt,
 	price *turn.Price, n int, reserved *bool, clock *clock) (turn.Completion, failedSummary, error) {
-	try, away := a.outages.Begin(modelKey(in.Provider, in.Prompt.Model))
+	try, away := a.outages.Begin(modelKey(in.Provider, in.Prompt.Model), clock.modelWait().Refusals == 0)
 	if away != nil {
 		return turn.Completion{}, failedSummary{wait: away.For, notAsked: true}, lastError(away.Outage, in)
 	}

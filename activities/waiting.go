@@ -90,7 +90,7 @@ func lastError(o outage.Outage, in workflows.InferInput) *turn.Error {
 // stillAway returns the error of an attempt that only continues the wait, because its model is still unavailable and
 // the journal already says so. It returns nil if the attempt has something else to do. It does not use the journal.
 func (a *Activities) stillAway(ctx context.Context, in workflows.InferInput, m modelInUse, clock *clock) error {
-	w, away := clock.modelWait(), a.outages.Look(modelKey(m.Provider, m.Name))
+	w, away := clock.modelWait(), a.outages.Look(modelKey(m.Provider, m.Name), clock.modelWait().Refusals == 0)
 	if w.Since.IsZero() || away == nil || m.retryFor == 0 {
 		return nil
 	}
@@ -118,7 +118,7 @@ func (a *Activities) beginRequest(ctx context.Context, in workflows.InferInput, 
 	if m.retryFor == 0 {
 		return a.outages.Insist(key), nil
 	}
-	try, away := a.outages.Begin(key)
+	try, away := a.outages.Begin(key, clock.modelWait().Refusals == 0)
 	if away != nil {
 		return nil, a.notAsked(ctx, in, inf, lastError(away.Outage, in), away.For, clock)
 	}

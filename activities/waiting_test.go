@@ -21,7 +21,7 @@ func TestAProvidersWordsStayInTheirSession(t *testing.T) {
 		RetryAfter: time.Hour}
 	o := outage.New(time.Minute)
 	o.Insist("k").Down(refusedRequest{"tenant", "one", e}, 0)
-	seen := o.Look("k").Outage
+	seen := o.Look("k", false).Outage
 	own := lastError(seen, workflows.InferInput{Tenant: "tenant", Session: "one"})
 	assert.Equal(t, e.Message, own.Message)
 	assert.Zero(t, own.RetryAfter)
@@ -51,10 +51,10 @@ func TestAPromptOnWhichItsProviderFailsIsSentEverLessOften(t *testing.T) {
 		a := &Activities{outages: outage.New(maxModelPause)}
 		clock, began := startClock(t.Context()), time.Now()
 		for range 16 {
-			try, away := a.outages.Begin("k")
+			try, away := a.outages.Begin("k", false)
 			for away != nil {
 				time.Sleep(away.For)
-				try, away = a.outages.Begin("k")
+				try, away = a.outages.Begin("k", false)
 			}
 			failed := &turn.Error{Code: turn.CodeLLMTransport, Status: http.StatusInternalServerError}
 			time.Sleep(a.endTry(t.Context(), workflows.InferInput{}, try, 0, failed, clock, time.Now()))

@@ -36,6 +36,7 @@ type Outage struct {
 	failures     int           // consecutive failed probes, the first failed request included
 	nextProbe    time.Time     // when a request may probe the service
 	probingSince time.Time     // when the running probe began; zero if none is running
+	firstSince   time.Time     // when the running first request of a caller began; zero if none is running
 }
 
 // New returns Outages whose pauses between probes grow up to maxPause.
@@ -49,6 +50,7 @@ type Try struct {
 	key     string
 	began   time.Time
 	probe   bool // the service was down at the beginning, so the request probes whether it is back
+	first   bool // as probe, and the caller's first request in the outage
 	once    sync.Once
 }
 
@@ -60,33 +62,45 @@ type Wait struct {
 
 // Begin begins a request to the service with this key. During an outage, it returns a Wait instead, unless the
 // request may probe the service. Exactly one of the results is nil.
-func (o *Outages) Begin(key string) (*Try, *Wait) {
+//
+// first means that no request of the caller has failed in the outage. The service may fail on the requests of other
+// callers and answer this one, so it need not wait for the next probe. One first request at a time is sent, also while
+// a probe is running.
+func (o *Outages) Begin(key string, first bool) (*Try, *Wait) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now := time.Now()
-	if w := o.mustWait(key, now); w != nil {
+	if w := o.mustWait(key, first, now); w != nil {
 		return nil, w
 	}
 	t := &Try{outages: o, key: key, began: now}
-	if s := o.down[key]; s != nil {
+	s := o.down[key]
+	switch {
+	case s == nil:
+	case first:
+		t.first, s.firstSince = true, now
+	default:
 		t.probe, s.probingSince = true, now
 	}
 	return t, nil
 }
 
 // Look returns the Wait that Begin would return, or nil, without beginning a request.
-func (o *Outages) Look(key string) *Wait {
+func (o *Outages) Look(key string, first bool) *Wait {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.mustWait(key, time.Now())
+	return o.mustWait(key, first, time.Now())
 }
 
-// mustWait returns how long a request must wait, or nil if it may begin: there is no outage, or the next probe is
-// due.
-func (o *Outages) mustWait(key string, now time.Time) *Wait {
+// mustWait returns how long a request must wait, or nil if it may begin: there is no outage, the next probe is due, or
+// it is the caller's first request and no other one is running.
+func (o *Outages) mustWait(key string, first bool, now time.Time) *Wait {
 	s := o.down[key]
 	switch {
 	case s == nil:
+	case first && s.firstSince.IsZero():
+	case first:
+		return &Wait{*s, withJitter(min(max(now.Sub(s.firstSince), spread/2), maxPoll))}
 	case !s.probingSince.IsZero(): // the longer the probe takes, the longer the wait
 		return &Wait{*s, withJitter(min(max(now.Sub(s.probingSince), spread/2), maxPoll))}
 	case now.Before(s.nextProbe):
@@ -108,7 +122,7 @@ func (t *Try) Up() {
 		t.outages.mu.Lock()
 		defer t.outages.mu.Unlock()
 		s := t.outages.down[t.key]
-		if s != nil && (t.probe || t.began.After(s.Since)) {
+		if s != nil && (t.probe || t.first || t.began.After(s.Since)) {
 			delete(t.outages.down, t.key)
 			close(s.back)
 		}
@@ -120,10 +134,20 @@ func (t *Try) Drop() {
 	t.once.Do(func() {
 		t.outages.mu.Lock()
 		defer t.outages.mu.Unlock()
-		if s := t.outages.down[t.key]; s != nil && t.probe {
-			s.probingSince = time.Time{}
+		if s := t.outages.down[t.key]; s != nil {
+			s.ended(t)
 		}
 	})
+}
+
+// ended records that t is no longer running.
+func (s *Outage) ended(t *Try) {
+	if t.probe {
+		s.probingSince = time.Time{}
+	}
+	if t.first {
+		s.firstSince = time.Time{}
+	}
 }
 
 // Down ends a request that failed because the service is down, and returns the outage with the time until the next
@@ -147,9 +171,10 @@ func (o *Outages) recordFailure(t *Try, cause error, atLeast time.Duration) Wait
 		o.down[t.key] = s
 	}
 	s.Cause = cause
-	// Only the first failure and failed probes make the pause longer, not requests that were sent before the outage.
+	s.ended(t)
+	// Only the first failure and failed probes make the pause longer, not requests that were sent before the outage and
+	// first requests of callers.
 	if t.probe || s.failures == 0 {
-		s.probingSince = time.Time{}
 		s.nextProbe = now.Add(o.pause(s.failures))
 		s.failures++
 	}

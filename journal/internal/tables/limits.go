@@ -56,7 +56,7 @@ func awayError(w outage.Wait) error {
 // the database has answered, with success or an error of the transaction. An error after the end of ctx says nothing
 // about the database.
 func (g guarded) try(ctx context.Context, kind string, transaction func() error) (available bool, err error) {
-	request, wait := g.outages.Begin(kind)
+	request, wait := g.outages.Begin(kind, false)
 	if wait != nil {
 		return false, awayError(*wait)
 	}
