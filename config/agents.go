@@ -1,7 +1,9 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -92,9 +94,12 @@ func (v *validator) agents(c Config) {
 		case slices.IndexFunc(c.Agents, func(o Agent) bool { return o.ID == a.ID }) < i:
 			v.add(key+".id", "is %q, like that of another agent; give every agent its own ID", a.ID)
 		}
-		for name, patterns := range map[string][]string{"tools": a.Tools, "deny": a.Deny, "ask": a.Ask} {
-			for j, pattern := range patterns {
-				v.toolPattern(fmt.Sprintf("%s.%s[%d]", key, name, j), pattern)
+		for _, list := range []struct {
+			name     string
+			patterns []string
+		}{{"tools", a.Tools}, {"deny", a.Deny}, {"ask", a.Ask}} {
+			for j, pattern := range list.patterns {
+				v.toolPattern(fmt.Sprintf("%s.%s[%d]", key, list.name, j), pattern)
 			}
 		}
 		for _, l := range []struct {
@@ -104,10 +109,11 @@ func (v *validator) agents(c Config) {
 			{"max_steps", float64(a.MaxSteps), float64(c.Runtime.MaxSteps)},
 			{"max_tool_calls", float64(a.MaxToolCalls), float64(c.Runtime.MaxToolCalls)},
 			{"turn_timeout", a.TurnTimeout.Seconds(), c.Runtime.TurnTimeout.Seconds()},
-			{"max_tokens", float64(a.MaxTokens), float64(c.Runtime.MaxTokens)},
-			{"max_cost_usd", a.MaxCostUSD, c.Runtime.MaxCostUSD},
+			// Of these, 0 in [runtime] means no limit.
+			{"max_tokens", float64(a.MaxTokens), cmp.Or(float64(c.Runtime.MaxTokens), math.Inf(1))},
+			{"max_cost_usd", a.MaxCostUSD, cmp.Or(c.Runtime.MaxCostUSD, math.Inf(1))},
 		} {
-			if l.all > 0 && l.own > l.all { // for max_tokens and max_cost_usd, 0 means no limit
+			if l.own > l.all {
 				v.add(key+"."+l.name, "is larger than runtime.%s; an agent narrows the limits of [runtime]", l.name)
 			}
 		}

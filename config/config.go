@@ -186,7 +186,8 @@ type Canvas struct {
 	// The directory of the repository, relative to the working directory; empty means that there are no canvases. All
 	// workers of a task queue need the same repository.
 	Repo string `toml:"repo" maxbytes:"4096" example:"."`
-	// The name of a session's branch. <session> stands for the session.
+	// The name of a session's branch. <session> stands for the session; a prefix or suffix is required, so that no branch
+	// of yours has such a name.
 	Branch string `toml:"branch" default:"everturn/<session>" required:"true" maxbytes:"200"`
 }
 

@@ -114,9 +114,9 @@ func (v *validator) bounds(f field) {
 	if least, err := strconv.ParseFloat(f.tag.Get("min"), 64); err == nil && !(value >= least) {
 		v.add(f.key, "is %v; it must be at least %s", f.value.Interface(), f.tag.Get("min"))
 	}
-	most, err := strconv.ParseFloat(cmp.Or(f.tag.Get("max"), strconv.Itoa(turn.MaxCount)), 64)
-	if err == nil && !(value <= most) {
-		v.add(f.key, "is %v; it must be at most %.0f", f.value.Interface(), most)
+	limit := cmp.Or(f.tag.Get("max"), strconv.Itoa(turn.MaxCount))
+	if most, err := strconv.ParseFloat(limit, 64); err == nil && !(value <= most) {
+		v.add(f.key, "is %v; it must be at most %s", f.value.Interface(), limit)
 	}
 }
 

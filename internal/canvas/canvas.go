@@ -43,8 +43,8 @@ type Repo struct {
 // sessionMark is the placeholder for the session in the configured name of branches.
 const sessionMark = "<session>"
 
-// Open opens the git repository in dir. branch is the name of a session's branch, with the placeholder <session> in
-// it.
+// Open opens the git repository in dir. branch is the name of a session's branch: the placeholder <session>, and some
+// text before or after it, which distinguishes the branches of sessions from all others.
 func Open(ctx context.Context, dir, branch string) (*Repo, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -52,6 +52,10 @@ func Open(ctx context.Context, dir, branch string) (*Repo, error) {
 	}
 	if strings.Count(branch, sessionMark) != 1 {
 		return nil, fmt.Errorf("canvas.branch %q must contain %s once", branch, sessionMark)
+	}
+	if branch == sessionMark {
+		return nil, fmt.Errorf("canvas.branch %q would make your branch main that of a session named main; add a prefix, "+
+			"as in everturn/%s", branch, sessionMark)
 	}
 	if info, err := os.Stat(dir); err != nil {
 		return nil, fmt.Errorf("canvas.repo: %w: create it with `git init %s`, or name another repository", err, dir)

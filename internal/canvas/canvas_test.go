@@ -282,6 +282,16 @@ func TestAMissingRepositoryIsNamed(t *testing.T) {
 	assert.ErrorContains(t, err, "canvas.repo")
 }
 
+func TestTheBranchesOfSessionsHaveNamesOfTheirOwn(t *testing.T) {
+	dir := repository(t, map[string]string{"a": "1\n"})
+	for _, branch := range []string{"everturn", "<session>/<session>", "<session>"} {
+		_, err := Open(t.Context(), dir, branch)
+		assert.ErrorContains(t, err, "canvas.branch", branch)
+	}
+	_, err := Open(t.Context(), dir, "<session>.everturn")
+	assert.NoError(t, err)
+}
+
 // TestADiffHidesNoChange checks that neither a NUL nor an attribute of the work tree makes git call a script binary.
 func TestADiffHidesNoChange(t *testing.T) {
 	dir := t.TempDir()

@@ -146,6 +146,9 @@ func TestTheSupervisorReportsAServerThatEnds(t *testing.T) {
 	failing := program(t, dir, "server", "exit 7")
 	assert.ErrorContains(t, supervise(ctx, dir, "127.0.0.1:0", []string{failing}, &bytes.Buffer{}),
 		"the Temporal server ended: exit status 7")
+	ending := program(t, dir, "ending", "exit 0")
+	assert.EqualError(t, supervise(ctx, dir, "127.0.0.1:0", []string{ending}, &bytes.Buffer{}),
+		"the Temporal server ended: exit status 0")
 	assert.ErrorContains(t, supervise(ctx, dir, "127.0.0.1:0", []string{filepath.Join(dir, "none")}, &bytes.Buffer{}),
 		"starting the Temporal server")
 }

@@ -1,7 +1,9 @@
 package devserver
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -66,7 +68,7 @@ func supervise(ctx context.Context, dir, ui string, argv []string, stderr io.Wri
 	go func() { ended <- cmd.Wait() }()
 	select {
 	case err := <-ended:
-		return fmt.Errorf("the Temporal server ended: %w", err)
+		return fmt.Errorf("the Temporal server ended: %w", cmp.Or(err, errors.New("exit status 0")))
 	case l := <-awaitUnused(ctx, dir):
 		// The supervisor keeps the lock until both ports are free, because the next user starts a new server as soon as it
 		// gets the lock.

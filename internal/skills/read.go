@@ -309,7 +309,8 @@ func metadataWords(v any) (out []string) {
 		out[i] = strings.ToLower(printable.Line(out[i], 60))
 	}
 	slices.Sort(out)
-	return slices.Compact(out)[:min(len(out), 100):min(len(out), 100)]
+	out = slices.Compact(out)
+	return out[:min(len(out), 100)]
 }
 
 // resources returns the regular files of a skill's folder except SKILL.md and hidden ones, relative to the folder and

@@ -32,7 +32,7 @@ func TestASkillIsReadFromItsFolder(t *testing.T) {
 	folder := write(t, dir, "release-notes", skill("release-notes", "Write release notes: short ones", `license: MIT
 compatibility: needs git
 metadata:
-  tags: release, changelog
+  tags: release, changelog, release
   author: ann
 allowed-tools: local/read_file Bash(git log:*) mcp/git/*
 `, "# Steps\n\nRead the log.\n"))

@@ -96,6 +96,16 @@ func parse(url string) (*pgx.ConnConfig, error) {
 	return cfg, nil
 }
 
+// Password returns the password with which Open connects to url, wherever it is set. It returns "" if there is none or
+// url is not valid, and for the name of the user or the database as the password, because a name is no secret.
+func Password(url string) string {
+	cfg, err := parse(url)
+	if err != nil || cfg.Password == cfg.User || cfg.Password == cfg.Database {
+		return ""
+	}
+	return cfg.Password
+}
+
 // Renumber implements tables.Database. It does nothing for a table without a column id.
 func (db *database) Renumber(c tables.Conn, table string) error {
 	var hasID bool

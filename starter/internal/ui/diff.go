@@ -112,22 +112,18 @@ func hunksOfEdit(fields map[string]json.RawMessage) (hunks string, ok bool) {
 	return "", false
 }
 
-// object decodes a JSON object. It returns false if text is not an object, or if a field occurs twice: JSON decoders do
-// not agree which value counts, so the tool could use another one than the user sees. It does not check the text after
-// the last field.
+// object decodes a JSON object. It returns false if text is not exactly one object, or if a field occurs twice: JSON
+// decoders do not agree which value counts, so the tool could use another one than the user sees.
 func object(text string) (map[string]json.RawMessage, bool) {
 	d := json.NewDecoder(strings.NewReader(text))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+	if t, err := d.Token(); err != nil || t != json.Delim('{') || !json.Valid([]byte(text)) {
 		return nil, false
 	}
 	fields := map[string]json.RawMessage{}
 	for d.More() {
-		name, err := d.Token()
-		if err != nil {
-			return nil, false
-		}
+		name, _ := d.Token()
 		var value json.RawMessage
-		key, _ := name.(string) // the decoder accepts only strings as names
+		key, _ := name.(string) // in valid JSON, names are strings
 		if _, twice := fields[key]; twice || d.Decode(&value) != nil {
 			return nil, false
 		}

@@ -26,6 +26,8 @@ func TestOnlyAWholeCallIsShownAsADiff(t *testing.T) {
 		`{"path":"a","edits":[{"oldText":"x","newText":"y"}],"dryRun":false}`,
 		`{"path":"a","edits":[{"oldText":"x","newText":"y","at":3}]}`,
 		`{"path":"a","edits":[7]}`, `{"path":7,"old_string":"x","new_string":"y"}`, `{"path":"a"}`, `["a"]`, `{"path"`, ``,
+		`{"path":"a","old_string":"x","new_string":"y"`, `{"path":"a","old_string":"x","new_string":"y"}]`,
+		`{"path":"a","old_string":"x","new_string":"y"}{"command":"rm"}`,
 	} {
 		assert.Empty(t, Diff("mcp/x/edit", arguments), arguments)
 	}

@@ -230,6 +230,29 @@ func TestWhatIsDecidedElsewhereGoesAway(t *testing.T) {
 	s.prints("call 1.1 was denied already")
 }
 
+func TestAReasonDeniesOnlyItsCall(t *testing.T) {
+	s := newStage(t, 80, 24)
+	s.begin("m1", "Write.")
+	one, two, three := callOf("1.0", `{"n":1}`), callOf("1.1", `{"n":2}`), callOf("1.2", `{"n":3}`)
+	s.settle(s.infer(nil), "", one, two, three)
+	s.asks(approvalOf(one, 1), approvalOf(two, 1), approvalOf(three, 1))
+	s.shows("1 of 3")
+	for _, key := range []tea.KeyPressMsg{esc, enter, enter} {
+		call := s.currentRequest().ID
+		s.types("a draft")
+		s.press(tab)
+		s.types("rnot now")
+		s.rules(turn.Decision{ID: call, Status: turn.StatusDenied, By: "another", Reason: "no"})
+		s.until("the call is denied", func() bool { p := s.currentRequest(); return p == nil || p.ID != call })
+		s.press(key)
+		assert.Contains(t, s.live(), "> a draft")
+		assert.False(t, s.focused, "keys that were meant for one call decide nothing about the next")
+		s.press(ctrlU)
+	}
+	s.prints("the call was decided meanwhile; your reason was not sent")
+	assert.Empty(t, s.approvals)
+}
+
 func TestAPlanIsChangedInTheChat(t *testing.T) {
 	s := newStage(t, 80, 24)
 	s.begin("m1", "Change it.")
@@ -319,15 +342,25 @@ func TestKeysThatStopAndLeave(t *testing.T) {
 }
 
 func TestLeavingWaitsForAMessageOnItsWay(t *testing.T) {
-	s := newStage(t, 80, 24)
-	s.outbox.put("one", false)
-	s.outbox.sending = true
-	s.press(ctrlD)
-	assert.Contains(t, s.live(), "a message is still being sent")
-	assert.False(t, s.leaving)
-	s.press(ctrlD)
-	assert.True(t, s.leaving)
-	assert.Equal(t, []string{"one"}, s.leftState().Unsent)
+	for name, way := range map[string]struct{ warns, leaves func(*stage) }{
+		"Ctrl-D": {func(s *stage) { s.press(ctrlD) }, func(s *stage) { s.press(ctrlD) }},
+		"Ctrl-C": {func(s *stage) { s.press(ctrlC, ctrlC) }, func(s *stage) { s.press(ctrlC) }},
+		"/quit":  {func(s *stage) { s.says("/quit") }, func(s *stage) { s.says("/quit") }},
+		"both":   {func(s *stage) { s.press(ctrlC, ctrlD) }, func(s *stage) { s.press(ctrlD) }},
+	} {
+		s := newStage(t, 80, 24)
+		s.outbox.put("one", false)
+		s.outbox.sending = true
+		way.warns(s)
+		assert.Contains(t, s.live(), "a message is still being sent", name)
+		assert.False(t, s.leaving, name)
+		s.says("two")
+		way.warns(s)
+		assert.False(t, s.leaving, "%s: a message that is new has a warning of its own", name)
+		way.leaves(s)
+		assert.True(t, s.leaving, name)
+		assert.Equal(t, []string{"one", "two"}, s.leftState().Unsent, name)
+	}
 }
 
 func TestTheInputRemembers(t *testing.T) {

@@ -186,9 +186,10 @@ func (m *Model) inputKey(msg tea.KeyPressMsg) tea.Cmd {
 // escape handles Esc in the input. It ends the input of a denial's reason, or shows a hint how to stop or leave.
 func (m *Model) escape() {
 	switch {
+	case m.toDeny() != nil:
+		m.focus()
 	case m.reason != "":
 		m.endReason()
-		m.focus()
 	case m.turn.id != "":
 		m.hint("Ctrl-C twice stops the turn; Ctrl-D leaves it running")
 	default:
@@ -213,18 +214,19 @@ func (m *Model) interrupt() tea.Cmd {
 		}
 		return nil
 	}
-	m.interrupted = time.Time{}
 	if m.turn.id != "" {
+		m.interrupted = time.Time{}
 		return m.stop()
 	}
+	m.interrupted = m.now() // the next one leaves if detach only shows a warning
 	return m.detach()
 }
 
 // detach leaves the chat. If a message has not been accepted yet, the first call only shows a warning, and the next one
 // leaves.
 func (m *Model) detach() tea.Cmd {
-	if len(m.outbox.unsent()) > 0 && m.interrupted.IsZero() {
-		m.interrupted = m.now()
+	if len(m.outbox.unsent()) > 0 && !m.outbox.warned {
+		m.outbox.warned = true
 		m.hint("a message is still being sent; press again to leave anyway, and it may be lost")
 		return nil
 	}
@@ -283,12 +285,17 @@ func (m *Model) submit() tea.Cmd {
 	return m.queueMessage(text, false)
 }
 
-// denyWithReason denies the call of the current approval with a reason, and restores the input from before.
+// denyWithReason denies the call for which the user has typed a reason, unless it was decided elsewhere meanwhile, and
+// restores the input from before.
 func (m *Model) denyWithReason(text string) tea.Cmd {
-	p := m.approval()
+	p := m.toDeny()
 	m.history.add(text)
 	m.pastes = pastes{}
 	m.endReason()
+	if p == nil {
+		m.note("the call was decided meanwhile; your reason was not sent")
+		return nil
+	}
 	return m.send(p, false, client.DecideInput{Reason: text})
 }
 

@@ -22,6 +22,7 @@ type outgoing struct {
 type outbox struct {
 	list    []outgoing
 	sending bool
+	warned  bool              // the user knows that leaving may lose the messages
 	own     map[string]bool   // the IDs of all messages that were sent from this chat
 	retry   map[string]string // the IDs of messages that could not be sent, by text
 }
@@ -37,7 +38,7 @@ func (o *outbox) put(text string, queue bool) {
 		id = "m-" + strings.ToLower(rand.Text()[:16])
 	}
 	delete(o.retry, text)
-	o.list = append(o.list, outgoing{id: id, text: text, queue: queue})
+	o.list, o.warned = append(o.list, outgoing{id: id, text: text, queue: queue}), false
 	o.addOwn(id)
 }
 

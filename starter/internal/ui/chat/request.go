@@ -184,6 +184,15 @@ func (m *Model) startReason(p *pendingRequest) tea.Cmd {
 	return m.startKeyDelay(m.watched)
 }
 
+// toDeny returns the current request if the user is typing the reason of its denial; nil if the user types none, or if
+// the request of the reason was decided meanwhile.
+func (m *Model) toDeny() *pendingRequest {
+	if p := m.approval(); p != nil && p.key() == m.reason {
+		return p
+	}
+	return nil
+}
+
 // endReason ends the input of a reason and restores the text that the input had before.
 func (m *Model) endReason() {
 	m.reason = ""

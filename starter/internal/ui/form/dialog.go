@@ -89,7 +89,8 @@ func (d *Dialog) lastPage(unreadable bool) huh.Field {
 	}
 	options = append(options, huh.NewOption("no, decline", turn.ElicitationDecline),
 		huh.NewOption("cancel without an answer", turn.ElicitationCancel))
-	return huh.NewSelect[turn.ElicitationAction]().Title(question).DescriptionFunc(d.preview, &d.texts).
+	answer := []any{&d.texts, &d.chosen, &d.several} // all that the preview depends on
+	return huh.NewSelect[turn.ElicitationAction]().Title(question).DescriptionFunc(d.preview, answer).
 		Options(options...).Value(&d.action).Validate(func(a turn.ElicitationAction) error {
 		if a != turn.ElicitationAccept {
 			return nil
@@ -170,7 +171,7 @@ func (d *Dialog) value(i int) (json.RawMessage, error) {
 	switch {
 	case f.Kind == KindYesNo || f.Kind == KindChoice:
 		return f.choiceValue(d.chosen[i])
-	case f.Kind == KindChoices && (len(d.several[i]) > 0 || f.Required):
+	case f.Kind == KindChoices && (len(d.several[i]) > 0 || f.Required || f.Default != nil):
 		picked := []string{}
 		for _, n := range d.several[i] {
 			picked = append(picked, f.Options[n].Value)

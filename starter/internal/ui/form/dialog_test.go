@@ -15,7 +15,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// typed runs a dialog as Bubble Tea does. In keys, \n is Enter and v is the arrow down; every other rune is typed.
+// typed runs a dialog as Bubble Tea does. In keys, \n is Enter, < goes back and v is the arrow down; every other rune
+// is typed.
 func typed(q turn.Elicitation, keys string) *form.Dialog {
 	d := form.NewDialog(q)
 	var do func(tea.Cmd)
@@ -40,6 +41,8 @@ func typed(q turn.Elicitation, keys string) *form.Dialog {
 		switch r {
 		case '\n':
 			take(tea.KeyPressMsg{Code: tea.KeyEnter})
+		case '<':
+			take(tea.KeyPressMsg{Code: tea.KeyTab, Mod: tea.ModShift})
 		case 'v':
 			take(tea.KeyPressMsg{Code: tea.KeyDown})
 		default:
@@ -89,6 +92,32 @@ func TestDialogsEndInAResponse(t *testing.T) {
 			assert.Contains(t, ansi.Strip(d.View()), c.open)
 		})
 	}
+}
+
+func TestTheLastPageShowsWhatIsSent(t *testing.T) {
+	q := turn.Elicitation{Schema: json.RawMessage(`{"properties":{"sure":{"type":"boolean"},
+		"days":{"type":"array","items":{"enum":["mon","tue"]}},"size":{"enum":["s","l"],"type":"string"}},
+		"required":["sure","size"]}`)}
+	for keys, want := range map[string]string{
+		"\n\n\n":               `{"sure":true,"size":"s"}`,
+		"\n\n\n<v\n":           `{"sure":true,"size":"l"}`,
+		"\n\n\n<<x\n\n":        `{"sure":true,"days":["mon"],"size":"s"}`,
+		"\n\n\n<<<v\n\n\n":     `{"sure":false,"size":"s"}`,
+		"\n\n\n<<<v\n\n\n<v\n": `{"sure":false,"size":"l"}`,
+	} {
+		assert.Contains(t, ansi.Strip(typed(q, keys).View()), want, "%q", keys)
+		got, _ := typed(q, keys+"\n").Response()
+		assert.Equal(t, want, string(got.Content), "%q", keys)
+	}
+}
+
+func TestDeselectingADefaultChoosesNothing(t *testing.T) {
+	schema := `{"properties":{"days":{"type":"array","default":["mon"],"items":{"enum":["mon","tue"]}}}}`
+	got, _ := typed(turn.Elicitation{Schema: json.RawMessage(schema)}, "x\n\n").Response()
+	assert.JSONEq(t, `{"days":[]}`, string(got.Content))
+	atLeastOne := strings.Replace(schema, `"default"`, `"minItems":1,"default"`, 1)
+	assert.Contains(t, ansi.Strip(typed(turn.Elicitation{Schema: json.RawMessage(atLeastOne)}, "x\n").View()),
+		"days: [] does not fit")
 }
 
 func normal(r turn.ElicitationResponse) turn.ElicitationResponse {
