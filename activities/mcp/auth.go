@@ -134,8 +134,8 @@ func (t *tokens) current(ctx context.Context, refused *oauth2.Token) (*oauth2.To
 }
 
 // remember adds issued tokens to the redactor; empty ones do not count. It keeps the tokens that were issued last, at
-// most maxPastTokens and maxPastTokenBytes of them, and removes older ones from the redactor. If a token
-// is too long to be redacted, it adds none and returns an error: such a token must not be sent.
+// most maxPastTokens and maxPastTokenBytes of them, and removes older ones from the redactor. If a token is too
+// long to be redacted, it adds none and returns an error: such a token must not be sent.
 func (i *issued) remember(tokens ...string) error {
 	for _, t := range tokens {
 		if len(t) > redact.MaxSecret {
