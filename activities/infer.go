@@ -67,7 +67,7 @@ func (a *Activities) infer(ctx context.Context, in workflows.InferInput, model m
 	}
 	promptConfig, err := a.promptConfigs.get(ctx, in.Prompt.PromptConfig)
 	if err != nil {
-		return workflows.InferResult{}, err
+		return workflows.InferResult{}, a.notSent(ctx, inf, err)
 	}
 	promptConfig.Compaction = model.compactionSettings(promptConfig.Compaction)
 	if inf.Settled { // by an earlier attempt

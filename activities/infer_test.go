@@ -102,6 +102,24 @@ func TestAnInferenceWithoutMemoryIsRetried(t *testing.T) {
 	})
 }
 
+// blindJournal cannot read prompt configs.
+type blindJournal struct{ failingJournal }
+
+func (*blindJournal) GetBlob(context.Context, string) ([]byte, error) {
+	return nil, errors.New("it is locked")
+}
+
+// TestAnInferenceWithoutItsPromptConfigIsNotInterrupted checks that an attempt whose prompt config cannot be read
+// counts as one that was never sent.
+func TestAnInferenceWithoutItsPromptConfigIsNotInterrupted(t *testing.T) {
+	j := &blindJournal{failingJournal{longJournal: &longJournal{}}}
+	a, err := New(Options{Journal: j, Model: silentModel{}})
+	require.NoError(t, err)
+	_, err = a.Infer(t.Context(), workflows.InferInput{Turn: "t", Step: 1, Budget: time.Minute})
+	require.ErrorContains(t, err, string(turn.CodeJournalUnavailable))
+	assert.Equal(t, 1, j.released)
+}
+
 // forgetfulJournal commits the first claim and loses the reply.
 type forgetfulJournal struct {
 	readyJournal

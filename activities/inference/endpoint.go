@@ -169,8 +169,12 @@ func (e *Endpoint) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (tu
 	key := modelKey{wire.API(), p.Model}
 	var lastRequest []byte
 	var lastRefusal error
-	for { // each round but the last learns another of the few quirks
-		quirks := e.quirksOf(key)
+	mediaRefused := false // of this prompt: a broken image says nothing about the model
+	// Each round but the last learns another of the few quirks, or that the prompt's media are refused.
+	for {
+		learned := e.quirksOf(key)
+		quirks := learned
+		quirks.NoMedia = learned.NoMedia || mediaRefused
 		body, err := e.renderBody(wire, p, quirks)
 		if err != nil {
 			return turn.Completion{}, err
@@ -179,18 +183,17 @@ func (e *Endpoint) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (tu
 			return turn.Completion{}, lastRefusal
 		}
 		completion, began, err := e.send(ctx, total, wire, body.JSON, sink)
-		if body.Media && !began && refusesMedia(err) { // go on without media, which the messages then describe in text
-			e.learnQuirk(key, quirks, err) // for later prompts, if the model takes no media at all
-			quirks.NoMedia = true
-			if body, err = e.renderBody(wire, p, quirks); err != nil {
-				return turn.Completion{}, err
-			}
-			completion, began, err = e.send(ctx, total, wire, body.JSON, sink)
-		}
 		if err == nil {
 			return tagItems(completion, e.opts.Name, key), nil
 		}
-		if began || !e.learnQuirk(key, quirks, err) {
+		if began {
+			return completion, err
+		}
+		more := e.learnQuirk(key, learned, body.Media, err)
+		if body.Media && refusesMedia(err) { // go on without media, which the messages then describe in text
+			mediaRefused, more = true, true
+		}
+		if !more {
 			return completion, err
 		}
 		lastRequest, lastRefusal = body.JSON, err

@@ -116,10 +116,10 @@ func (e *Endpoint) providerError(status int, header http.Header, body []byte) *t
 const maxReset = 31 * 24 * time.Hour
 
 // learnQuirk derives from a refusal, err, how requests for the model must change, and remembers it for later requests.
-// quirks are those with which the refused request was rendered. learnQuirk reports whether the request should be sent
-// again: whether it has learned something new and could remember it. The refusal must have come before the response
-// began.
-func (e *Endpoint) learnQuirk(key modelKey, quirks Quirks, err error) bool {
+// quirks are those that were known when the refused request was rendered, and media reports whether it had media.
+// learnQuirk reports whether the request should be sent again: whether it has learned something new and could remember
+// it. The refusal must have come before the response began.
+func (e *Endpoint) learnQuirk(key modelKey, quirks Quirks, media bool, err error) bool {
 	var r *refusal
 	if !errors.As(err, &r) || !slices.Contains([]int{http.StatusBadRequest, http.StatusUnprocessableEntity}, r.Status) {
 		return false
@@ -128,7 +128,7 @@ func (e *Endpoint) learnQuirk(key modelKey, quirks Quirks, err error) bool {
 	text := r.Param + " " + r.Message
 	quirks.NoStreamOptions = quirks.NoStreamOptions || strings.Contains(text, "stream_options")
 	quirks.CompletionTokens = quirks.CompletionTokens || strings.Contains(text, "max_completion_tokens")
-	quirks.NoMedia = quirks.NoMedia || refusesMedia(err) && refusesAllMedia(text)
+	quirks.NoMedia = quirks.NoMedia || media && refusesMedia(err) && refusesAllMedia(text)
 	quirks.NoSchema = quirks.NoSchema || containsAny(text, "response_format", "json_schema", "text.format",
 		"output_config", "output_format")
 	quirks.NoCacheKey = quirks.NoCacheKey || containsAny(text, "prompt_cache_key", "cache_control")

@@ -128,7 +128,23 @@ func TestAnEndpointThatRefusesPicturesIsAskedWithoutThem(t *testing.T) {
 		}
 		assert.Len(t, s.Requests(), requests, "only what is said of all pictures is remembered: %s", message)
 	}
-	s := fakellm.Start(t, fakellm.Status(400, "x", "no image for you"))
+	replies := make(chan fakellm.Reply, 4)
+	replies <- fakellm.Status(400, "x", "Could not process image")
+	replies <- fakellm.Status(400, "x", "Unknown parameter: stream_options")
+	replies <- fakellm.Text("ok")
+	replies <- fakellm.Text("ok")
+	s := fakellm.Start(t, fakellm.Func(func(fakellm.Request) fakellm.Reply { return <-replies }))
+	c := chatOf(t, s.URL())
+	for range 2 {
+		_, err := c.Infer(t.Context(), showing("gpt-4o", picture), newRecorder())
+		require.NoError(t, err)
+	}
+	var shown []bool
+	for _, r := range s.Requests() {
+		shown = append(shown, bytes.Contains(r.Body, []byte("image_url")))
+	}
+	assert.Equal(t, []bool{true, false, false, true}, shown, "a later refusal does not make the model one without images")
+	s = fakellm.Start(t, fakellm.Status(400, "x", "no image for you"))
 	_, err := chatOf(t, s.URL()).Infer(t.Context(), showing("gpt-4o", picture), newRecorder())
 	refusal(t, err, turn.CodeLLMRejected)
 	assert.Len(t, s.Requests(), 2)

@@ -126,25 +126,33 @@ func (t *tokens) current(ctx context.Context, refused *oauth2.Token) (*oauth2.To
 	if err != nil { // the error may quote the endpoint's response, which may quote the request
 		return nil, fmt.Errorf("asking for an access token: %s", t.issued.redact.line(err.Error(), 400))
 	}
-	if longest := max(len(token.AccessToken), len(token.RefreshToken)); longest > redact.MaxSecret {
-		return nil, fmt.Errorf("asking for an access token: the token is %d bytes; the maximum is %d", longest,
-			redact.MaxSecret)
+	if err := t.issued.remember(token.AccessToken, token.RefreshToken); err != nil {
+		return nil, fmt.Errorf("asking for an access token: %w", err)
 	}
-	t.issued.remember(token.AccessToken, token.RefreshToken)
 	t.token, t.since = token, time.Now()
 	return token, nil
 }
 
-// remember adds newly issued tokens to the redactor; empty ones do not count. It keeps the tokens that it has added
-// last, at most maxPastTokens and maxPastTokenBytes of them, and removes older ones from the redactor.
-func (i *issued) remember(tokens ...string) {
+// remember adds issued tokens to the redactor; empty ones do not count. It keeps the tokens that were issued last, at
+// most maxPastTokens and maxPastTokenBytes of them, and removes older ones from the redactor. If a token is too
+// long to be redacted, it adds none and returns an error: such a token must not be sent.
+func (i *issued) remember(tokens ...string) error {
+	for _, t := range tokens {
+		if len(t) > redact.MaxSecret {
+			return fmt.Errorf("the token is %d bytes; the maximum is %d", len(t), redact.MaxSecret)
+		}
+	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for _, t := range tokens {
-		if t == "" || slices.Contains(i.past, t) {
+		if t == "" {
 			continue
 		}
-		i.redact.learn(t)
+		if at := slices.Index(i.past, t); at >= 0 { // issued again: it is now the newest
+			i.past = slices.Delete(i.past, at, at+1)
+		} else {
+			i.redact.learn(t)
+		}
 		i.past = append(i.past, t)
 	}
 	over, size := len(i.past), 0 // past[over:] stays, with size bytes
@@ -154,6 +162,7 @@ func (i *issued) remember(tokens ...string) {
 	}
 	i.redact.unlearn(i.past[:over]...)
 	i.past = slices.Delete(i.past, 0, over)
+	return nil
 }
 
 // authorised returns a copy of the request with the access token.
@@ -225,7 +234,9 @@ func (h loginHandler) TokenSource(ctx context.Context) (oauth2.TokenSource, erro
 	if err != nil || token == "" {
 		return nil, err
 	}
-	h.issued.remember(token)
+	if err := h.issued.remember(token); err != nil {
+		return nil, fmt.Errorf("the login of the MCP server: %w", err)
+	}
 	return oauth2.StaticTokenSource(&oauth2.Token{AccessToken: token}), nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -42,12 +43,17 @@ type offer struct {
 }
 
 // trimResults is sending middleware that removes unused parts of the results that the SDK keeps until the connection
-// ends. It also makes the SDK request each list of tools, even if the server declared the last one cacheable.
+// ends. It also makes the SDK request each list of tools, even if the server declared the last one cacheable. Results
+// for sendUncached do not reach the SDK: it gets an empty result of the same type, which it does not use again.
 func trimResults(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
 		result, err := next(ctx, method, req)
 		if err != nil {
 			return result, err
+		}
+		if taken, ok := ctx.Value(takenKey{}).(*sdk.Result); ok {
+			*taken = result
+			return reflect.New(reflect.TypeOf(result).Elem()).Interface().(sdk.Result), nil
 		}
 		switch r := result.(type) {
 		case *sdk.ListToolsResult:

@@ -119,7 +119,7 @@ func tenantEnv(env []string, tenant string) []string {
 // looked up in searchPath, a list like PATH.
 func findCommand(s Server, searchPath string) (string, error) {
 	if err := checkDir(s.Dir); err != nil {
-		return "", fmt.Errorf("dir = %q cannot be its working directory: %w", s.Dir, err)
+		return "", fmt.Errorf("dir = %q %w: %w", s.Dir, errDir, err)
 	}
 	if strings.ContainsRune(s.Command, '/') {
 		file := s.Command
@@ -139,6 +139,9 @@ func findCommand(s Server, searchPath string) (string, error) {
 	}
 	return "", fmt.Errorf("command %q is not in PATH: install it or give its whole path", s.Command)
 }
+
+// errDir means that a server's directory is missing or is not a directory.
+var errDir = errors.New("cannot be its working directory")
 
 // checkDir returns an error if dir is set and is not a directory. Without this check, starting the process would fail
 // with an error that names the program instead of the directory.

@@ -79,6 +79,29 @@ func TestWhatGoesOnEndsWithItsTimeItsServerOrTheHost(t *testing.T) {
 	assert.Empty(t, late, "that there is no end to tell was said before")
 }
 
+// TestWhatDoesNotGoOnCountsAsAFailure checks that a call of a tool that may continue in the background counts as
+// failed if it cannot continue: nobody takes its late result, or its connection is lost.
+func TestWhatDoesNotGoOnCountsAsAFailure(t *testing.T) {
+	dir := t.TempDir()
+	ledger, pidfile := filepath.Join(dir, "ledger"), filepath.Join(dir, "pid")
+	server := stdioServer("srv", "-ledger", ledger, "-pidfile", pidfile)
+	server.Tools = map[string]tool.Settings{"slow": {BackgroundTimeout: time.Minute}}
+	h := newHost(t, mcp.Options{}, server)
+	req := request(t, h, "mcp/srv/slow", `{"text":"x"}`)
+	req.Late = func(turn.ToolResult) { t.Error("it has no late result") }
+	ch, _ := async(t, h, req)
+	awaitEvent(t, ledger, "begun")
+	require.NoError(t, syscall.Kill(readPIDs(t, pidfile)[0], syscall.SIGKILL))
+	assert.Equal(t, turn.OutcomeUnknown, receive(t, ch).result.Outcome)
+	assert.EqualValues(t, 1, h.Health()[0].Failures)
+
+	req.Late, req.Timeout = nil, 50*time.Millisecond
+	r, err := h.Call(t.Context(), req)
+	require.NoError(t, err)
+	assert.Equal(t, turn.OutcomeUnknown, r.Outcome)
+	assert.EqualValues(t, 2, h.Health()[0].Failures)
+}
+
 func TestACancelledCallDoesNotGoOn(t *testing.T) {
 	ledger := filepath.Join(t.TempDir(), "ledger")
 	server := stdioServer("srv", "-ledger", ledger)

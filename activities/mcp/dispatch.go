@@ -37,7 +37,7 @@ func (a *attempt) run(ctx context.Context) (turn.ToolResult, error) {
 }
 
 // call sends the call of the tool that the server knows as name, waits for its end, and reports the end to the pool,
-// except for the unknown outcome of a tool that may continue in the background. An error means that it was not sent.
+// unless the call continues in the background. An error means that it was not sent.
 func (a *attempt) call(ctx context.Context, d turn.Descriptor, name string) (turn.ToolResult, error) {
 	conn := a.session.conn
 	conn.Used(false)
@@ -45,9 +45,8 @@ func (a *attempt) call(ctx context.Context, d turn.Descriptor, name string) (tur
 	a.freshSession = conn.OpenedAfter(a.admission.Began) || !a.req.Scheduled.IsZero() && conn.OpenedAfter(a.req.Scheduled)
 	result, err := a.exchange(ctx, d)
 	conn.Used(err == nil)
-	toolMayDetach := a.connector.describer.settings[name].BackgroundTimeout > 0
-	if result.Outcome == turn.OutcomeUnknown && toolMayDetach {
-		return result, err // such a tool is not expected to answer in time: this is no failure of the server
+	if result.Detached {
+		return result, err // it may still be answered: this is no failure of the server
 	}
 	a.settle(ctx, err)
 	var e *turn.Error

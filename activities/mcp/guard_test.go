@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,17 +40,29 @@ func TestOnlyTheLastTokensAreLookedFor(t *testing.T) {
 	tokens, err := newTokens(s, r)
 	require.NoError(t, err)
 	for i := range 10 * maxPastTokens {
-		tokens.issued.remember(fmt.Sprintf("access-token-%d", i))
+		require.NoError(t, tokens.issued.remember(fmt.Sprintf("access-token-%d", i), "the-refresh-token"))
+		require.NotContains(t, r.text("it was the-refresh-token"), "-", "a token that is issued again is not an old one")
 	}
 	assert.Equal(t, "access-token-0", r.text("access-token-0"))
 	last := fmt.Sprintf("access-token-%d", 10*maxPastTokens-1)
 	assert.NotContains(t, r.text("it was "+last+" and the-client-secret"), "-")
 }
 
-// tokenLogin is a login with a token.
-type tokenLogin struct{ Login }
+// tokenLogin is a login with this token.
+type tokenLogin struct {
+	Login
+	token string
+}
 
-func (tokenLogin) Token(context.Context) (string, error) { return "login-token-5e1f09c2", nil }
+func (l tokenLogin) Token(context.Context) (string, error) { return l.token, nil }
+
+// TestALoginsTokenThatIsTooLongToRedactIsNotSent checks that a login's token has the same bound as that of a client.
+func TestALoginsTokenThatIsTooLongToRedactIsNotSent(t *testing.T) {
+	given := newRedactor(Server{ID: "given"}, nil, redact.New())
+	long := tokenLogin{token: strings.Repeat("x", redact.MaxSecret+1)}
+	_, err := loginHandler{long, &issued{redact: given}}.TokenSource(t.Context())
+	assert.ErrorContains(t, err, "the token is 8193 bytes; the maximum is 8192")
+}
 
 // TestPasswordsInSettingsAreSecrets checks that passwords are redacted in connection strings, and in settings whose
 // names announce a password in other words than PASSWORD.
@@ -72,7 +85,7 @@ func TestSecretsAreSharedByAllServers(t *testing.T) {
 		"RELEASE": "release-2026-11", "FOLDER": "/srv/some/folder"}}, nil, shared)
 	other := newRedactor(Server{ID: "other"}, nil, shared)
 	output := "correct horse release-2026-11 /srv/some/folder login-token-5e1f09c2"
-	_, err := loginHandler{tokenLogin{}, &issued{redact: given}}.TokenSource(t.Context())
+	_, err := loginHandler{tokenLogin{token: "login-token-5e1f09c2"}, &issued{redact: given}}.TokenSource(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, "correct horse release-2026-11 /srv/some/folder [redacted]", other.text(output),
 		"words are not blanked elsewhere")

@@ -118,21 +118,19 @@ func listResources(ctx context.Context, s *session, arguments json.RawMessage,
 	_ = json.Unmarshal(arguments, &in) // the arguments were validated
 	p := page{line: s.owner.redact.resultLine}
 	if in.Templates {
-		r, err := s.mcp.ListResourceTemplates(ctx, &sdk.ListResourceTemplatesParams{Meta: meta, Cursor: in.Cursor})
+		r, err := sendUncached(ctx, s.mcp.ListResourceTemplates, &sdk.ListResourceTemplatesParams{Meta: meta, Cursor: in.Cursor})
 		if err != nil {
 			return nil, err
 		}
-		defer emptyResult(r)
 		for _, t := range r.ResourceTemplates {
 			p.addEntry(t.URITemplate, t.Name, t.MIMEType, t.Description)
 		}
 		return p.result(r.NextCursor), nil
 	}
-	r, err := s.mcp.ListResources(ctx, &sdk.ListResourcesParams{Meta: meta, Cursor: in.Cursor})
+	r, err := sendUncached(ctx, s.mcp.ListResources, &sdk.ListResourcesParams{Meta: meta, Cursor: in.Cursor})
 	if err != nil {
 		return nil, err
 	}
-	defer emptyResult(r)
 	for _, t := range r.Resources {
 		p.addEntry(t.URI, t.Name, t.MIMEType, t.Description)
 	}
@@ -146,11 +144,10 @@ func listPrompts(ctx context.Context, s *session, arguments json.RawMessage,
 		Cursor string `json:"cursor"`
 	}
 	_ = json.Unmarshal(arguments, &in) // the arguments were validated
-	r, err := s.mcp.ListPrompts(ctx, &sdk.ListPromptsParams{Meta: meta, Cursor: in.Cursor})
+	r, err := sendUncached(ctx, s.mcp.ListPrompts, &sdk.ListPromptsParams{Meta: meta, Cursor: in.Cursor})
 	if err != nil {
 		return nil, err
 	}
-	defer emptyResult(r)
 	p := page{line: s.owner.redact.resultLine}
 	for _, t := range r.Prompts {
 		var parameters []string
@@ -166,10 +163,19 @@ func listPrompts(ctx context.Context, s *session, arguments json.RawMessage,
 	return p.result(r.NextCursor), nil
 }
 
-// emptyResult empties a result that was rendered. The SDK keeps each cacheable result until the connection ends, and
-// would otherwise keep its content in memory. Emptying it also clears its time to live, so that the SDK does not return
-// it again.
-func emptyResult[T any](r *T) { *r = *new(T) }
+// sendUncached calls send and returns its result. The SDK, which would keep the result until the connection ends and
+// pass it to other callers too, gets an empty one (see trimResults).
+func sendUncached[P any, R sdk.Result](ctx context.Context, send func(context.Context, P) (R, error),
+	params P) (r R, err error) {
+	var taken sdk.Result
+	if _, err = send(context.WithValue(ctx, takenKey{}, &taken), params); err != nil {
+		return r, err
+	}
+	return taken.(R), nil
+}
+
+// takenKey is the key of the context value through which trimResults returns a result to sendUncached: a *sdk.Result.
+type takenKey struct{}
 
 // page is a list for models with one entry per line.
 type page struct {
@@ -218,11 +224,10 @@ func readResource(ctx context.Context, s *session, arguments json.RawMessage,
 		URI string `json:"uri"`
 	}
 	_ = json.Unmarshal(arguments, &in) // the arguments were validated
-	r, err := s.mcp.ReadResource(ctx, &sdk.ReadResourceParams{Meta: meta, URI: in.URI})
+	r, err := sendUncached(ctx, s.mcp.ReadResource, &sdk.ReadResourceParams{Meta: meta, URI: in.URI})
 	if err != nil {
 		return nil, err
 	}
-	defer emptyResult(r)
 	if len(r.InputRequests) > 0 || r.NeedsInput() {
 		return inputRefusedResult(), nil
 	}

@@ -65,7 +65,9 @@ func pngImage() []byte {
 
 // actor is a server whose tools follow their arguments.
 func actor() *sdk.Server {
-	opts := &sdk.ServerOptions{PageSize: 2}
+	opts := &sdk.ServerOptions{PageSize: 2, SetCacheable: func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) {
+		c.TTLMs = 60_000
+	}}
 	if os.Getenv("ACT_OLD") != "" {
 		opts.SupportedProtocolVersions = []string{"2025-11-25", "2025-06-18"}
 	}

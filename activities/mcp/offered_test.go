@@ -1,6 +1,7 @@
 package mcp_test
 
 import (
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -37,4 +38,26 @@ func TestAServersOwnToolIsNotReplaced(t *testing.T) {
 	h := newHost(t, mcp.Options{}, s)
 	assert.Equal(t, "my own", call(t, h, "mcp/act/read_resource", `{}`).Text)
 	assert.Contains(t, call(t, h, "mcp/act/list_resources", `{}`).Text, "note://0")
+}
+
+// TestCallsDoNotShareAList makes calls at the same time to a server that declares its lists cacheable. With the race
+// detector it checks that no call empties a list that another one reads.
+func TestCallsDoNotShareAList(t *testing.T) {
+	s := httpActor(t, "act")
+	s.Resources, s.Prompts = true, true
+	h := newHTTPHost(t, mcp.Options{}, s)
+	for id, want := range map[string]string{"list_resources": "note://0", "list_prompts": "greet"} {
+		req := request(t, h, "mcp/act/"+id, `{}`)
+		var callers sync.WaitGroup
+		for range 8 {
+			callers.Go(func() {
+				for range 20 {
+					r, err := h.Call(t.Context(), req)
+					assert.NoError(t, err)
+					assert.Contains(t, r.Text, want)
+				}
+			})
+		}
+		callers.Wait()
+	}
 }

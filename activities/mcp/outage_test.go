@@ -26,6 +26,15 @@ func TestACallThatIsNotSentSaysWhyAndWhenToTryAgain(t *testing.T) {
 	}
 }
 
+// TestAMissingDirectoryIsNotAMissingCommand checks that the model is told which of the two is missing.
+func TestAMissingDirectoryIsNotAMissingCommand(t *testing.T) {
+	s := stdioServer("srv")
+	s.Dir = "/no/such/folder"
+	_, err := newHost(t, mcp.Options{}, s).Call(t.Context(), turn.ToolRequest{Tool: "mcp/srv/echo",
+		Arguments: []byte(`{"text":"x"}`), Timeout: 10 * time.Second})
+	assert.ErrorContains(t, err, `"srv" is unavailable: its working directory cannot be used`)
+}
+
 // TestTheReasonHoldsNoWordOfTheServer checks that the model reads why a call was not sent, without any text of the
 // server.
 func TestTheReasonHoldsNoWordOfTheServer(t *testing.T) {

@@ -218,6 +218,7 @@ func safeErrorText(err error) string {
 		{io.EOF, "EOF"},
 		{syscall.EHOSTUNREACH, "no route to the host"},
 		{syscall.ENETUNREACH, "no route to the network"},
+		{errDir, "its working directory cannot be used"}, // before the errors of the file system, which it may wrap
 		{exec.ErrNotFound, "its command was not found"},
 		{fs.ErrNotExist, "its command was not found"},
 		{fs.ErrPermission, "its command may not be run"},

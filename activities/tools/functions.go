@@ -292,8 +292,8 @@ func (r *Registry) callRecovering(ctx context.Context, req turn.ToolRequest, f f
 	if err != nil {
 		return "", err
 	}
-	if s, ok := out.(string); ok {
-		return s, nil
+	if v := reflect.ValueOf(out); v.Kind() == reflect.String { // also of a named type
+		return v.String(), nil
 	}
 	b, err := json.Marshal(out)
 	if err != nil {

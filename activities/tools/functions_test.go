@@ -53,6 +53,13 @@ func call(t *testing.T, reg *tools.Registry, id, arguments string) turn.ToolResu
 	return r
 }
 
+func TestATextOfANamedTypeIsShownAsItIs(t *testing.T) {
+	type text string
+	reg := newRegistry(t)
+	require.NoError(t, tools.Add(reg, "say", "", func(context.Context, struct{}) (text, error) { return "a \"b\"", nil }))
+	assert.Equal(t, `a "b"`, call(t, reg, "local/say", `{}`).Text)
+}
+
 func TestATypedToolHasASchemaAndAResult(t *testing.T) {
 	reg := newRegistry(t)
 	require.NoError(t, tools.Add(reg, "sum", "Add numbers.", sum, tools.LocalActivity(), tools.Risk(turn.RiskLow),

@@ -2,7 +2,9 @@ package plan
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"strings"
 )
 
@@ -75,9 +77,10 @@ func Parse(raw string) (p Plan, err error) {
 	if err := in.Decode(&p); err != nil {
 		return p, fmt.Errorf("the plan is not valid: %w", err)
 	}
-	switch n := len(p.Steps); {
-	case in.More():
+	if _, err := in.Token(); !errors.Is(err, io.EOF) {
 		return p, fmt.Errorf("the plan is not valid: text follows the JSON object")
+	}
+	switch n := len(p.Steps); {
 	case n == 0:
 		return p, fmt.Errorf("the plan has no steps")
 	case n > MaxSteps:

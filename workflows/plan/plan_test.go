@@ -135,7 +135,7 @@ func TestPlansAreBounded(t *testing.T) {
 		"no description":  `{"steps":[{"description":" "}]}`,
 		"the maximum":     `{"steps":[{"description":"` + strings.Repeat("x", maxDescription+1) + `"}]}`,
 		"not valid":       `{"steps":[{"description":"a","surprise":1}]}`,
-		"text follows":    `{"steps":[{"description":"a"}]} {}`,
+		"text follows":    `{"steps":[{"description":"a"}]}}`,
 		"maximum is 3276": `{"steps":[{"description":"a","patch":"` + strings.Repeat("x", MaxBytes) + `"}]}`,
 		"has 33 steps":    proposal(1, make([]string, 33)...).Arguments,
 		"propose fewer":   proposal(1, "a", "b", "c", "d").Arguments, // of 8 calls, 7 are left: 3 steps and their reflections

@@ -61,7 +61,7 @@ func (o Options) writable() string {
 }
 
 // check returns an error if commands must not write one of the directories in o.Write: it must exist, be below the
-// workspace, and contain none of o.Protected, and no part of its path may be hidden.
+// workspace, and contain none of o.Protected, and neither it nor a directory above it in the workspace may be hidden.
 func (o Options) check() error {
 	for _, dir := range o.Write {
 		clean := filepath.Clean(dir)
@@ -69,8 +69,8 @@ func (o Options) check() error {
 		if !filepath.IsLocal(dir) || clean == "." {
 			return fmt.Errorf("shell.write: %q must be a directory below the workspace", dir)
 		}
-		for _, part := range strings.Split(clean, string(filepath.Separator)) {
-			if o.Hidden(part) {
+		for above := clean; above != "."; above = filepath.Dir(above) {
+			if o.Hidden(above) {
 				return fmt.Errorf("shell.write: %q is out of the tools' reach", dir)
 			}
 		}

@@ -108,6 +108,14 @@ func TestACommandCannotLeave(t *testing.T) {
 		bad.Write = []string{wrong}
 		assert.Error(t, bad.check(), wrong)
 	}
+	for deny, wrong := range map[string]string{"sub/keys/": "sub/keys", "sub/": "sub/keys", "SUB/k*": "sub/keys/x"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(o.Workspace, "sub/keys/x"), 0o755))
+		bad := o
+		bad.Write = []string{wrong}
+		require.NoError(t, bad.check())
+		bad.Hidden = files.Options{Deny: []string{deny}}.Hidden
+		assert.ErrorContains(t, bad.check(), "out of the tools' reach", deny)
+	}
 }
 
 // TestACommandDoesNotReachWhatTheConfigurationNames tries to read the journal in a directory of the workspace, and to
