@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -135,8 +136,12 @@ func (r *Repo) Diff(ctx context.Context, tenant, session, name string) (string, 
 		args = append(args, "--", name)
 	}
 	out, err := r.git(ctx, nil, args...)
-	return string(out), err
+	return hunkHeader.ReplaceAllString(string(out), "$1"), err
 }
+
+// hunkHeader matches the header of a hunk, in which git repeats the beginning of an earlier line. That could end within
+// a secret, which would then be recognized no more. Other lines of a diff do not begin with @@.
+var hunkHeader = regexp.MustCompile(`(?m)^(@@ -[0-9,]+ \+[0-9,]+ @@).*$`)
 
 // ConflictError means that the canvas and the branch Into have changed the same lines of the files Paths.
 type ConflictError struct {
