@@ -89,7 +89,7 @@ var allowedImports = map[string][]string{
 	"internal/canvas": {},
 	"activities/tools/shell": {"workflows/turn", "activities/tools", "activities/tools/files",
 		"github.com/landlock-lsm/go-landlock", "golang.org/x/sys"},
-	"activities/tools/web": {"workflows/turn", "activities/tools", "activities/mcp/netguard", "internal/loopback",
+	"activities/tools/web": {"workflows/turn", "activities/tools", "activities/mcp/netguard", "internal/loopback", "internal/redact",
 		"golang.org/x/net"},
 	"activities/tools/canvas": {"workflows/turn", "activities/tools", "activities/tools/files", "internal/canvas",
 		"internal/redact"},

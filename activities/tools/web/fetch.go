@@ -22,6 +22,7 @@ import (
 	"github.com/everturn/everturn/activities/mcp/netguard"
 	"github.com/everturn/everturn/activities/tools"
 	"github.com/everturn/everturn/internal/loopback"
+	"github.com/everturn/everturn/internal/redact"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -40,6 +41,8 @@ type Options struct {
 	Hosts []string
 	// Networks are private networks that may be reached, in CIDR notation.
 	Networks []string
+
+	secrets *redact.Redactor // of the registry
 }
 
 // Register adds fetch_url. It returns an error if a pattern or a network is malformed.
@@ -54,6 +57,7 @@ func Register(r *tools.Registry, o Options) error {
 	if _, err := netguard.New("https://example.org", o.Networks); err != nil {
 		return fmt.Errorf("web.networks: it %w", err)
 	}
+	o.secrets = r.Secrets()
 	return tools.Add(r, "fetch_url", "Read a page of the web over GET. HTML becomes text, with the addresses of links in "+
 		"parentheses.", o.fetch, tools.AskUnlistedHosts(o.Hosts), tools.Repeatable(), tools.Taints(),
 		tools.Risk(turn.RiskMedium), tools.Timeout(fetchTimeout))
@@ -79,7 +83,7 @@ func (o Options) fetch(ctx context.Context, in input) (string, error) {
 		location := res.Header.Get("Location")
 		if res.StatusCode < 300 || res.StatusCode >= 400 || location == "" { // no redirect
 			defer res.Body.Close()
-			return read(res)
+			return o.read(res)
 		}
 		res.Body.Close()
 		next, err := res.Request.URL.Parse(location) // it may be relative
@@ -152,14 +156,14 @@ func (o Options) ownMachine() bool {
 // read returns the body of a response as text. HTML is reduced to its text. A body over maxBody and a text over maxText
 // are cut, and a note at the end says so. The result is an error if the content is not text or the status is 400 or
 // higher.
-func read(res *http.Response) (string, error) {
-	b, err := io.ReadAll(io.LimitReader(res.Body, maxBody+1))
+func (o Options) read(res *http.Response) (string, error) {
+	b, err := io.ReadAll(io.LimitReader(res.Body, maxBody+redact.Reach))
 	if err != nil {
 		return "", fmt.Errorf("reading the response: %w", err)
 	}
 	note := ""
 	if len(b) > maxBody {
-		b, note = b[:maxBody], fmt.Sprintf("\n[cut: only the first %d bytes of the page]\n", maxBody)
+		b, note = []byte(o.secrets.Mask(string(b)))[:maxBody], fmt.Sprintf("\n[cut: only the first %d bytes of the page]\n", maxBody)
 	}
 	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	if kind == "" {
@@ -176,6 +180,7 @@ func read(res *http.Response) (string, error) {
 	if page {
 		text = textOf(text)
 	}
+	text = o.secrets.Mask(text) // before it is cut
 	if len(text) > maxText {
 		text, note = turn.Truncate(text, maxText), fmt.Sprintf("\n[cut: only the first %d bytes of the text]\n", maxText)
 	}

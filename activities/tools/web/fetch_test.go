@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/internal/redact"
 )
 
 func TestFetch(t *testing.T) {
@@ -49,6 +51,29 @@ func TestFetch(t *testing.T) {
 		"/to?at=file:///etc/passwd": "no address", "/to?at=ftp://127.0.0.1/x": "https"} {
 		_, err := get(path)
 		assert.ErrorContains(t, err, why, path)
+	}
+}
+
+// TestNoPartOfASecretIsFetched checks that a secret in a page is blanked before the page is cut.
+func TestNoPartOfASecretIsFetched(t *testing.T) {
+	const key = "sk-test-SECRETKEY-0123456789"
+	for name, at := range map[string]int{"/error": 2000, "/text": maxText, "/body": maxBody} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/plain")
+			if name == "/error" {
+				w.WriteHeader(http.StatusNotFound)
+			}
+			fmt.Fprint(w, strings.Repeat("x", at-10)+key)
+		}))
+		defer s.Close()
+		o := Options{Networks: []string{"127.0.0.0/8"}, secrets: redact.New()}
+		o.secrets.Add(key)
+		text, err := o.fetch(t.Context(), input{URL: s.URL + name})
+		if err != nil {
+			text = err.Error()
+		}
+		assert.Greater(t, len(text), 1000)
+		assert.False(t, strings.Contains(text, "sk-"), name)
 	}
 }
 
