@@ -52,23 +52,23 @@ func drifting(t *testing.T) (*console, *journal.DB) {
 func TestDriftIsShownAndApprovedByTheCommandLine(t *testing.T) {
 	c, _ := drifting(t)
 	require.Equal(t, app.ExitFailed, c.run(t, "tools", "diff"))
-	assert.Contains(t, c.out.String(), "mcp/git/force is new (hash efefefefefef)")
+	assert.Contains(t, c.out.String(), "mcp/git/force is new (hash efefefefefefefefefefefefefefefef)")
 	assert.Contains(t, c.out.String(), "-Pushes.\n+Pushes, and tells everybody.\n")
-	assert.Contains(t, c.err.String(), "  everturn tools approve git mcp/git/push --hash cdcdcdcdcdcd --yes\n")
+	assert.Contains(t, c.err.String(), "  everturn tools approve git mcp/git/push --hash cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd --yes\n")
 
 	require.Equal(t, app.ExitConfig, c.run(t, "tools", "approve", "git", "--yes"))
 	assert.Contains(t, c.err.String(), "2 tools of git are quarantined")
 	require.Equal(t, app.ExitConfig, c.run(t, "tools", "approve", "git", "push"))
 	assert.Contains(t, c.err.String(), "no terminal to confirm on")
-	require.Equal(t, app.ExitFailed, c.run(t, "tools", "approve", "git", "push", "--hash", "abababab", "--yes"))
+	require.Equal(t, app.ExitFailed, c.run(t, "tools", "approve", "git", "push", "--hash", "abababababababababababababababab", "--yes"))
 	assert.Contains(t, c.err.String(),
-		"--hash abababab is not the current hash of mcp/git/push; look at it with `everturn tools diff git`, "+
-			"then approve it with\n  everturn tools approve git mcp/git/push --hash cdcdcdcdcdcd --yes\n")
+		"--hash abababababababababa… is not the current hash of mcp/git/push; look at it with `everturn tools diff git`, "+
+			"then approve it with\n  everturn tools approve git mcp/git/push --hash cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd --yes\n")
 	require.Equal(t, app.ExitFailed, c.run(t, "tools", "diff", "git"), "nothing was accepted so far")
 
-	require.Equal(t, app.ExitAnswered, c.run(t, "tools", "approve", "git", "push", "--hash", "cdcdcdcd", "--yes"))
+	require.Equal(t, app.ExitAnswered, c.run(t, "tools", "approve", "git", "push", "--hash", "cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd", "--yes"))
 	assert.Contains(t, c.err.String(),
-		"approved mcp/git/push (hash cdcdcdcdcdcd)\nthis takes effect for turns that begin from now on")
+		"approved mcp/git/push (hash cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd)\nthis takes effect for turns that begin from now on")
 	require.Equal(t, app.ExitFailed, c.run(t, "tools", "diff"))
 	assert.NotContains(t, c.out.String(), "mcp/git/push")
 	require.Equal(t, app.ExitAnswered, c.run(t, "tools", "approve", "git", "--all", "-y"))
@@ -134,7 +134,7 @@ func TestApprovingOnATerminalShowsAllOfItFirst(t *testing.T) {
 	shown = c.onTerminal(t, app.ExitAnswered, []keyed{says("rows more; Enter", ""), says("rows more; Enter", ""),
 		says("rows more; Enter", ""), says("as shown?", "y")}, "tools", "approve", "git")
 	assert.Contains(t, shown, "+line 59\n")
-	assert.Contains(t, shown, "approved mcp/git/push (hash 010101010101)")
+	assert.Contains(t, shown, "approved mcp/git/push (hash 01010101010101010101010101010101)")
 }
 
 func TestWhatChangesWhileItIsLookedAtIsNotApproved(t *testing.T) {

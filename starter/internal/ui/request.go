@@ -173,5 +173,9 @@ func Decision(d turn.Decision) string {
 	return out
 }
 
-// ShortHash returns the first 12 digits of a hash, enough for a user to copy.
-func ShortHash(hash string) string { return termsafe.Visible(hash[:min(len(hash), 12)]) }
+// ShortHash returns the first HashDigits digits of a hash, for a user to copy.
+func ShortHash(hash string) string { return termsafe.Visible(hash[:min(len(hash), HashDigits)]) }
+
+// HashDigits is how many hexadecimal digits of a hash are shown, and the fewest with which a user may name one: with
+// 12, an attacker who writes two calls or two versions of a tool can give both the same beginning within minutes.
+const HashDigits = 32

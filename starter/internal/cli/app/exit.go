@@ -106,9 +106,6 @@ func TurnExit(r workflows.Result) int {
 // ErrDetached ends a command that has stopped to follow a turn, which continues. The exit code is ExitAnswered.
 var ErrDetached = &ExitError{Code: ExitAnswered}
 
-// MinHash is the minimum number of leading digits with which a user may name a hash.
-const MinHash = 8
-
 // errorCodes name the exit codes in JSON.
 var errorCodes = map[int]string{ExitFailed: "failed", ExitCancelled: "cancelled", ExitConfig: "config_invalid",
 	ExitCredentials: "credentials", ExitUnreachable: "unreachable", ExitWaiting: "waiting", ExitLimit: "limit_exceeded",

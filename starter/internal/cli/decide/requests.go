@@ -102,11 +102,11 @@ func question(ctx context.Context, t *app.TurnClient, args []string) (journal.Re
 // checkHash returns an error if the hash of the call's arguments does not begin with hash, the value of --hash: the
 // arguments are not those that the user has seen. Without a hash it returns nil.
 func checkHash(r journal.RequestRecord, hash string) error {
-	if hash == "" || len(hash) >= app.MinHash && strings.HasPrefix(r.ArgumentsHash, hash) {
+	if hash == "" || len(hash) >= ui.HashDigits && strings.HasPrefix(r.ArgumentsHash, hash) {
 		return nil
 	}
-	if len(hash) < app.MinHash {
-		return app.Usage("--hash %q is too short: use at least %d digits", hash, app.MinHash)
+	if len(hash) < ui.HashDigits {
+		return app.Usage("--hash %q is too short: use at least %d digits", hash, ui.HashDigits)
 	}
 	return &app.ExitError{Code: app.ExitFailed,
 		Cause: fmt.Errorf("nothing was decided: call %s waits with other arguments "+

@@ -36,17 +36,17 @@ func TestWhatIsAskedIsShownExactlyWithTheCommandsThatDecide(t *testing.T) {
 	shown := layout{}.WithCommands([]journal.RequestRecord{approval, wait(turn.RequestQuestion, "q2", "Which?")})
 	assert.Equal(t, strings.ReplaceAll(`approval 1.0 of session it's one: call local/write · risk high
 reason: policy asks
-arguments (hash abababababab):
+arguments (hash abababababababababababababababab):
   │ {"p":"\x1b[2J\u202e\u200b",
   │ "q":1}
   │ approval 9.9 of session s: fine
 decide it with
-  everturn approve 'it'\''s one' 1.0 --hash abababababab
+  everturn approve 'it'\''s one' 1.0 --hash abababababababababababababababab
   everturn deny 'it'\''s one' 1.0 --reason "..."
 question q2 of session it's one
   │ Which?
 answer it with
-  everturn answer 'it'\''s one' q2 "..."`, "abababababab", ui.ShortHash(approval.ArgumentsHash)), shown)
+  everturn answer 'it'\''s one' q2 "..."`, "abababababababababababababababab", ui.ShortHash(approval.ArgumentsHash)), shown)
 	long := layout{}.describe(wait(turn.RequestApproval, "1.0", strings.Repeat("x", 1<<20)+" the end"))
 	assert.True(t, strings.HasSuffix(long, "x the end"), "all of it is shown")
 }

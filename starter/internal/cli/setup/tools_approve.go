@@ -65,8 +65,8 @@ func (f approveToolsFlags) check(args []string) error {
 		return app.Usage("--all approves every quarantined tool of %s: remove %s", args[0], strings.Join(args[1:], " "))
 	case f.hash != "" && (f.all || len(args) > 2):
 		return app.Usage("--hash identifies the version of one tool: use one command for each tool")
-	case f.hash != "" && len(f.hash) < app.MinHash:
-		return app.Usage("--hash %q is too short: use at least %d digits", f.hash, app.MinHash)
+	case f.hash != "" && len(f.hash) < ui.HashDigits:
+		return app.Usage("--hash %q is too short: use at least %d digits", f.hash, ui.HashDigits)
 	}
 	return nil
 }
