@@ -37,6 +37,9 @@ func cacheFile(journal string) string { return filepath.Join(filepath.Dir(journa
 // returns the built-in list and an error.
 func Load(journal string) (*List, error) {
 	cache := cacheFile(journal)
+	if info, err := os.Lstat(cache); err == nil && !info.Mode().IsRegular() { // a pipe would block
+		return BuiltIn(), fmt.Errorf("reading the fetched list of models: %s is a link or not a file: delete it", cache)
+	}
 	fetched, err := Read(cache)
 	if err == nil {
 		err = fetched.checkOrigin(journal, cache)
