@@ -226,6 +226,10 @@ func (v *validator) journal(j Journal) {
 	if j.Driver == DriverPostgres && scheme != "postgres" && scheme != "postgresql" {
 		v.add("journal.url", "must be the connection string of a Postgres database: postgres://user@host/database")
 	}
+	// A service file in a folder could send the password to another host after the folder was trusted.
+	if u, err := url.Parse(j.URL.Reveal()); err == nil && (u.Query().Has("service") || u.Query().Has("servicefile")) {
+		v.add("journal.url", "names a service; write its host and its database into the URL")
+	}
 }
 
 // temporal checks [temporal]. It rejects an unencrypted connection to another machine unless the operator permits it.
