@@ -99,8 +99,9 @@ func (v *validator) transport(key string, s MCPServer) {
 	v.remote(key+".url", s.URL, s.Networks)
 }
 
-// remote checks a URL that is not empty. It rejects unencrypted http to another machine, unless networks lists private
-// networks: the URL may then only resolve to these.
+// remote checks the URL of a server or of a token endpoint; "" means that there is none. It rejects unencrypted http to
+// another machine unless networks lists private networks. Whether the host is in one of these is checked when the
+// worker connects: see netguard.
 func (v *validator) remote(key, raw string, networks []string) {
 	v.address(key, raw)
 	u, err := url.Parse(raw)

@@ -166,9 +166,11 @@ func (r Registry) ApproveTools(ctx context.Context, in ApproveToolsInput) (out [
 	return out, err
 }
 
-// currentQuarantined returns the quarantined tools of a server, in the versions that Registry.Catalogues returns. If
-// these have several versions of a tool, it returns the one that the operator saw (in.Hashes), or all of them if
-// in.Hashes is nil. sql.ErrNoRows if the server has published nothing.
+// currentQuarantined returns the quarantined tools of a server, from all catalogues of it that Registry.Catalogues
+// returns: workers with different configurations may publish a tool with different hashes. If in.Hashes is nil, each
+// hash of a tool is returned once. Otherwise each tool is returned once: with the hash that the operator saw or, if no
+// catalogue has that, with the latest one, which chooseQuarantined then refuses. The error is sql.ErrNoRows if the
+// server has published nothing.
 func currentQuarantined(q tables.Querier, in ApproveToolsInput) (list []turn.QuarantinedTool, err error) {
 	all, err := listVersions(q)
 	if err != nil {
@@ -189,11 +191,13 @@ func currentQuarantined(q tables.Querier, in ApproveToolsInput) (list []turn.Qua
 			return nil, err
 		}
 		for _, d := range c.Quarantined {
-			i := slices.IndexFunc(list, func(other turn.QuarantinedTool) bool { return other.Now.ID == d.Now.ID })
+			i := slices.IndexFunc(list, func(other turn.QuarantinedTool) bool {
+				return other.Now.ID == d.Now.ID && (in.Hashes != nil || other.Now.Hash == d.Now.Hash)
+			})
 			switch {
-			case i < 0 || in.Hashes == nil && list[i].Now.Hash != d.Now.Hash:
+			case i < 0:
 				list = append(list, d)
-			case in.seen(d) == d.Now.Hash:
+			case in.Hashes != nil && in.seen(d) == d.Now.Hash:
 				list[i] = d
 			}
 		}

@@ -57,7 +57,8 @@ func migrate(ctx context.Context, conn *pgx.Conn) (changed bool, err error) {
 	return changed, t.commit()
 }
 
-// upgrade runs the migrations that the database lacks. c is the transaction that conn is in.
+// upgrade runs the migrations that the database lacks; their script also sets the schema's version. c is the
+// transaction that is open on conn.
 func upgrade(ctx context.Context, conn *pgx.Conn, c tables.Conn) error {
 	version, err := schemaVersion(c)
 	if err != nil {
@@ -67,7 +68,9 @@ func upgrade(ctx context.Context, conn *pgx.Conn, c tables.Conn) error {
 	if err != nil {
 		return err
 	}
-	_, err = conn.Exec(ctx, script) // not c.Exec, which takes one statement; the query above has begun the transaction
+	// c.Exec takes one statement; conn.Exec takes a script if it has no arguments. It does not send what c has queued,
+	// such as the statement that begins the transaction: the query of schemaVersion has sent that.
+	_, err = conn.Exec(ctx, script)
 	return err
 }
 

@@ -104,21 +104,22 @@ func matchesURL(pattern, text string) bool {
 	return matchesOrFolder(pattern, host+inside) || matchesOrFolder(pattern, host+port+inside)
 }
 
-// mayBeEquivalent reports whether a canonical text that does not match the pattern may be equivalent to a value that
-// does: another word for true, another name of this machine, a URL without its scheme, or a path relative to another
-// working directory.
+// mayBeEquivalent reports whether some reader may take text for a value that the pattern matches, although the pattern
+// does not match text: another word for the same boolean, another name of this machine, the URL of a host without its
+// scheme, or a path relative to another working directory. A rule that denies or asks then may apply, so when in doubt
+// the result is true. pattern is valid (see CheckPattern) and of kind k, text is canonical, and both are in lower case.
 func mayBeEquivalent(k kind, pattern, text string) bool {
-	text, _, _ = strings.Cut(text, "?")
+	text, _, _ = strings.Cut(text, "?") // the query of a URL: no other canonical text has a ?
 	p, host := hostOf(k, pattern), hostOf(k, text)
 	switch k {
 	case kindNumber:
-		return false
+		return false // a number has only one canonical form
 	case kindBool:
 		return booleanWords[pattern] == booleanWords[text]
 	case kindPath:
-		// The pattern is a host name, and the text may be a URL of that host.
-		schemeless := p == pattern && strings.Contains(p, ".") && host != text && matchesSegments(p, host)
-		if schemeless || mayBeSamePath(pattern, text) {
+		isHostName := p == pattern && strings.Contains(p, ".") // such as example.com
+		hasPath := host != text                                // such as example.com/index
+		if isHostName && hasPath && matchesSegments(p, host) || mayBeSamePath(pattern, text) {
 			return true
 		}
 	}

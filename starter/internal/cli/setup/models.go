@@ -48,19 +48,22 @@ func loadModels(a *app.App) (models.Models, config.Config, error) {
 	return all, loaded.Config, nil
 }
 
-// modelsList returns the command that lists the models.
+// modelsList returns the command that lists the vendors' models: the built-in list, or the one that models update has
+// fetched. It does not apply what [[models]] in agent.toml says of them; models show does.
 func modelsList(a *app.App) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "list [vendor]",
 		Short: "List the known models, of all vendors or of one",
-		Args:  cobra.MaximumNArgs(1),
+		Long: `List the known models, of all vendors or of one, with the vendors' own prices. models show also applies
+what [[models]] in agent.toml says about a model.`,
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			all, _, err := loadModels(a)
 			if err != nil {
 				return err
 			}
-			vendor := strings.Join(args, "")
+			vendor := strings.Join(args, "") // the argument, or "" if there is none
 			if vendor != "" && !all.List.Has(vendor) {
 				return app.Usage("the list has no vendor %s; it has %s", app.Line(vendor, 60), vendorNames(all.List))
 			}
