@@ -86,6 +86,24 @@ func (s *tomlWriter) asWritten(f field) (value string, hides bool) {
 	return value, false
 }
 
+// SecretFiles returns the paths in the references ${file:PATH} of a file that has not been resolved (see Written). Only
+// Secrets may have such references.
+func (l *Loaded) SecretFiles() []string { return secretFiles(field{value: reflect.ValueOf(l.Config)}) }
+
+func secretFiles(f field) (paths []string) {
+	if f.value.Type() == secretType {
+		for _, m := range reference.FindAllStringSubmatch(f.value.String(), -1) {
+			if path := m[4]; path != "" {
+				paths = append(paths, path)
+			}
+		}
+	}
+	for _, m := range f.members() {
+		paths = append(paths, secretFiles(m)...)
+	}
+	return paths
+}
+
 // elementName returns the id, name or path of a list element, or its index i if it has none of them.
 func elementName(f field, i int) string {
 	for _, name := range []string{"id", "name", "path"} {

@@ -52,8 +52,9 @@ func Look(dir string, environ []string) (Folder, error) {
 // maxFile is the maximum size of a file that is hashed, in bytes.
 const maxFile = 1 << 30
 
-// Files returns the hex SHA-256 of agent.toml and of the files that it runs, by path. Paths of files in the folder
-// are relative to it; others are absolute. The map is empty if there is no agent.toml.
+// Files returns the hex SHA-256 of agent.toml, of the files that it runs and of those in the folder that it reads
+// secrets from, by path. Paths of files in the folder are relative to it; others are absolute. The map is empty if there
+// is no agent.toml.
 func (f Folder) Files() (map[string]string, error) {
 	files := map[string]string{}
 	if f.Settings == nil {
@@ -65,10 +66,10 @@ func (f Folder) Files() (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, path := range programs {
+	for _, path := range append(programs, f.secretFiles()...) {
 		hash, err := hashOf(path)
 		if err != nil {
-			return nil, fmt.Errorf("reading a file that agent.toml runs: %w", err)
+			return nil, fmt.Errorf("reading a file that agent.toml names: %w", err)
 		}
 		files[f.recordName(path)] = hash
 	}
@@ -119,6 +120,21 @@ func (f Folder) programs() (paths []string, err error) {
 		}
 	}
 	return paths, nil
+}
+
+// secretFiles returns the real paths of the regular files in the folder that the settings read by ${file:PATH}. Their
+// content can be an environment variable that decides what runs, or a URL.
+func (f Folder) secretFiles() (paths []string) {
+	for _, path := range f.Settings.SecretFiles() {
+		target, err := filepath.EvalSymlinks(path)
+		if err != nil || !Inside(f.Root, target) {
+			continue
+		}
+		if info, err := os.Stat(target); err == nil && info.Mode().IsRegular() {
+			paths = append(paths, target)
+		}
+	}
+	return paths
 }
 
 // lookup returns the value of a variable in the folder's environment.

@@ -105,7 +105,8 @@ func (f Folder) addresses() (lines []string) {
 	}
 	add(c.Journal.URL.Reveal(), "journal.url", "conversations, approvals and PGPASSWORD")
 	add(c.LLM.BaseURL, "llm.base_url", "conversations and "+describeSecret(c.LLM.APIKey, "OPENAI_API_KEY"))
-	add(c.LLM.ModelsURL, "llm.models_url", "no data")
+	modelsKeys := strings.Join(config.Secret(c.LLM.ModelsURL).References(), " ")
+	add(c.LLM.ModelsURL, "llm.models_url", cmp.Or(modelsKeys, "no data"))
 	for _, p := range c.Providers {
 		add(p.BaseURL, "provider "+quoted(string(p.ID)), "conversations and "+describeSecret(p.APIKey, config.KeyVariable(p.ID)))
 	}

@@ -138,6 +138,33 @@ func TestAChangeOfAValueIsShown(t *testing.T) {
 	}
 }
 
+// TestAFileThatASecretIsReadFromIsWatched checks files of the folder whose content is a setting: an environment variable
+// that decides what runs, or a URL. A file elsewhere is the user's own.
+func TestAFileThatASecretIsReadFromIsWatched(t *testing.T) {
+	for name, settings := range map[string]string{
+		"environment":     serving + "env = { GIT_SSH_COMMAND = \"${file:DIR/value}\" }",
+		"a part of it":    serving + "env = { GIT_SSH_COMMAND = \"exec ${file:DIR/value} x\" }",
+		"by a link":       serving + "env = { GIT_SSH_COMMAND = \"${file:DIR/link}\" }",
+		"a journal's URL": "[journal]\nurl = \"${file:DIR/value}\"",
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := newUser(t)
+			elsewhere := filepath.Join(t.TempDir(), "key")
+			require.NoError(t, os.WriteFile(elsewhere, []byte("1"), 0o600))
+			require.NoError(t, os.Symlink("value", filepath.Join(u.dir, "link")))
+			u.write("value", "ssh")
+			u.write("agent.toml", strings.ReplaceAll(settings, "DIR", u.dir)+
+				"\n[llm]\napi_key = \"${file:"+elsewhere+"}\"")
+			u.add(u.dir)
+			require.NoError(t, os.WriteFile(elsewhere, []byte("2"), 0o600))
+			assert.True(t, u.trusts(u.dir))
+			u.write("value", "touch x; false")
+			assert.False(t, u.trusts(u.dir))
+			assert.Equal(t, []string{"changed file value"}, u.changes())
+		})
+	}
+}
+
 // TestTheFilesThatServersRunAreFound has the ways in which a server's settings can name a file of the folder.
 func TestTheFilesThatServersRunAreFound(t *testing.T) {
 	for name, settings := range map[string]string{
