@@ -80,7 +80,7 @@ func TestWhatGoesOnEndsWithItsTimeItsServerOrTheHost(t *testing.T) {
 }
 
 // TestWhatDoesNotGoOnCountsAsAFailure checks that a call of a tool that may continue in the background counts as
-// failed if it cannot continue: nobody takes its late result, or its connection is lost.
+// failed if it cannot continue: no caller takes its late result, or its connection is lost.
 func TestWhatDoesNotGoOnCountsAsAFailure(t *testing.T) {
 	dir := t.TempDir()
 	ledger, pidfile := filepath.Join(dir, "ledger"), filepath.Join(dir, "pid")
