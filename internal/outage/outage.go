@@ -12,6 +12,9 @@ const (
 	spread = time.Second
 	// maxPoll bounds a wait while another request probes the service.
 	maxPoll = 15 * time.Second
+	// quickFailure is the longest duration of a failed request after which callers' first requests are sent during the
+	// outage. A service that is silent would use up their time.
+	quickFailure = 2 * time.Second
 	// forgetAfter is how long after its next probe was due an outage without further requests is forgotten.
 	forgetAfter = 10 * time.Minute
 )
@@ -37,6 +40,7 @@ type Outage struct {
 	nextProbe    time.Time     // when a request may probe the service
 	probingSince time.Time     // when the running probe began; zero if none is running
 	firstSince   time.Time     // when the running first request of a caller began; zero if none is running
+	quick        bool          // the latest failure took at most quickFailure
 }
 
 // New returns Outages whose pauses between probes grow up to maxPause.
@@ -64,8 +68,8 @@ type Wait struct {
 // request may probe the service. Exactly one of the results is nil.
 //
 // first means that no request of the caller has failed in the outage. The service may fail on the requests of other
-// callers and answer this one, so it need not wait for the next probe. One first request at a time is sent, also while
-// a probe is running.
+// callers and answer this one, so it need not wait for the next probe if the service fails quickly. One first request
+// at a time is sent, also while a probe is running.
 func (o *Outages) Begin(key string, first bool) (*Try, *Wait) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -77,7 +81,7 @@ func (o *Outages) Begin(key string, first bool) (*Try, *Wait) {
 	s := o.down[key]
 	switch {
 	case s == nil:
-	case first:
+	case first && s.quick:
 		t.first, s.firstSince = true, now
 	default:
 		t.probe, s.probingSince = true, now
@@ -93,13 +97,13 @@ func (o *Outages) Look(key string, first bool) *Wait {
 }
 
 // mustWait returns how long a request must wait, or nil if it may begin: there is no outage, the next probe is due, or
-// it is the caller's first request and no other one is running.
+// the service fails quickly and this is the caller's first request, and no other one is running.
 func (o *Outages) mustWait(key string, first bool, now time.Time) *Wait {
 	s := o.down[key]
 	switch {
 	case s == nil:
-	case first && s.firstSince.IsZero():
-	case first:
+	case first && s.quick && s.firstSince.IsZero():
+	case first && s.quick:
 		return &Wait{*s, withJitter(min(max(now.Sub(s.firstSince), spread/2), maxPoll))}
 	case !s.probingSince.IsZero(): // the longer the probe takes, the longer the wait
 		return &Wait{*s, withJitter(min(max(now.Sub(s.probingSince), spread/2), maxPoll))}
@@ -170,7 +174,7 @@ func (o *Outages) recordFailure(t *Try, cause error, atLeast time.Duration) Wait
 		s = &Outage{Since: now, Back: back, back: back}
 		o.down[t.key] = s
 	}
-	s.Cause = cause
+	s.Cause, s.quick = cause, now.Sub(t.began) <= quickFailure
 	s.ended(t)
 	// Only the first failure and failed probes make the pause longer, not requests that were sent before the outage and
 	// first requests of callers.

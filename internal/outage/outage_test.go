@@ -131,5 +131,16 @@ func TestACallerWhoseRequestsDoNotFailNeedNotWait(t *testing.T) {
 		probe.Down(errAway, 0)
 		first.Up()
 		assert.Nil(t, o.Look("k", false))
+
+		silent, _ := o.Begin("k", true)
+		time.Sleep(quickFailure + time.Second)
+		silent.Down(errAway, 0)
+		wait = o.Look("k", true)
+		require.NotNil(t, wait, "a request to a silent service takes long")
+		time.Sleep(wait.For)
+		probe, wait = o.Begin("k", true)
+		require.Nil(t, wait)
+		assert.NotNil(t, o.Look("k", false), "it is the probe")
+		probe.Up()
 	})
 }
