@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -14,7 +13,6 @@ import (
 	"github.com/everturn/everturn/activities/capacity"
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/internal/statedir"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/fleet"
 	"github.com/everturn/everturn/journal/postgres"
@@ -47,10 +45,8 @@ type Workers interface {
 var _ Journal = (*journal.DB)(nil)
 
 // OpenJournal opens the configured journal, with the keys of [encryption] if encryption.journal is set. A Postgres
-// database must already have its tables: see MigrateJournal. A SQLite file that a clone of a repository may have
-// brought must have been created on this machine, because it may contain grants and running turns. A file at an
-// absolute path outside of the working directory and its git work tree is trusted. The error wraps
-// journal.ErrUnavailable if the database cannot be reached or is locked.
+// database must already have its tables: see MigrateJournal. A SQLite file must have been created on this machine: see
+// sqlite.Open. The error wraps journal.ErrUnavailable if the database cannot be reached or is locked.
 func OpenJournal(ctx context.Context, cfg config.Config) (*journal.DB, error) {
 	keys, err := journalKeys(cfg.Encryption)
 	if err != nil {
@@ -72,14 +68,7 @@ func openDatabase(ctx context.Context, cfg config.Config) (*journal.DB, error) {
 	if cfg.Journal.Driver == config.DriverPostgres {
 		return postgres.Open(ctx, cfg.Journal.URL.Reveal(), postgres.Options{})
 	}
-	path := filepath.Clean(cfg.Journal.Path) // sqlite.Open cleans it too: both must mean the same file
-	// For a file in the state folder, sqlite.Open checks the folder.
-	if filepath.Base(filepath.Dir(path)) != statedir.Name && statedir.NeedsOrigin(cfg.Journal.Path) {
-		if err := statedir.SecureFile(path); err != nil {
-			return nil, err
-		}
-	}
-	return sqlite.Open(ctx, path, sqlite.Options{Synchronous: string(cfg.Journal.Synchronous)})
+	return sqlite.Open(ctx, cfg.Journal.Path, sqlite.Options{Synchronous: string(cfg.Journal.Synchronous)})
 }
 
 // MigrateJournal creates the journal's tables, and reports whether they were missing. For SQLite, OpenJournal creates

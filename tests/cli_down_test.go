@@ -139,7 +139,8 @@ func TestCLIReadsAJournalOnAFullDisk(t *testing.T) {
 	h.everturn("run", "-s", "full-disk", "hello").exits(0)
 	worker.end()
 	full := fmt.Sprintf(`disk=%s; mount -t tmpfs -o size=8m none $disk; cp .everturn/journal.db $disk
-cat /dev/zero >$disk/fill 2>/dev/null || true; set -- "$@" --set journal.path=$disk/journal.db`, t.TempDir())
+trust=$("$1" list --set journal.path=$disk/journal.db 2>&1 || true); sh -c "${trust##*trust it with: }"
+set -- "$@" --set journal.path=$disk/journal.db; cat /dev/zero >$disk/fill 2>/dev/null || true`, t.TempDir())
 	assert.Contains(t, h.in(full, "list").exits(0).out.String(), "full-disk")
 	assert.Equal(t, "fail", statesOf(h.in(full, "doctor", "-o", "json").exits(5))["journal"])
 }

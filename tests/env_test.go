@@ -22,7 +22,6 @@ import (
 
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
-	"github.com/everturn/everturn/internal/statedir"
 	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/postgres"
@@ -72,7 +71,6 @@ func newEnv(t *testing.T, s fakellm.Script, change ...func(*config.Config)) *env
 	if e.cfg.Journal.Driver == config.DriverPostgres {
 		e.journal, err = postgres.Open(t.Context(), string(e.cfg.Journal.URL), postgres.Options{})
 	} else {
-		require.NoError(t, statedir.SecureFile(e.cfg.Journal.Path)) // as the engine makes it
 		e.journal, err = sqlite.Open(t.Context(), e.cfg.Journal.Path, sqlite.Options{Synchronous: "normal"})
 	}
 	require.NoError(t, err)

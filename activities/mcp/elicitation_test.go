@@ -112,7 +112,7 @@ func TestAnAddressIsAskedForAsItIs(t *testing.T) {
 	assert.Equal(t, `heard state-1|{"u":{"action":"accept"}}`, r.Text)
 }
 
-func TestWhatNobodyCanBeAskedEndsTheCall(t *testing.T) {
+func TestAQuestionThatCannotBeShownEndsTheCall(t *testing.T) {
 	server := httpActor(t, "act")
 	server.Headers = map[string]string{"Authorization": "Bearer canary-token-123"}
 	h := newHost(t, mcp.Options{}, server)
@@ -128,7 +128,6 @@ func TestWhatNobodyCanBeAskedEndsTheCall(t *testing.T) {
 		`{"Rounds":1,"Model":true}`: "Everturn does not support sampling", `{"Rounds":1,"Roots":true}`: "root folders",
 		`{"Rounds":1,"Ask":{` + strings.Join(many, ",") +
 			`}}`: "9 elicitations at once",
-		`{"Rounds":1,"State":"` + strings.Repeat("x", 2<<20) + `","Ask":{"a":{"message":"?"}}}`:            "2097",
 		`{"Rounds":1,"State":"has canary-token-123 in it","Ask":{"a":{"message":"?"}}}`:                    "secret of its own configuration",
 		`{"Rounds":1,"Ask":{"\u0007":{"message":"?"}}}`:                                                    "not printable",
 		`{"Rounds":1,"Ask":{"a":{"mode":"url","url":"javascript:alert(1)"}}}`:                              "plain web address",
@@ -151,6 +150,14 @@ func TestWhatNobodyCanBeAskedEndsTheCall(t *testing.T) {
 		assert.Empty(t, r.Elicitations)
 		assert.NotContains(t, r.Text, "canary-token")
 	}
+}
+
+func TestAContinuationOfMegabytesEndsTheCall(t *testing.T) {
+	h := newHost(t, mcp.Options{}, httpActor(t, "act"))
+	r := call(t, h, "mcp/act/question", `{"Rounds":1,"State":"`+strings.Repeat("x", 2<<20)+`","Ask":{"a":{"message":"?"}}}`)
+	assert.Equal(t, turn.OutcomeError, r.Outcome)
+	assert.Contains(t, r.Text, "2097")
+	assert.Contains(t, r.Text, "did not go on")
 }
 
 func TestAServerThatAsksForEverIsLeft(t *testing.T) {

@@ -42,7 +42,7 @@ func Load(journal string) (*List, error) {
 	}
 	fetched, err := Read(cache)
 	if err == nil {
-		err = fetched.checkOrigin(journal, cache)
+		err = fetched.checkOrigin(cache)
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -55,11 +55,9 @@ func Load(journal string) (*List, error) {
 	return fetched, nil
 }
 
-// checkOrigin returns an error if the list in the file cache, in the folder of the journal, may have come with a clone.
-func (l *List) checkOrigin(journal, cache string) error {
-	dir := filepath.Dir(cache)
-	inState := filepath.Base(dir) == statedir.Name
-	if inState && statedir.Made(dir) || !inState && !statedir.NeedsOrigin(journal) {
+// checkOrigin returns an error if the list in the file cache may have come with a clone.
+func (l *List) checkOrigin(cache string) error {
+	if dir := filepath.Dir(cache); filepath.Base(dir) == statedir.Name && statedir.Made(dir) {
 		return nil
 	}
 	if identity, err := statedir.Identity(cache); err != nil || identity != l.Origin {

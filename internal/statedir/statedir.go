@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 )
@@ -82,7 +81,7 @@ func SecureFile(path string) error {
 			beside = path + suffix
 		}
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
 	if errors.Is(err, syscall.ELOOP) {
 		return fmt.Errorf("%s is a link: Everturn does not write through links; delete it", path)
 	}
@@ -105,47 +104,6 @@ func SecureFile(path string) error {
 		state = path
 	}
 	return checkOrigin(path, path+"."+originName, state)
-}
-
-// NeedsOrigin reports whether a clone or an archive may have brought the file path, so that it is used only with a
-// proof that it was made here. That is so if path is relative, or if it leads through the working directory or a git
-// work tree around it, also by links, /proc or "..".
-func NeedsOrigin(path string) bool {
-	dir, err := os.Getwd()
-	if err == nil {
-		dir, err = filepath.EvalSymlinks(dir)
-	}
-	if err != nil || !filepath.IsAbs(path) {
-		return true
-	}
-	brought := []string{dir}
-	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
-			brought = append(brought, dir)
-		}
-	}
-	real, err := filepath.EvalSymlinks(path)
-	if err != nil { // the file does not exist
-		real, _ = filepath.EvalSymlinks(filepath.Dir(path))
-	}
-	return slices.ContainsFunc(brought, func(dir string) bool {
-		return leadsThrough(path, dir) || leadsThrough(real, dir)
-	})
-}
-
-// leadsThrough reports whether path or a beginning of it names the folder dir.
-func leadsThrough(path, dir string) bool {
-	folder, err := os.Stat(dir)
-	if err != nil {
-		return true
-	}
-	// filepath.Dir would remove "link/..", which leads through the link's target.
-	for ; path != ""; path = path[:strings.LastIndexByte(path, filepath.Separator)] {
-		if info, err := os.Stat(path); err == nil && os.SameFile(info, folder) {
-			return true
-		}
-	}
-	return false
 }
 
 // originName is the name of the file that identifies a state folder by the folder's inode and birth time. A folder
@@ -180,7 +138,7 @@ func checkOrigin(path, file, state string) error {
 	case state != "":
 		quoted := "'" + strings.ReplaceAll(file, "'", `'\''`) + "'"
 		return fmt.Errorf("%s was not made here: it may contain the grants and running turns of another author. Delete it, "+
-			"or, if you copied it yourself, trust it with: echo %s >%s", state, identity, quoted)
+			"choose another path, or, if you copied it yourself, trust it with: echo %s >%s", state, identity, quoted)
 	}
 	if err := Replace(file, identity+"\n"); err != nil {
 		return fmt.Errorf("writing the origin of %s: %w", path, err)

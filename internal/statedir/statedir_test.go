@@ -4,7 +4,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -166,33 +165,6 @@ func TestTheCommandThatTrustsAFileRunsNothingElse(t *testing.T) {
 	require.NoError(t, exec.CommandContext(t.Context(), "sh", "-c", command).Run())
 	assert.NoFileExists(t, "ran")
 	assert.NoError(t, statedir.SecureFile(file))
-}
-
-// TestPathsThatNeedAnOrigin has a git work tree with the working directory below it, and links into and out of it.
-func TestPathsThatNeedAnOrigin(t *testing.T) {
-	at, err := filepath.EvalSymlinks(t.TempDir())
-	require.NoError(t, err)
-	for _, dir := range []string{"tree/.git", "tree/sub/dir", "tree/beside", "outside"} {
-		require.NoError(t, os.MkdirAll(filepath.Join(at, dir), 0o700))
-	}
-	require.NoError(t, os.Symlink(filepath.Join(at, "outside"), filepath.Join(at, "tree/sub/out")))
-	require.NoError(t, os.Symlink(filepath.Join(at, "tree/beside"), filepath.Join(at, "outside/in")))
-	t.Chdir(filepath.Join(at, "tree/sub"))
-	paths := []string{"data.db", "../data.db", "out/data.db", at + "/tree/sub/data.db", at + "/tree/sub/none/data.db",
-		at + "/tree/sub/../data.db", at + "/tree/beside/data.db", at + "/tree/sub/../../outside/data.db",
-		at + "/tree/sub/out/data.db", at + "/outside/in/data.db", at + "/outside/in/../data.db"}
-	if runtime.GOOS == "linux" {
-		paths = append(paths, "/proc/self/cwd/data.db", "/proc/self/cwd/../data.db", "/proc/self/cwd/out/data.db",
-			"/proc/self/root"+at+"/tree/sub/data.db")
-	}
-	for _, path := range paths {
-		assert.True(t, statedir.NeedsOrigin(path), path)
-	}
-	for _, path := range []string{"/outside/data.db", "/outside/none/data.db", "/tree2/data.db", "/data.db"} {
-		assert.False(t, statedir.NeedsOrigin(at+path), path)
-	}
-	t.Chdir("/")
-	assert.False(t, statedir.NeedsOrigin(at+"/outside/data.db"), "a service without a folder of its own")
 }
 
 func TestHardLinksAreRefused(t *testing.T) {

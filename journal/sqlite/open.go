@@ -58,8 +58,10 @@ type database struct {
 }
 
 // Open opens the journal at path. It creates the file (0600) and the folder (0700) if they do not exist. A file that
-// exists and cannot be opened for writing is opened for reading: see journal.DB.ReadOnly. Open returns an error that
-// wraps journal.ErrNewer if the file's schema is too new for this program.
+// exists must have been created by Open on this machine, because one that came with a clone or an archive may contain
+// grants and running turns: see package statedir. A file that cannot be opened for writing is opened for reading: see
+// journal.DB.ReadOnly. Open returns an error that wraps journal.ErrNewer if the file's schema is too new for this
+// program.
 func Open(ctx context.Context, path string, opts Options) (*journal.DB, error) {
 	db, err := openFile(ctx, path, opts)
 	if err != nil {
@@ -127,16 +129,17 @@ func (o Options) synchronous() (string, error) {
 	return "", fmt.Errorf("synchronous is %q: use \"full\" or \"normal\"", o.Synchronous)
 }
 
-// createFile creates the file and its folder if they do not exist, checks that this process can write the file, and
-// returns its FileInfo. Its errors say more than those that SQLite would return.
+// createFile creates the file and its folder if they do not exist, checks that they were made here and that this
+// process can write the file, and returns its FileInfo. Its errors say more than those that SQLite would return.
 func createFile(path string) (os.FileInfo, error) {
-	dir := filepath.Dir(path)
-	if filepath.Base(dir) == statedir.Name { // one that came with a clone could hold another user's grants
-		if err := statedir.Secure(dir); err != nil {
-			return nil, err
-		}
-	} else if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("%w: choose a folder that can be created", err)
+	var err error
+	if dir := filepath.Dir(path); filepath.Base(dir) == statedir.Name {
+		err = statedir.Secure(dir)
+	} else {
+		err = statedir.SecureFile(path)
+	}
+	if err != nil {
+		return nil, err
 	}
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/everturn/everturn/internal/statedir"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/follow"
 	"github.com/everturn/everturn/journal/sqlite"
@@ -94,6 +95,7 @@ func TestOpenRefusesWhatIsNoJournal(t *testing.T) {
 	text := filepath.Join(dir, "text")
 	require.NoError(t, os.WriteFile(text, []byte(strings.Repeat("this is not a database\n", 100)), 0o600))
 	other := filepath.Join(dir, "other.db")
+	require.NoError(t, statedir.SecureFile(other))
 	raw(t, other, `CREATE TABLE bookmarks (url TEXT)`)
 	newer := filepath.Join(dir, "newer.db")
 	require.NoError(t, open(t, newer, sqlite.Options{}).Close())
@@ -231,4 +233,15 @@ func hop(t *testing.T, db *journal.DB, head turn.Head, n, size int) {
 		require.NoError(t, err)
 		head, results = out.Head, []turn.CallOutcome{{CallID: c.ID}}
 	}
+}
+
+// TestAJournalOfAnotherAuthorIsRefused checks that a journal which came with an archive is not used, wherever it is: it
+// may contain grants.
+func TestAJournalOfAnotherAuthorIsRefused(t *testing.T) {
+	author, here := t.TempDir(), filepath.Join(t.TempDir(), "unpacked")
+	require.NoError(t, open(t, filepath.Join(author, "data.db"), sqlite.Options{}).Close())
+	require.NoError(t, os.CopyFS(here, os.DirFS(author)))
+	_, err := sqlite.Open(t.Context(), filepath.Join(here, "data.db"), sqlite.Options{})
+	assert.ErrorContains(t, err, "was not made here")
+	require.NoError(t, open(t, filepath.Join(author, "data.db"), sqlite.Options{}).Close())
 }

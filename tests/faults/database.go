@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/everturn/everturn/internal/statedir"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/sqlite"
 )
@@ -80,9 +79,6 @@ func (f sqliteFile) section() string {
 }
 
 func (f sqliteFile) open(ctx context.Context) (*journal.DB, error) {
-	if err := statedir.SecureFile(f.path); err != nil { // as the engine makes it
-		return nil, err
-	}
 	return sqlite.Open(ctx, f.path, sqlite.Options{Synchronous: "normal"})
 }
 

@@ -21,7 +21,6 @@ import (
 
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
-	"github.com/everturn/everturn/internal/statedir"
 	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/sqlite"
@@ -89,7 +88,6 @@ func (r *harness) open() {
 	r.client, err = temporalconn.Dial(r.t.Context(), temporalconn.Options{Address: stack.Address})
 	require.NoError(r.t, err)
 	r.t.Cleanup(r.client.Close)
-	require.NoError(r.t, statedir.SecureFile(r.cfg.Journal.Path)) // as the engine makes it
 	r.journal, err = sqlite.Open(r.t.Context(), r.cfg.Journal.Path, sqlite.Options{Synchronous: "normal"})
 	require.NoError(r.t, err)
 	r.t.Cleanup(func() { require.NoError(r.t, r.journal.Close()) })
