@@ -22,11 +22,11 @@ type Program struct {
 }
 
 // Programs returns the files that a server's command, arguments and environment name. A name may be a part of an
-// argument, as in --require=x.js and sh -c "cd tools && python x.py". Each name is resolved in the server's
-// directory, in each directory that an argument names, as in uv --directory DIR run FILE, and in the directories of
-// PATH. A file that does not exist is returned if it is the command or its name looks like a path. If the server's
-// directory is relative, it is below root. lookup returns the value of an environment variable. Programs returns an
-// error if it would have to examine more than 100,000 paths.
+// argument, as in --require=x.js, -rx.js, @x.js and sh -c "cd tools && python x.py". Patterns such as *.js are not
+// expanded. Each name is resolved in the server's directory, in each directory that an argument names, as in
+// uv --directory DIR run FILE, and in the directories of PATH. A file that does not exist is returned if it is the
+// command or its name looks like a path. If the server's directory is relative, it is below root. lookup returns the
+// value of an environment variable. Programs returns an error if it would have to examine more than 100,000 paths.
 func Programs(s config.MCPServer, root string, lookup func(string) string) ([]Program, error) {
 	if s.Command == "" {
 		return nil, nil
@@ -68,8 +68,8 @@ func Programs(s config.MCPServer, root string, lookup func(string) string) ([]Pr
 	return slices.Compact(found), nil
 }
 
-// wordsOf returns the texts in a server's command, arguments and environment that may be paths, each once: the values
-// themselves and their words, before and after variables are expanded.
+// wordsOf returns the texts in a server's command, arguments and environment that may be paths, each once, before and
+// after variables are expanded.
 func wordsOf(s config.MCPServer, lookup func(string) string) []string {
 	written := append([]string{s.Command}, s.Args...)
 	for _, value := range s.Env {
@@ -78,12 +78,26 @@ func wordsOf(s config.MCPServer, lookup func(string) string) []string {
 	var words []string
 	for _, w := range written {
 		for _, text := range []string{w, expand(w, lookup)} {
-			words = append(words, text)
-			words = append(words, strings.FieldsFunc(text, isSeparator)...)
+			words = append(words, namesIn(text)...)
 		}
 	}
 	slices.Sort(words)
 	return slices.DeleteFunc(slices.Compact(words), func(w string) bool { return w == "" })
+}
+
+// namesIn returns the parts of an argument that may be paths: the argument, what follows its first "=", and its words.
+// A part that begins with a short flag or with "@" is also returned without them.
+func namesIn(argument string) []string {
+	_, value, _ := strings.Cut(argument, "=")
+	names := append([]string{argument, value}, strings.FieldsFunc(argument, isSeparator)...)
+	for _, name := range names {
+		if len(name) > 2 && name[0] == '-' && name[1] != '-' {
+			name = name[2:]
+			names = append(names, name)
+		}
+		names = append(names, strings.TrimPrefix(name, "@"))
+	}
+	return names
 }
 
 // isSeparator reports whether r stands between the words of an argument.

@@ -173,6 +173,12 @@ func TestTheFilesThatServersRunAreFound(t *testing.T) {
 		"an argument":                 `command = "python3"` + "\n" + `args = ["tools/x"]`,
 		"an absolute argument":        `command = "python3"` + "\n" + `args = ["DIR/tools/x"]`,
 		"a part of an argument":       `command = "node"` + "\n" + `args = ["--require=./tools/x"]`,
+		"a short flag's value":        `command = "node"` + "\n" + `args = ["-rtools/x"]`,
+		"after an @":                  `command = "java"` + "\n" + `args = ["@tools/x"]`,
+		"a flag's value after an @":   `command = "curl"` + "\n" + `args = ["--data=@tools/x", "-s"]`,
+		"a short flag's after an @":   `command = "curl"` + "\n" + `args = ["-d@tools/x"]`,
+		"a flag's value with a space": `command = "node"` + "\n" + `args = ["--require=./a link"]`,
+		"a short flag's directory":    `command = "make"` + "\n" + `args = ["-Ctools", "-f", "x"]`,
 		"a word of a shell's command": `command = "sh"` + "\n" + `args = ["-c", "exec 'tools/x';true"]`,
 		"a variable":                  `command = "${TOOLS}/x"`,
 		"a default of a variable":     `command = "${NONE:-tools}/x"`,
@@ -189,6 +195,7 @@ func TestTheFilesThatServersRunAreFound(t *testing.T) {
 			u.environ = append(u.environ, "PATH=/usr/bin:"+filepath.Join(u.dir, "tools"), "HERE="+u.dir)
 			u.write("tools/x", "1")
 			require.NoError(t, os.Symlink("tools/x", filepath.Join(u.dir, "link")))
+			require.NoError(t, os.Symlink("tools/x", filepath.Join(u.dir, "a link")))
 			u.write("agent.toml", "[[mcp.servers]]\nid = \"mine\"\n"+strings.ReplaceAll(settings, "DIR", u.dir)+"\n")
 			u.add(u.dir)
 			assert.True(t, u.trusts(u.dir))
