@@ -231,3 +231,20 @@ func TestIdleTransactionsEnd(t *testing.T) {
 	}))
 	assert.Equal(t, [4]string{"10s", "10s", "0", "0"}, limits, "the last is outside of transactions")
 }
+
+// TestContentCountsTowardsABatch checks that a statement whose content fills a batch is sent at once, so that a
+// transaction keeps no more than a batch in memory.
+func TestContentCountsTowardsABatch(t *testing.T) {
+	db, err := postgres.Connect(pgtest.Start(t).Journal(t), postgres.Options{MaxConns: 1})
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, db.Close()) }()
+	const noTable = `INSERT INTO none VALUES (?)` // the server refuses it when it is sent
+	text := strings.Repeat("x", 1<<20)
+	for _, arg := range []any{text, []byte(text), tables.ContentOf(text)} {
+		require.ErrorContains(t, db.Write(t.Context(), func(c tables.Conn) error {
+			err := c.Exec(noTable, arg)
+			assert.Error(t, err, "%T", arg)
+			return err
+		}), `"none"`)
+	}
+}

@@ -56,6 +56,8 @@ func (t *transaction) Exec(query string, args ...any) error {
 			t.size += len(a)
 		case string:
 			t.size += len(a)
+		case tables.Content:
+			t.size += len(a.String)
 		}
 	}
 	if t.pending.Len() < maxPending && t.size < maxPendingBytes {
