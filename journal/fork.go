@@ -29,8 +29,11 @@ func (db *DB) Fork(ctx context.Context, in ForkInput) (out SessionRecord, err er
 		if t.Again() && err == nil && out.Parent == in.Session && out.CreatedAt.Equal(in.Time) {
 			return nil // made by an earlier run of this transaction
 		}
+		if err == nil {
+			return fmt.Errorf("%q: %w; choose another name", in.ID, ErrExists)
+		}
 		if !errors.Is(err, sql.ErrNoRows) {
-			return errors.Join(err, fmt.Errorf("%q: %w; choose another name", in.ID, ErrExists))
+			return err
 		}
 		forkHead, err := t.forkPoint(parent, head, in.At)
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -96,9 +97,13 @@ func (h *Handle) encrypt(ctx context.Context, keys Keys) (sealed string, err err
 			sealed = id
 			return nil
 		}
-		if err := checkEmpty(t); err != nil {
+		err := checkEmpty(t)
+		if errors.Is(err, record.ErrExists) {
 			return fmt.Errorf("%w: this journal has plain content: stop the workers, copy it with `everturn journal copy` and "+
 				"use the copy, or set [encryption] journal = false", record.ErrSealed)
+		}
+		if err != nil {
+			return err
 		}
 		plain := identity{ID: id, HashKey: make([]byte, subtle.AESSIVKeySize)}
 		_, _ = rand.Read(plain.HashKey) // never fails
