@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -294,7 +295,7 @@ func checkTools(ctx context.Context, x *examination) (string, error) {
 	}
 	published, workers, err := reportedIn(ctx, j)
 	if err != nil {
-		return found, errors.Join(append(problems, unchecked("journal"))...)
+		return found, cmp.Or(errors.Join(problems...), unchecked("journal"))
 	}
 	quarantined := 0
 	for _, c := range byServer(published) {
