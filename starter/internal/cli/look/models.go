@@ -3,7 +3,6 @@ package look
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 
@@ -16,13 +15,11 @@ import (
 // without a recorded config: an old version of Everturn began the turn, or Begin failed.
 func (t *turnHistory) readConfig(ctx context.Context, j *journal.DB) error {
 	frozen, err := j.TurnConfig(ctx, t.Turn.ID)
-	if errors.Is(err, journal.ErrNotFound) || len(frozen.Config) == 0 {
-		return nil
+	if err != nil || len(frozen.Config) == 0 {
+		return err
 	}
 	var cfg turn.Config
-	if err == nil {
-		err = json.Unmarshal(frozen.Config, &cfg)
-	}
+	err = json.Unmarshal(frozen.Config, &cfg)
 	t.Models, t.Tools, t.Temperature, t.Skills = cfg.Models, cfg.Policy.Only, cfg.Temperature, cfg.Skills
 	return err
 }

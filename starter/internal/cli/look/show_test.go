@@ -1,12 +1,15 @@
 package look
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/sqlite"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -40,4 +43,11 @@ func TestGoingOnWithACallIsNoSecondRun(t *testing.T) {
 	} {
 		assert.Equal(t, want, ran(c))
 	}
+}
+
+func TestShowReportsAConfigThatCannotBeRead(t *testing.T) {
+	j, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "journal"), sqlite.Options{})
+	require.NoError(t, err)
+	require.NoError(t, j.Close())
+	assert.Error(t, (&turnHistory{}).readConfig(t.Context(), j))
 }
