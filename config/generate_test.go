@@ -10,6 +10,7 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
+	"path/filepath"
 	"reflect"
 	"strconv"
 	"strings"
@@ -41,7 +42,9 @@ type docs map[string]string
 
 func readDocs(t *testing.T) docs {
 	d := docs{}
-	for _, path := range []string{"config.go", "mcp.go", "models.go"} {
+	paths, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	for _, path := range paths {
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
 		require.NoError(t, err)
 		ast.Inspect(file, func(n ast.Node) bool {
@@ -51,6 +54,9 @@ func readDocs(t *testing.T) docs {
 			}
 			if s, ok := spec.Type.(*ast.StructType); ok {
 				for _, f := range s.Fields.List {
+					if f.Tag == nil || !strings.Contains(f.Tag.Value, "toml:") {
+						continue
+					}
 					require.NotEmpty(t, f.Doc.Text(), "%s.%s has no comment", spec.Name, f.Names[0])
 					d[spec.Name.Name+"."+f.Names[0].Name] = strings.TrimSpace(f.Doc.Text())
 				}
@@ -70,6 +76,9 @@ type member struct {
 func (d docs) members(v reflect.Value) (settings, tables []member) {
 	for i, f := range (field{value: v}).members() {
 		m := member{f, d[v.Type().Name()+"."+v.Type().Field(i).Name]}
+		if m.doc == "" {
+			panic("no comment describes the setting " + f.name)
+		}
 		if table(f.value.Type()) {
 			tables = append(tables, m)
 		} else {
