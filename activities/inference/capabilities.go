@@ -39,9 +39,6 @@ func AudioFormat(mediaType string) string {
 // Takes reports whether the prompt's model receives media of this type. The caller need not load other media for the
 // prompt, because the rendered message only describes them.
 func (e *Endpoint) Takes(p turn.Prompt, mediaType string) bool {
-	if e.quirksOf(modelKey{e.wire(p).API(), p.Model}).NoMedia {
-		return false
-	}
 	return e.modalities(p.Model).Accepts(mediaType)
 }
 

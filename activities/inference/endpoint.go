@@ -169,13 +169,11 @@ func (e *Endpoint) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (tu
 	key := modelKey{wire.API(), p.Model}
 	var lastRequest []byte
 	var lastRefusal error
-	mediaRefused := false // of this prompt: a broken image says nothing about the model
+	mediaRefused := false
 	// Each round but the last learns another of the few quirks, or that the prompt's media are refused.
 	for {
-		learned := e.quirksOf(key)
-		quirks := learned
-		quirks.NoMedia = learned.NoMedia || mediaRefused
-		body, err := e.renderBody(wire, p, quirks)
+		quirks := e.quirksOf(key)
+		body, err := e.renderBody(wire, p, quirks, mediaRefused)
 		if err != nil {
 			return turn.Completion{}, err
 		}
@@ -189,7 +187,7 @@ func (e *Endpoint) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (tu
 		if began {
 			return completion, err
 		}
-		more := e.learnQuirk(key, learned, body.Media, err)
+		more := e.learnQuirk(key, quirks, err)
 		if body.Media && refusesMedia(err) { // go on without media, which the messages then describe in text
 			mediaRefused, more = true, true
 		}
@@ -209,10 +207,11 @@ func tagItems(c turn.Completion, provider string, key modelKey) turn.Completion 
 }
 
 // renderBody renders the body of a request for the prompt. If the model has a JSON mode, the prompt's schema of an
-// action, if there is one, takes the place of the output schema. Its error is a *turn.Error.
-func (e *Endpoint) renderBody(wire Wire, p turn.Prompt, quirks Quirks) (Body, error) {
+// action, if there is one, takes the place of the output schema. If textOnly is set, the messages describe media in
+// text. The error is a *turn.Error.
+func (e *Endpoint) renderBody(wire Wire, p turn.Prompt, quirks Quirks, textOnly bool) (Body, error) {
 	rules := Rules{Provider: e.opts.Name, Modalities: e.modalities(p.Model), Quirks: quirks}
-	if quirks.NoMedia {
+	if textOnly {
 		rules.Modalities = Modalities{}
 	}
 	if len(p.ActionSchema) > 0 && slices.Contains(e.opts.Capabilities(p.Model), models.JSONMode) {

@@ -116,10 +116,11 @@ func (e *Endpoint) providerError(status int, header http.Header, body []byte) *t
 const maxReset = 31 * 24 * time.Hour
 
 // learnQuirk derives from a refusal, err, how requests for the model must change, and remembers it for later requests.
-// quirks are those that were known when the refused request was rendered, and media reports whether it had media.
-// learnQuirk reports whether the request should be sent again: whether it has learned something new and could remember
-// it. The refusal must have come before the response began.
-func (e *Endpoint) learnQuirk(key modelKey, quirks Quirks, media bool, err error) bool {
+// quirks are those that were known when the refused request was rendered. learnQuirk reports whether the request should
+// be sent again: whether it has learned something new and could remember it. The refusal must have come before the
+// response began. learnQuirk learns nothing about media: a refusal's text does not tell reliably whether the model
+// accepts no media or only not this one, and a user of the worker must not be able to turn media off for the others.
+func (e *Endpoint) learnQuirk(key modelKey, quirks Quirks, err error) bool {
 	var r *refusal
 	if !errors.As(err, &r) || !slices.Contains([]int{http.StatusBadRequest, http.StatusUnprocessableEntity}, r.Status) {
 		return false
@@ -128,7 +129,6 @@ func (e *Endpoint) learnQuirk(key modelKey, quirks Quirks, media bool, err error
 	text := r.Param + " " + r.Message
 	quirks.NoStreamOptions = quirks.NoStreamOptions || strings.Contains(text, "stream_options")
 	quirks.CompletionTokens = quirks.CompletionTokens || strings.Contains(text, "max_completion_tokens")
-	quirks.NoMedia = quirks.NoMedia || media && refusesMedia(err) && refusesAllMedia(text)
 	quirks.NoSchema = quirks.NoSchema || containsAny(text, "response_format", "json_schema", "text.format",
 		"output_config", "output_format")
 	quirks.NoCacheKey = quirks.NoCacheKey || containsAny(text, "prompt_cache_key", "cache_control")
@@ -166,13 +166,6 @@ func refusesMedia(err error) bool {
 // containsAny reports whether s contains one of the words.
 func containsAny(s string, words ...string) bool {
 	return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(s, word) })
-}
-
-// refusesAllMedia reports whether the text of a refusal says that the model takes no media at all. Otherwise only this
-// request's media may be at fault, such as a broken image.
-func refusesAllMedia(text string) bool {
-	text = strings.ToLower(text)
-	return containsAny(text, "not support", "unsupported content", "must be a string", "valid string", "unknown variant")
 }
 
 // quirksOf returns the quirks learned for a model so far.

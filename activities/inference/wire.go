@@ -41,7 +41,6 @@ type Rules struct {
 type Quirks struct {
 	NoStreamOptions  bool
 	CompletionTokens bool // max_completion_tokens instead of max_tokens
-	NoMedia          bool // neither images nor audio
 	NoSchema         bool // no JSON schema of the response
 	NoCacheKey       bool // no prompt_cache_key
 	WantsReasoning   bool // reasoning_content in every assistant message with calls, even if it is empty
