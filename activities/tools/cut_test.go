@@ -21,7 +21,8 @@ import (
 )
 
 // TestToolsMaskSecretsBeforeTheyCut reads files with secrets from every offset and with every limit, and searches them
-// with patterns that match in the middle of a secret: no result has a part of one.
+// with patterns that match in the middle of a secret: no result has a part of one. It changes the files, too: no change
+// leaves a part of a secret.
 func TestToolsMaskSecretsBeforeTheyCut(t *testing.T) {
 	const key, lines = "KEY:5E1F09C2/Z8Q7", "LINE:ONE\nLINE:TWO\nLINE:END"
 	secrets := redact.New()
@@ -41,7 +42,7 @@ func TestToolsMaskSecretsBeforeTheyCut(t *testing.T) {
 	}
 	repo, err := canvas.Open(t.Context(), dir, "everturn/<session>")
 	require.NoError(t, err)
-	require.NoError(t, files.Register(reg, dir, files.Options{}))
+	require.NoError(t, files.Register(reg, dir, files.Options{Write: true}))
 	require.NoError(t, canvastools.Register(reg, repo, func(string) bool { return false }))
 	encoded := base64.StdEncoding.EncodeToString([]byte(key))
 	result := func(id, format string, args ...any) string {
@@ -74,6 +75,21 @@ func TestToolsMaskSecretsBeforeTheyCut(t *testing.T) {
 		require.NoError(t, err)
 		result("local/search_text", `{"query":%s,"regexp":true}`, b)
 	}
+
+	const edit = `{"path":"small","old_string":%q,"new_string":"-","replace_all":true}`
+	for id, patchID := range map[string]string{"local/edit_file": "local/patch_file", "local/canvas_edit": "local/canvas_patch"} {
+		for _, old := range []string{"a=KEY", "a=XEY", "Q7 b", ":", "/"} {
+			assert.Contains(t, result(id, edit, old), "small does not contain old_string", "the result reveals no part")
+		}
+		for _, old := range []string{"\n", "*", "a=[redacted]", "a=[red", "* b"} {
+			assert.Contains(t, result(id, edit, old), "would alter a secret in small", old)
+		}
+		assert.Contains(t, result(patchID, `{"path":"small","patch":"@@ -3,0 +3 @@\n+x\n"}`), "would alter a secret in small")
+	}
+	assert.Contains(t, result("local/edit_file", edit, "end"), "1 replaced, the first in line 5")
+	changed, err := os.ReadFile(filepath.Join(dir, "small"))
+	require.NoError(t, err)
+	assert.Equal(t, strings.Replace(text, "end", "-", 1), string(changed))
 
 	// The diff is cut in one of the keys.
 	result("local/canvas_write", `{"path":"new","content":"%s"}`, strings.Repeat("z", 64<<10-1500)+strings.Repeat(key, 100))

@@ -36,6 +36,33 @@ func (r *Redactor) Mask(s string) string {
 	return string(v.buf)
 }
 
+// Keeps reports whether after has each known value of before at least as often. Otherwise Mask may not recognize what is
+// left of a value.
+func (r *Redactor) Keeps(before, after string) bool {
+	if r == nil {
+		return true
+	}
+	a := r.forms()
+	left := a.count(after)
+	for value, n := range a.count(before) {
+		if left[value] < n && value != Text {
+			return false
+		}
+	}
+	return true
+}
+
+// count returns how often each form occurs in s. Occurrences that overlap count as one.
+func (a *automaton) count(s string) map[string]int {
+	v := values{automaton: a}
+	v.scan(s)
+	n := map[string]int{}
+	for _, found := range v.runs {
+		n[string(v.buf[found.from:found.to])]++
+	}
+	return n
+}
+
 // Head redacts the beginning of a longer text like String. If the end of s may be the beginning of a secret, Head
 // drops it.
 func (r *Redactor) Head(s string) string { return r.Stream().Write(s) }

@@ -70,6 +70,22 @@ func TestAMaskIsAsLongAsWhatItHides(t *testing.T) {
 	}
 }
 
+func TestAChangeKeepsOrAltersSecrets(t *testing.T) {
+	r := with("key-5e1f09c2", "first line\nsecond line")
+	const before = "a key-5e1f09c2 key-5e1f09c2 [redacted] first line\nsecond line"
+	for after, want := range map[string]bool{
+		before: true,
+		"b first line\nsecond line key-5e1f09c2, key-5e1f09c2":      true,
+		"a key-5e1f09c2 key-5e1f 09c2 first line\nsecond line":      false,
+		"a key-5e1f09c2 k\u200bey-5e1f09c2 first line\nsecond line": false,
+		"a key-5e1f09c2 key-5e1f09c2 first line\n\nsecond line":     false,
+		"a key-5e1f09c2 first line\nsecond line":                    false,
+	} {
+		assert.Equal(t, want, r.Keeps(before, after), after)
+		assert.True(t, (*Redactor)(nil).Keeps(before, after))
+	}
+}
+
 func TestASecretIsBlankedInItsUsualEncodings(t *testing.T) {
 	for _, secret := range []string{"key-5e1f09c2", `pa"ss<wo>rd\é/`, "with white space\nand a second line",
 		"0123456789abcdef0123456789abcdef"} {

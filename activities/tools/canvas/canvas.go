@@ -178,14 +178,14 @@ func (s set) write(ctx context.Context, in writeInput) (string, error) {
 // edit implements the tool canvas_edit.
 func (s set) edit(ctx context.Context, in files.EditInput) (string, error) {
 	return s.commit(ctx, "edit", in.Path, changeText(in.Path, func(old []byte) ([]byte, string, error) {
-		return files.Edit(in.Path, old, in)
+		return files.Edit(in.Path, old, in, s.secrets)
 	}))
 }
 
 // patch implements the tool canvas_patch.
 func (s set) patch(ctx context.Context, in files.PatchInput) (string, error) {
 	return s.commit(ctx, "patch", in.Path, changeText(in.Path, func(old []byte) ([]byte, string, error) {
-		return files.Patch(in.Path, old, in)
+		return files.Patch(in.Path, old, in, s.secrets)
 	}))
 }
 

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/everturn/everturn/activities/tools"
+	"github.com/everturn/everturn/internal/redact"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -73,13 +74,15 @@ type EditInput struct {
 
 // edit implements the tool edit_file.
 func (w *workspace) edit(_ context.Context, in EditInput) (string, error) {
-	return w.change(in.Path, func(name string, old []byte) ([]byte, string, error) { return Edit(name, old, in) })
+	return w.change(in.Path, func(name string, old []byte) ([]byte, string, error) { return Edit(name, old, in, w.secrets) })
 }
 
 // Edit returns the text old with the replacement that in describes, and a line that says what was done. name is the
-// name of the file, for messages.
-func Edit(name string, old []byte, in EditInput) (text []byte, done string, err error) {
-	n := strings.Count(string(old), in.OldString)
+// name of the file, for messages. Edit looks for in.OldString in the text as read_file shows it, so that the result does
+// not reveal whether a secret begins with a guessed text.
+func Edit(name string, old []byte, in EditInput, secrets *redact.Redactor) (text []byte, done string, err error) {
+	shown := secrets.Mask(string(old)) // has the same length
+	n := strings.Count(shown, in.OldString)
 	switch {
 	case in.OldString == "":
 		return nil, "", errors.New("old_string is empty: say what to replace")
@@ -91,9 +94,26 @@ func Edit(name string, old []byte, in EditInput) (text []byte, done string, err 
 		return nil, "", fmt.Errorf("%s contains old_string %d times: add lines around it until it is unique, or set "+
 			"replace_all", name, n)
 	}
-	line := 1 + bytes.Count(old[:strings.Index(string(old), in.OldString)], []byte("\n"))
-	return []byte(strings.ReplaceAll(string(old), in.OldString, in.NewString)),
-		fmt.Sprintf("edited %s: %d replaced, the first in line %d", name, n, line), nil
+	line := 1 + bytes.Count(old[:strings.Index(shown, in.OldString)], []byte("\n"))
+	at := 0 // the offset up to which old is in text
+	for range n {
+		match := at + strings.Index(shown[at:], in.OldString)
+		text = append(append(text, old[at:match]...), in.NewString...)
+		at = match + len(in.OldString)
+	}
+	text = append(text, old[at:]...)
+	return text, fmt.Sprintf("edited %s: %d replaced, the first in line %d", name, n, line),
+		checkSecrets(name, old, text, secrets)
+}
+
+// checkSecrets returns an error if a change of a file from old to text removes or alters a known secret: the tools would
+// show what is left of it.
+func checkSecrets(name string, old, text []byte, secrets *redact.Redactor) error {
+	if secrets.Keeps(string(old), string(text)) {
+		return nil
+	}
+	return fmt.Errorf("the change would alter a secret in %s, which the tools show as %s or asterisks: change only the text "+
+		"around it", name, redact.Text)
 }
 
 // PatchInput are the arguments of patch_file.
@@ -104,12 +124,12 @@ type PatchInput struct {
 
 // patch implements the tool patch_file.
 func (w *workspace) patch(_ context.Context, in PatchInput) (string, error) {
-	return w.change(in.Path, func(name string, old []byte) ([]byte, string, error) { return Patch(name, old, in) })
+	return w.change(in.Path, func(name string, old []byte) ([]byte, string, error) { return Patch(name, old, in, w.secrets) })
 }
 
 // Patch returns the text old with a unified diff applied to it, and a line that says what was done. name is the name
 // of the file, for messages. The names of files in the diff are ignored.
-func Patch(name string, old []byte, in PatchInput) (text []byte, done string, err error) {
+func Patch(name string, old []byte, in PatchInput, secrets *redact.Redactor) (text []byte, done string, err error) {
 	_, hunks, ok := strings.Cut("\n"+in.Patch, "\n@@ ")
 	if !ok {
 		return nil, "", errors.New("the patch has no hunk: a hunk begins with a line such as @@ -1,3 +1,4 @@")
@@ -129,7 +149,8 @@ func Patch(name string, old []byte, in PatchInput) (text []byte, done string, er
 	if err := gitdiff.Apply(&out, bytes.NewReader(old), parsed[0]); err != nil {
 		return nil, "", fmt.Errorf("the patch does not fit %s: %w; read the file again", name, err)
 	}
-	return out.Bytes(), fmt.Sprintf("patched %s: %d hunks", name, len(parsed[0].TextFragments)), nil
+	return out.Bytes(), fmt.Sprintf("patched %s: %d hunks", name, len(parsed[0].TextFragments)),
+		checkSecrets(name, old, out.Bytes(), secrets)
 }
 
 // patchLines returns the number of lines of a patch that belong to its hunks. Patch refuses a patch with other lines:
