@@ -282,7 +282,7 @@ func (a *Activities) settle(ctx context.Context, in workflows.InferInput, inf jo
 	settled, err := retryUntilAvailable(ctx, a.settleWithin(ctx), func(ctx context.Context) (journal.Inference, error) {
 		return a.journal.SettleInference(ctx, journal.SettleInference{
 			Session: in.Session, Key: inf.Key, Attempt: inf.Attempt, Answer: answer, Message: m, Events: lastEvents,
-			At: time.Now(), Provider: spending.attempt.Provider, Reserved: spending.reserved,
+			At: time.Now(), Provider: spending.attempt.Provider, Model: spending.attempt.Model, Reserved: spending.reserved,
 		})
 	})
 	if err != nil {

@@ -209,7 +209,7 @@ func (t *tx) settleRepeated(a tables.Attempt, in SettleInference) (out Inference
 		err = t.Exec(`UPDATE inferences SET late_count = late_count + 1 WHERE id = ?`, a.Row)
 		if err == nil { // the provider bills a late completion too
 			err = t.recordUsage(a.Scope, AttemptUsage{Key: in.Key, Attempt: in.Attempt, Provider: in.Provider,
-				Model: a.Inf.Model, Usage: in.Answer.Usage, At: in.At})
+				Model: in.Model, Usage: in.Answer.Usage, At: in.At})
 		}
 	}
 	if err != nil {

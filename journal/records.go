@@ -113,8 +113,8 @@ type SettleInference struct {
 	// Events are the last deltas of the answer, which AppendEvents has not appended yet.
 	Events []turn.Event
 	At     time.Time
-	// Provider is the provider whose prices Answer.Usage.Cost is computed with.
-	Provider string
+	// Provider and Model are those that the attempt was sent to, and whose prices Answer.Usage.Cost is computed with.
+	Provider, Model string
 	// Reserved means that ReserveUsage has reserved the attempt's usage.
 	Reserved bool
 }

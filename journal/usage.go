@@ -46,7 +46,7 @@ func (u AttemptUsage) attemptColumn() int {
 // settleUsage records the usage of the attempt that settles its step. Without a reservation it inserts a row without
 // looking for one: the caller has checked that the step was not settled, so the attempt has none.
 func (t *tx) settleUsage(a tables.Attempt, in SettleInference) error {
-	used := AttemptUsage{Key: in.Key, Attempt: in.Attempt, Provider: in.Provider, Model: a.Inf.Model,
+	used := AttemptUsage{Key: in.Key, Attempt: in.Attempt, Provider: in.Provider, Model: in.Model,
 		Usage: in.Answer.Usage, At: in.At}
 	if in.Reserved {
 		return t.recordUsage(a.Scope, used)

@@ -61,11 +61,16 @@ func lateAnswer(t *testing.T, open func() *journal.DB) {
 	s.start(1)
 	settled := must(s.SettleInference(t.Context(), s.settleInput(1, 2, "second")))(t)
 	transcript := s.transcript()
-	late := must(s.SettleInference(t.Context(), s.settleInput(1, 1, "first, late")))(t)
+	in := s.settleInput(1, 1, "first, late")
+	in.Provider, in.Model = "p", "other" // the second attempt went to a fallback
+	late := must(s.SettleInference(t.Context(), in))(t)
 	assert.Equal(t, 1, late.Late)
 	settled.Late, settled.OtherUsage = 1, turn.Usage{InputTokens: 10, OutputTokens: 1} // it is paid all the same
 	assert.Equal(t, settled, late)
 	assert.Equal(t, transcript, s.transcript())
+	rows := must(s.Usage(t.Context(), journal.UsageByModel, start))(t)
+	require.Len(t, rows, 2)
+	assert.Equal(t, []string{"/model", "p/other"}, []string{rows[0].Key, rows[1].Key})
 }
 
 func wrongHead(t *testing.T, open func() *journal.DB) {

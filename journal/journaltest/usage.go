@@ -378,7 +378,8 @@ func (p *provider) step(s *script, step int) {
 			}
 		default:
 			settle := s.settleInput(step, started.Attempt, "answer")
-			settle.Provider, settle.Reserved, settle.Answer.Usage = "p", reserved, p.bill("p/"+model, price, input, output)
+			settle.Provider, settle.Model, settle.Reserved = "p", model, reserved
+			settle.Answer.Usage = p.bill("p/"+model, price, input, output)
 			for range 1 + p.random.IntN(2) { // the reply may be lost
 				s.head = must(s.SettleInference(s.Context(), settle))(s).Head
 			}
