@@ -211,6 +211,9 @@ func (t *tx) settleRepeated(a tables.Attempt, in SettleInference) (out Inference
 			err = t.recordUsage(a.Scope, AttemptUsage{Key: in.Key, Attempt: in.Attempt, Provider: in.Provider,
 				Model: in.Model, Usage: in.Answer.Usage, At: in.At})
 		}
+		if err == nil && a.Closed {
+			err = t.saveTurnUsage(a.Scope)
+		}
 	}
 	if err != nil {
 		return a.Inf, err

@@ -59,10 +59,11 @@ func lateAnswer(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	s.start(1)
 	s.start(1)
-	settled := must(s.SettleInference(t.Context(), s.settleInput(1, 2, "second")))(t)
+	s.start(1)
+	settled := must(s.SettleInference(t.Context(), s.settleInput(1, 3, "third")))(t)
 	transcript := s.transcript()
 	in := s.settleInput(1, 1, "first, late")
-	in.Provider, in.Model = "p", "other" // the second attempt went to a fallback
+	in.Provider, in.Model = "p", "other" // the third attempt went to a fallback
 	late := must(s.SettleInference(t.Context(), in))(t)
 	assert.Equal(t, 1, late.Late)
 	settled.Late, settled.OtherUsage = 1, turn.Usage{InputTokens: 10, OutputTokens: 1} // it is paid all the same
@@ -71,6 +72,11 @@ func lateAnswer(t *testing.T, open func() *journal.DB) {
 	rows := must(s.Usage(t.Context(), journal.UsageByModel, start))(t)
 	require.Len(t, rows, 2)
 	assert.Equal(t, []string{"/model", "p/other"}, []string{rows[0].Key, rows[1].Key})
+
+	s.head = settled.Head
+	before := s.finish().Usage.InputTokens
+	must(s.SettleInference(t.Context(), s.settleInput(1, 2, "second, after the end")))(t)
+	assert.Equal(t, before+10, must(s.Turn(t.Context(), "t1"))(t).Usage.InputTokens)
 }
 
 func wrongHead(t *testing.T, open func() *journal.DB) {

@@ -100,6 +100,9 @@ func Edit(name string, old []byte, in EditInput, secrets *redact.Redactor) (text
 		match := at + strings.Index(shown[at:], in.OldString)
 		text = append(append(text, old[at:match]...), in.NewString...)
 		at = match + len(in.OldString)
+		if len(text) > maxEditBytes {
+			return nil, "", fmt.Errorf("%s would have more than %d bytes, the maximum", name, maxEditBytes)
+		}
 	}
 	text = append(text, old[at:]...)
 	return text, fmt.Sprintf("edited %s: %d replaced, the first in line %d", name, n, line),

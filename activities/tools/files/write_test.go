@@ -1,6 +1,7 @@
 package files
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -138,4 +139,11 @@ func TestSearchLeavesOutWhatGitIgnores(t *testing.T) {
 	out, err = w.search(t.Context(), SearchInput{Query: "word", Path: "x.log"})
 	require.NoError(t, err)
 	assert.Contains(t, out, "x.log:1", "a file that is named is searched")
+}
+
+// TestAnEditThatGrowsWithoutEndIsRefused checks that an edit needs little memory, whatever it would make of a file.
+func TestAnEditThatGrowsWithoutEndIsRefused(t *testing.T) {
+	in := EditInput{OldString: "a", NewString: strings.Repeat("b", 1<<20), ReplaceAll: true}
+	_, _, err := Edit("a.txt", bytes.Repeat([]byte("a"), 1<<20), in, nil)
+	assert.ErrorContains(t, err, "the maximum")
 }
