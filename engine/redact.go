@@ -12,7 +12,7 @@ import (
 
 // newEngine returns an engine that has opened nothing yet. Its logs and its redactor leave out the keys of providers
 // and of Temporal, the token of the codec server, and the journal's connection string and password. The encryption keys
-// are added later, and the host of MCP servers adds the secrets of their configuration and their access tokens.
+// are added later, and the host of MCP servers adds the secrets of their configuration.
 func newEngine(cfg config.Config, opts []Option) *Engine {
 	e := &Engine{
 		id: rand.Text(), home: homeQueue(cfg), cfg: cfg, options: newOptions(opts), fatal: make(chan error, 1),

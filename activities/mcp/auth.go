@@ -18,7 +18,7 @@ import (
 	"github.com/everturn/everturn/internal/redact"
 )
 
-// Bounds on access tokens. Each new token is a secret that every redactor learns.
+// Bounds on access tokens.
 const (
 	tokenWithin           = 20 * time.Second // for one token request
 	tokenLife             = time.Minute      // a token is used at least this long, unless the server refuses it
@@ -36,7 +36,8 @@ type tokens struct {
 	limiter bucket    // limits the rate of token requests
 }
 
-// issued holds the most recent access tokens, which must be redacted.
+// issued holds the most recent access tokens of a server, which must be redacted in what that server says. An
+// authorization server chooses its tokens, so a token is no secret elsewhere: it could be a name that other servers use.
 type issued struct {
 	redact redactor
 	mu     sync.Mutex
@@ -133,9 +134,9 @@ func (t *tokens) current(ctx context.Context, refused *oauth2.Token) (*oauth2.To
 	return token, nil
 }
 
-// remember adds issued tokens to the redactor; empty ones do not count. It keeps the tokens that were issued last, at
-// most maxPastTokens and maxPastTokenBytes of them, and removes older ones from the redactor. If a token is too
-// long to be redacted, it adds none and returns an error: such a token must not be sent.
+// remember adds issued tokens to the server's own redactor; empty ones do not count. It keeps the tokens that were
+// issued last, at most maxPastTokens and maxPastTokenBytes of them, and removes older ones from the redactor. If a token
+// is too long to be redacted, it adds none and returns an error: such a token must not be sent.
 func (i *issued) remember(tokens ...string) error {
 	for _, t := range tokens {
 		if len(t) > redact.MaxSecret {
@@ -151,7 +152,7 @@ func (i *issued) remember(tokens ...string) error {
 		if at := slices.Index(i.past, t); at >= 0 { // issued again: it is now the newest
 			i.past = slices.Delete(i.past, at, at+1)
 		} else {
-			i.redact.learn(t)
+			i.redact.own.Add(spellings(t)...)
 		}
 		i.past = append(i.past, t)
 	}
@@ -160,7 +161,9 @@ func (i *issued) remember(tokens ...string) error {
 		over--
 		size += len(i.past[over])
 	}
-	i.redact.unlearn(i.past[:over]...)
+	for _, t := range i.past[:over] {
+		i.redact.own.Remove(spellings(t)...)
+	}
 	i.past = slices.Delete(i.past, 0, over)
 	return nil
 }

@@ -19,7 +19,7 @@
 //
 // A result is text, cut for the model, with the full text beside it; images and audio separately, with the media type
 // detected from their bytes; and structured content as JSON, unless the text says the same. It contains no configured
-// secret (see redactor).
+// secret and no access token of its server (see redactor).
 //
 // # Bounds and recovery
 //

@@ -2,15 +2,19 @@ package mcp
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"strings"
 	"testing"
 	"time"
 
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/everturn/everturn/activities/tools/tool"
 	"github.com/everturn/everturn/internal/redact"
 )
 
@@ -76,19 +80,46 @@ func TestPasswordsInSettingsAreSecrets(t *testing.T) {
 		r.result("correct-horse battery!staple some spaces 9 hunter2!xyz open sesame /srv/some/folder db.example"))
 }
 
-// TestSecretsAreSharedByAllServers checks that secrets that are known by name, and login tokens, are redacted in the
-// texts of all servers. A server's settings that only look like secrets are redacted in that server's own texts, and
-// all its other settings in its errors only.
+// TestSecretsAreSharedByAllServers checks that secrets that are known by name are redacted in the texts of all servers.
+// A server's settings that only look like secrets are redacted in that server's own texts, and all its other settings
+// in its errors only.
 func TestSecretsAreSharedByAllServers(t *testing.T) {
 	shared := redact.New()
 	given := newRedactor(Server{ID: "given", Env: map[string]string{"DB_PASSWORD": "correct horse",
-		"RELEASE": "release-2026-11", "FOLDER": "/srv/some/folder"}}, nil, shared)
+		"API_KEY": "configured-5e1f09c2", "RELEASE": "release-2026-11", "FOLDER": "/srv/some/folder"}}, nil, shared)
 	other := newRedactor(Server{ID: "other"}, nil, shared)
-	output := "correct horse release-2026-11 /srv/some/folder login-token-5e1f09c2"
-	_, err := loginHandler{tokenLogin{token: "login-token-5e1f09c2"}, &issued{redact: given}}.TokenSource(t.Context())
-	require.NoError(t, err)
+	output := "correct horse release-2026-11 /srv/some/folder configured-5e1f09c2"
 	assert.Equal(t, "correct horse release-2026-11 /srv/some/folder [redacted]", other.text(output),
 		"words are not blanked elsewhere")
 	assert.Equal(t, "[redacted] [redacted] /srv/some/folder [redacted]", given.result(output))
 	assert.Equal(t, "[redacted] [redacted] [redacted] [redacted]", given.text(output))
+}
+
+// TestATokenIsASecretOfItsServerOnly checks that an access token is redacted in the results, errors and logs of its
+// server, and nowhere else: the authorization server chooses the token, which may be a name that other servers use.
+func TestATokenIsASecretOfItsServerOnly(t *testing.T) {
+	const token = "production-cluster-1"
+	var log strings.Builder
+	opts := Options{Secrets: redact.New(), Logger: slog.New(slog.NewTextHandler(&log, nil)), Servers: []Server{
+		{ID: "web", URL: "https://web.example"}, {ID: "other", URL: "https://other.example"}}}
+	h, err := New(opts)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, h.Close()) })
+	web, other := h.connectors["web"], h.connectors["other"]
+	login := loginHandler{tokenLogin{token: token}, web.dialer.(*httpDialer).issued}
+	_, err = login.TokenSource(t.Context())
+	require.NoError(t, err)
+
+	assert.Equal(t, "[redacted]", web.redact.result(token))
+	assert.Equal(t, "[redacted]", web.redact.text(token))
+	blob := &sdk.EmbeddedResource{Resource: &sdk.ResourceContents{Blob: []byte(token), MIMEType: "text/plain"}}
+	r := renderContent(&sdk.CallToolResult{Content: []sdk.Content{blob}}, tool.Limits{Shown: 99, Full: 99}, web.redact)
+	assert.Equal(t, "[redacted]", string(r.Full))
+	web.log.Warn("a failure", "error", errors.New("not with "+token))
+	assert.NotContains(t, log.String(), token)
+
+	assert.Equal(t, token, opts.Secrets.String(token))
+	assert.Equal(t, token, other.redact.text(token))
+	other.log.Warn("a failure", "error", errors.New("not on "+token))
+	assert.Contains(t, log.String(), token)
 }

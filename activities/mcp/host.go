@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"time"
@@ -67,7 +68,8 @@ func (h *Host) reapOrphans() {
 
 // addConnector adds a server's connector, whose dialer and describer are set, to the host. The connector ends with ctx.
 func (h *Host) addConnector(ctx context.Context, c *connector) {
-	c.opts, c.log, c.ctx, c.running, c.events = h.opts, h.opts.Logger, ctx, &h.running, make(chan struct{}, 1)
+	c.opts, c.ctx, c.running, c.events = h.opts, ctx, &h.running, make(chan struct{}, 1)
+	c.log = slog.New(c.redact.own.Handler(h.opts.Logger.Handler()))
 	// One server may use two thirds of the worker's calls, so that it cannot block the other servers.
 	c.serverPlaces, c.workerPlaces = make(chan struct{}, max(h.opts.MaxCalls*2/3, 1)), h.places
 	c.openPool()

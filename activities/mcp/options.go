@@ -111,7 +111,7 @@ type Options struct {
 	// CancelGrace is how long a server may take to respond to a cancelled call before its process is replaced; 1 s.
 	CancelGrace time.Duration
 
-	// Secrets collects the servers' secrets and tokens, and redacts what servers say. Nil means a new redactor.
+	// Secrets collects the servers' configured secrets, and redacts what servers say. Nil means a new redactor.
 	Secrets *redact.Redactor
 
 	Logger *slog.Logger

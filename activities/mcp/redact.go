@@ -15,8 +15,8 @@ import (
 // token on stderr, in an error or in a result must not put it into the journal. It does not apply the operator's
 // patterns, which would change a tool's hash. The zero redactor knows no values.
 type redactor struct {
-	shared    *redact.Redactor // secrets that are almost certainly keys: see keyShaped; the worker's
-	own       *redact.Redactor // other secrets, and values that look like one; this server's
+	shared    *redact.Redactor // configured secrets that are almost certainly keys: see keyShaped; the worker's
+	own       *redact.Redactor // other secrets, values that look like one, and access tokens; this server's
 	allValues *redact.Redactor // every configured value; not for results, in which folder names must stay readable
 }
 
@@ -86,9 +86,9 @@ func (r redactor) classify(name, v string) {
 	}
 }
 
-// keyShaped reports whether a value is almost certainly a key. Only such a value goes into the shared redactor, which
-// also changes the texts of models and other servers: a server that issues the token "--dry-run" must not change the
-// calls of other servers.
+// keyShaped reports whether a configured value is almost certainly a key. Only such a value goes into the shared
+// redactor, which also changes the texts of models and the calls of other servers: the password "--dry-run" must not
+// change them.
 func keyShaped(v string) bool {
 	return keyShape.MatchString(v) && strings.ContainsAny(v, "0123456789") && (!strings.Contains(v, "/") || len(v) >= 32)
 }
@@ -116,24 +116,13 @@ func basicCredentials(scheme, token string) []string {
 	return []string{string(plain), password}
 }
 
-// learn adds secrets: those of the configuration, and those issued later, such as access tokens.
+// learn adds secrets of the configuration.
 func (r redactor) learn(values ...string) {
 	for _, v := range values {
 		if keyShaped(v) {
 			r.shared.Add(spellings(v)...)
 		} else {
 			r.own.Add(spellings(v)...)
-		}
-	}
-}
-
-// unlearn removes secrets that learn has added, because they have expired.
-func (r redactor) unlearn(values ...string) {
-	for _, v := range values {
-		if keyShaped(v) {
-			r.shared.Remove(spellings(v)...)
-		} else {
-			r.own.Remove(spellings(v)...)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"mime"
 	"net/http"
 	"strings"
+	"unicode/utf8"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -128,12 +129,15 @@ func sameJSON(text string, raw []byte) bool {
 }
 
 // keepBinaries sets out.Full if the response has binary blocks that are not kept as media: to the data of the binary if
-// it is the only block, otherwise to all blocks except the media, as MCP content in JSON. It redacts the text in that
-// JSON, but no binary data.
+// it is the only block, otherwise to all blocks except the media, as MCP content in JSON. It redacts that JSON, and data
+// that is text.
 func keepBinaries(out *turn.ToolResult, r *sdk.CallToolResult, binaries []binary, redact redactor) {
 	switch {
 	case len(binaries) == 1 && len(r.Content) == 1:
 		out.Full, out.MediaType = binaries[0].data, binaries[0].mime
+		if utf8.Valid(out.Full) {
+			out.Full = []byte(redact.result(string(out.Full)))
+		}
 	case len(binaries) > 0:
 		raw, err := json.Marshal(withoutMedia(r.Content))
 		if err != nil {
