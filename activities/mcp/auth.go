@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
@@ -21,7 +22,7 @@ import (
 // Bounds on access tokens.
 const (
 	tokenWithin           = 20 * time.Second // for one token request
-	tokenLife             = time.Minute      // a token is used at least this long, unless the server refuses it
+	tokenLife             = time.Minute      // a token is used at least this long: see current for the exception
 	tokenRate, tokenBurst = 0.1, 10          // token requests per second, and at once
 )
 
@@ -34,6 +35,8 @@ type tokens struct {
 	token   *oauth2.Token
 	since   time.Time // when the token was issued
 	limiter bucket    // limits the rate of token requests
+
+	useless atomic.Pointer[oauth2.Token] // the last token that replaced a refused one and was refused, too
 }
 
 // issued holds the most recent access tokens of a server, which must be redacted in what that server says. An
@@ -71,7 +74,8 @@ func newTokens(s Server, redact redactor) (*tokens, error) {
 }
 
 // bearer adds an access token to requests. If the server refuses the token, bearer gets a new one and sends the request
-// once more: a server does not act on a request that it answers with 401.
+// once more: a server does not act on a request that it answers with 401 (RFC 9110, 15.5.2). If the server refuses the
+// new token, too, further requests are sent once, with that token, for tokenLife.
 type bearer struct {
 	base   http.RoundTripper
 	tokens *tokens
@@ -98,12 +102,17 @@ func (b *bearer) RoundTrip(req *http.Request) (*http.Response, error) {
 		return resp, nil // resp says that the token was refused
 	}
 	_ = resp.Body.Close()
-	return b.base.RoundTrip(authorised(again, token))
+	resp, err = b.base.RoundTrip(authorised(again, token))
+	if err == nil && resp.StatusCode == http.StatusUnauthorized {
+		b.tokens.useless.Store(token)
+	}
+	return resp, err
 }
 
 // current returns the access token to use now. It requests a new one if there is none, if the last one has expired, or
 // if the server has refused the last one: refused is the token that the caller saw refused; nil: none. Only one caller
-// at a time requests a token. If the limiter allows no more requests, current fails at once.
+// at a time requests a token. current fails at once if the limiter allows no more requests, or if the refused token is
+// younger than tokenLife and has replaced another refused one: the reason is then probably not the token.
 func (t *tokens) current(ctx context.Context, refused *oauth2.Token) (*oauth2.Token, error) {
 	select {
 	case t.gate <- struct{}{}:
@@ -115,6 +124,9 @@ func (t *tokens) current(ctx context.Context, refused *oauth2.Token) (*oauth2.To
 	// tokenLife, whatever expiry the endpoint gave it.
 	if t.token != refused && (t.token.Valid() || time.Since(t.since) < tokenLife) {
 		return t.token, nil
+	}
+	if refused != nil && refused == t.useless.Load() && time.Since(t.since) < tokenLife {
+		return nil, errors.New("asking for an access token: the server has refused a new one")
 	}
 	if !t.limiter.take(time.Now(), 1) {
 		return nil, errors.New("asking for an access token: too many were needed in a short time")
@@ -243,10 +255,14 @@ func (h loginHandler) TokenSource(ctx context.Context) (oauth2.TokenSource, erro
 	return oauth2.StaticTokenSource(&oauth2.Token{AccessToken: token}), nil
 }
 
-// Authorize implements auth.OAuthHandler: it renews the login after the server has refused req with resp.
+// Authorize implements auth.OAuthHandler: it renews the login after the server has refused req with resp. It fails if
+// the request is a call that the server redirected before it refused it: the server may have acted on the call.
 func (h loginHandler) Authorize(ctx context.Context, req *http.Request, resp *http.Response) error {
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // so that the connection can be reused
 	_ = resp.Body.Close()
+	if state := callStateOf(ctx); state != nil && state.refused.Load() == nil {
+		return fmt.Errorf("the server redirected the call and then refused it with HTTP %d", resp.StatusCode)
+	}
 	resp.Request = req
 	return h.login.Renew(ctx, resp)
 }

@@ -4,8 +4,9 @@
 //
 // # Outcomes of a call
 //
-// Package tool decides the outcome of each ending. The host never sends a call twice. It does not call a tool that no
-// longer matches the turn config; the error's code is then tool_drift.
+// Package tool decides the outcome of each ending. The host never sends a call twice, unless the server has refused
+// it unread and may accept it with a new access token. It does not call a tool that no longer matches the turn config;
+// the error's code is then tool_drift.
 //
 // Three kinds of calls outlast the usual wait. A call that reports progress gets its timeout renewed, up to its total
 // timeout. A call whose tool may detach continues after its timeout: the caller gets outcome unknown at once, and the

@@ -52,6 +52,7 @@ type attempt struct {
 	cancelRequest context.CancelCauseFunc
 	detachFor     time.Duration // how long the call may continue after its timeout; 0: not at all
 	state         *callState
+	refusal       *refusal     // how the server refused the call unread; nil: it did not, or the call has not ended
 	replies       chan reply   // capacity 1: receives the reply even if the attempt no longer waits for it
 	unhookHost    func()       // undoes the hook that ends the attempt when the host closes
 	elicitations  atomic.Int32 // counts the elicitations that the server has sent in the middle of the call

@@ -3,6 +3,7 @@ package mcp_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -21,6 +22,7 @@ import (
 // visitor returns a new token at each login: "token-1", "token-2" and so on.
 type visitor struct {
 	logins atomic.Int64
+	last   int64 // the number of logins after which the user declines; 0: never
 	asked  atomic.Pointer[http.Response]
 }
 
@@ -32,6 +34,9 @@ func (v *visitor) Token(context.Context) (string, error) {
 }
 
 func (v *visitor) Renew(_ context.Context, resp *http.Response) error {
+	if v.last > 0 && v.logins.Load() == v.last {
+		return errors.New("the user has declined")
+	}
 	v.logins.Add(1)
 	v.asked.Store(resp)
 	return nil
@@ -97,4 +102,40 @@ func TestACallThatIsLostAfterALoginIsUnknown(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, turn.OutcomeUnknown, r.Outcome, "%s", r.Text)
 	assert.Len(t, reached, 1)
+}
+
+// TestACallIsNotSentWithoutALogin checks that a call is not sent again if its login fails, and that the server's
+// refusal is reported.
+func TestACallIsNotSentWithoutALogin(t *testing.T) {
+	url, _ := serveHTTP(t)
+	h := newHTTPHost(t, mcp.Options{}, mcp.Server{ID: "web", Login: &visitor{last: 1},
+		URL: gateway(t, url, func(http.ResponseWriter, *http.Request) { t.Error("the call was sent again") })})
+	for range 2 {
+		r, err := h.Call(t.Context(), request(t, h, "mcp/web/append", `{"text":"x"}`))
+		require.NoError(t, err)
+		assert.Equal(t, []any{turn.OutcomeError, turn.CodeToolNotSent}, []any{r.Outcome, r.Code})
+		assert.Contains(t, r.Text, "refused it with HTTP 403 (Forbidden)")
+	}
+	assert.Zero(t, h.Health()[0].Failures)
+}
+
+// TestARedirectedCallIsNotSentAgain checks that a call is not sent again after a redirect that leads to a refusal: the
+// server may have acted before it redirected the call.
+func TestARedirectedCallIsNotSentAgain(t *testing.T) {
+	url, _ := serveHTTP(t)
+	var sent atomic.Int32
+	v := &visitor{}
+	v.logins.Store(2) // the token that the gateway requires for calls
+	h := newHTTPHost(t, mcp.Options{}, mcp.Server{ID: "web", Login: v,
+		URL: gateway(t, url, func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/refuses" {
+				w.WriteHeader(http.StatusUnauthorized)
+				return
+			}
+			sent.Add(1)
+			http.Redirect(w, r, "/refuses", http.StatusTemporaryRedirect)
+		})})
+	r := call(t, h, "mcp/web/append", `{"text":"x"}`)
+	assert.Equal(t, turn.OutcomeUnknown, r.Outcome, "%s", r.Text)
+	assert.EqualValues(t, 1, sent.Load())
 }

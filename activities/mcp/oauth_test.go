@@ -94,7 +94,25 @@ func TestATokenThatIsRefusedIsReplacedOnce(t *testing.T) {
 	assert.NotContains(t, r.Text, "canary")
 }
 
-// TestTokensAreNotReplacedOften checks that a server cannot force many new tokens: the redactors learn each one as a
+// TestACallIsRepeatedOnlyIfANewTokenMayHelp checks that after a server has refused a new token, too, further calls are
+// sent once, with that token.
+func TestACallIsRepeatedOnlyIfANewTokenMayHelp(t *testing.T) {
+	var i issuer
+	s := guarded(t, &i)
+	var refused atomic.Int32
+	s.URL = frontOf(t, s.URL, refusing(http.StatusUnauthorized, true, &refused))
+	h := newHTTPHost(t, mcp.Options{}, s)
+	req := request(t, h, "mcp/web/append", `{"text":"x"}`)
+	for range 3 {
+		r, err := h.Call(t.Context(), req)
+		require.NoError(t, err)
+		assert.Equal(t, []any{turn.OutcomeError, turn.CodeToolNotSent}, []any{r.Outcome, r.Code})
+	}
+	assert.EqualValues(t, 4, refused.Load(), "the first call twice, each further call once")
+	assert.EqualValues(t, 2, i.issued.Load())
+}
+
+// TestTokensAreNotReplacedOften checks that a server cannot force many new tokens: its redactor learns each one as a
 // secret.
 func TestTokensAreNotReplacedOften(t *testing.T) {
 	i := issuer{brief: true}

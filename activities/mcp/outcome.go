@@ -23,14 +23,15 @@ import (
 // the call was sent, whether the server refused it unread, and whether a response arrived nevertheless.
 func (a *attempt) ending(r reply) tool.Ending {
 	e := tool.Ending{Stage: tool.StageSent, By: a.endedBy(), Repeatable: a.req.Repeatable}
+	a.refusal = a.state.refused.Load() // once, because the request may still be under way
 	var wire *jsonrpc.Error
 	switch {
 	case r.err == nil:
 		e.Stage, e.Answer = tool.StageAnswered, answerOf(r)
 	case !a.state.abandon(): // not sent, and from now on it cannot be sent
 		e.Stage = tool.StageUnsent
-	case a.state.refused.Load():
-		e.Stage = a.refusedStage(r.err)
+	case a.refusal != nil:
+		e.Stage = a.refusedStage()
 	case errors.As(r.err, &wire) && !transportCode(wire.Code):
 		e.Stage, e.Answer = tool.StageAnswered, tool.AnswerProtocol
 	case e.By == tool.EndedByLoss && isClosed(a.state.answered): // a response came, but the SDK could not read it
@@ -43,12 +44,12 @@ func (a *attempt) ending(r reply) tool.Ending {
 // succeed, otherwise StageForbidden, or StageSent if the refusal is not believed. A server that says that it does not
 // know a session which was opened for this very attempt cannot have lost it in a restart, so it may have acted. The
 // same holds for a server that says so again and again.
-func (a *attempt) refusedStage(err error) tool.Stage {
+func (a *attempt) refusedStage() tool.Stage {
 	refusals := a.req.Refused + 1 // of this call, with this one
-	switch r, sessionKnown := refusalOf(err); {
-	case !sessionKnown && (a.freshSession || refusals >= maxUnknownSession):
+	switch {
+	case a.refusal.unknownSession() && (a.freshSession || refusals >= maxUnknownSession):
 		return tool.StageSent
-	case sessionKnown && (r.permanent() || refusals >= maxRateLimited):
+	case !a.refusal.unknownSession() && (a.refusal.permanent() || refusals >= maxRateLimited):
 		return tool.StageForbidden
 	}
 	return tool.StageRefused
@@ -91,22 +92,21 @@ func (a *attempt) conclude(e tool.Ending, r reply) (turn.ToolResult, error) {
 // the server's health.
 func (a *attempt) refused(e tool.Ending, err error) (turn.ToolResult, error) {
 	s := a.session
-	refusal, sessionKnown := refusalOf(err)
-	if !sessionKnown { // and refusedStage believes it: the call may be attempted again
+	if a.refusal.unknownSession() { // and refusedStage believes it: the call may be attempted again
 		s.conn.Lose()
 		text := fmt.Sprintf("%s was not called: %s no longer knows the session, as after a restart", a.req.Tool,
 			s.owner.name())
 		return turn.ToolResult{}, &turn.Error{Code: turn.CodeToolNotSent, Message: text, Cause: err, Refused: true}
 	}
 	s.conn.Answered()
-	text := fmt.Sprintf("%s was not called: %s %s.", a.req.Tool, s.owner.name(), refusal.text())
+	text := fmt.Sprintf("%s was not called: %s %s.", a.req.Tool, s.owner.name(), a.refusal.text())
 	serverText := s.owner.clean(err.Error(), 400)
 	if e.Stage == tool.StageRefused {
 		return turn.ToolResult{}, &turn.Error{Code: turn.CodeToolNotSent, Message: text, Cause: errors.New(serverText),
-			RetryAfter: refusal.pause(), Refused: true}
+			RetryAfter: a.refusal.pause(), Refused: true}
 	}
 	s.owner.log.Warn("an MCP server refused a call", "server", s.owner.id(), "tool", a.req.Tool, "turn", a.req.Turn,
-		"step", a.req.Step, "call", a.req.CallID, "status", refusal.Status, "server_text", serverText)
+		"step", a.req.Step, "call", a.req.CallID, "status", a.refusal.status, "server_text", serverText)
 	class, _ := e.Class()
 	r := tool.Error(text)
 	r.Outcome, r.Code = turn.Outcome(class), turn.CodeToolNotSent
@@ -117,7 +117,7 @@ func (a *attempt) refused(e tool.Ending, err error) (turn.ToolResult, error) {
 // gets rid of the session or process that failed, so that the next call gets another one.
 func (a *attempt) unansweredReason(by tool.EndedBy, err error) string {
 	s := a.session
-	if a.state.refused.Load() { // a refusal that refusedStage does not believe
+	if a.refusal != nil { // a refusal that refusedStage does not believe
 		s.conn.Lose()
 		a.recordFailure("a call's session was not known: " + s.owner.clean(err.Error(), 200))
 		return "the server answered that it does not know the session, which cannot be a session from before a restart"

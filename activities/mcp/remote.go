@@ -173,7 +173,7 @@ func (t *headerRoundTripper) roundTrip(req *http.Request) (*http.Response, error
 	if !allowed {
 		return nil, context.Canceled
 	}
-	again := !first && state.refused.Swap(false) // a refused call, sent again with a new access token
+	again := !first && state.refused.Swap(nil) != nil // a refused call, sent again with a new access token
 	var wrote atomic.Bool
 	trace := &httptrace.ClientTrace{WroteHeaderField: func(string, []string) { wrote.Store(true) }}
 	resp, err := t.base.RoundTrip(t.withHeaders(httptrace.WithClientTrace(req.Context(), trace), req))
@@ -181,8 +181,8 @@ func (t *headerRoundTripper) roundTrip(req *http.Request) (*http.Response, error
 	case err != nil && first && !wrote.Load():
 		state.unsend()
 	// After any other repetition, such as a redirect, a refusal says nothing about the request before it.
-	case err == nil && (first || again) && refusedUnread(resp):
-		state.refused.Store(true)
+	case err == nil && (first || again):
+		state.refused.Store(refusedUnread(resp))
 	}
 	return resp, err
 }

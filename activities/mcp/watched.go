@@ -13,9 +13,9 @@ import (
 // the context of the call's request, so that the transport, below the SDK, can find it.
 type callState struct {
 	phase       atomic.Int32
-	refused     atomic.Bool   // the server's HTTP front refused the call unread
-	answered    chan struct{} // closed when a response to the call was read; over stdio only
-	once        sync.Once     // closes answered
+	refused     atomic.Pointer[refusal] // how the server's HTTP front refused the call unread; nil: it did not
+	answered    chan struct{}           // closed when a response to the call was read; over stdio only
+	once        sync.Once               // closes answered
 	reservation reservation
 }
 
