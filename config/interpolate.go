@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -80,6 +81,20 @@ func (l *loader) interpolate(f field, s string) (string, bool) {
 		return value
 	})
 	return out, ok
+}
+
+// Expand replaces ${NAME}, ${NAME:-default} and $${ in s as Load does. lookup returns the value of a variable, or "".
+func Expand(s string, lookup func(name string) string) string {
+	return reference.ReplaceAllStringFunc(s, func(match string) string {
+		switch m := reference.FindStringSubmatch(match); {
+		case match == "$${":
+			return "${"
+		case m[1] == "":
+			return match
+		default:
+			return cmp.Or(lookup(m[1]), m[3])
+		}
+	})
 }
 
 // secretFile returns the content of a file that holds a secret, without its trailing newlines; an empty file is an

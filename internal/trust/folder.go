@@ -53,8 +53,8 @@ func Look(dir string, environ []string) (Folder, error) {
 const maxFile = 1 << 30
 
 // Files returns the hex SHA-256 of agent.toml, of the files that it runs and of those in the folder that it reads
-// secrets from, by path. Paths of files in the folder are relative to it; others are absolute. The map is empty if there
-// is no agent.toml.
+// secrets from, by path. Paths of files in the folder are relative to it; others are absolute. A path of a secret that
+// is not a real path has "leads to" and the real one. The map is empty if there is no agent.toml.
 func (f Folder) Files() (map[string]string, error) {
 	files := map[string]string{}
 	if f.Settings == nil {
@@ -66,7 +66,15 @@ func (f Folder) Files() (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, path := range append(programs, f.secretFiles()...) {
+	for written, target := range f.secretFiles() {
+		if Inside(f.Root, target) {
+			programs = append(programs, target)
+		}
+		if target != written {
+			files[written] = "leads to " + f.recordName(target)
+		}
+	}
+	for _, path := range programs {
 		hash, err := hashOf(path)
 		if err != nil {
 			return nil, fmt.Errorf("reading a file that agent.toml names: %w", err)
@@ -113,7 +121,7 @@ func (f Folder) programs() (paths []string, err error) {
 			if err != nil || seen[target] || !p.Relative && !Inside(f.Root, target) {
 				continue
 			}
-			if info, err := os.Stat(target); err == nil && info.Mode().IsRegular() {
+			if isRegular(target) {
 				seen[target] = true
 				paths = append(paths, target)
 			}
@@ -122,19 +130,17 @@ func (f Folder) programs() (paths []string, err error) {
 	return paths, nil
 }
 
-// secretFiles returns the real paths of the regular files in the folder that the settings read by ${file:PATH}. Their
-// content can be an environment variable that decides what runs, or a URL.
-func (f Folder) secretFiles() (paths []string) {
+// secretFiles returns the files that the settings read by ${file:PATH}, by PATH: the real path of each regular file. The
+// content of one in the folder can be an environment variable that decides what runs, or a URL. A link in the folder can
+// lead to any file of the user.
+func (f Folder) secretFiles() map[string]string {
+	targets := map[string]string{}
 	for _, path := range f.Settings.SecretFiles() {
-		target, err := filepath.EvalSymlinks(path)
-		if err != nil || !Inside(f.Root, target) {
-			continue
-		}
-		if info, err := os.Stat(target); err == nil && info.Mode().IsRegular() {
-			paths = append(paths, target)
+		if target, err := realPath(path); err == nil && isRegular(target) {
+			targets[path] = target
 		}
 	}
-	return paths
+	return targets
 }
 
 // lookup returns the value of a variable in the folder's environment.

@@ -31,7 +31,7 @@ func Programs(s config.MCPServer, root string, lookup func(string) string) ([]Pr
 	if s.Command == "" {
 		return nil, nil
 	}
-	dir := absolute(root, expand(s.Dir, lookup))
+	dir := absolute(root, config.Expand(s.Dir, lookup))
 	words := wordsOf(s, lookup)
 	bases := []Program{{dir, true}} // the directories in which names are resolved
 	add := func(name string) {
@@ -44,18 +44,27 @@ func Programs(s config.MCPServer, root string, lookup func(string) string) ([]Pr
 			add(word)
 		}
 	}
-	for _, name := range filepath.SplitList(cmp.Or(expand(s.Env["PATH"].Reveal(), lookup), lookup("PATH"))) {
+	for _, name := range filepath.SplitList(cmp.Or(config.Expand(s.Env["PATH"].Reveal(), lookup), lookup("PATH"))) {
 		add(name)
 	}
 	if len(words)*len(bases) > maxPlaces {
 		return nil, fmt.Errorf("the command line of MCP server %q has %d words and names %d directories, which is too much "+
 			"to find its programs: move it to a script", s.ID, len(words), len(bases))
 	}
-	command := expand(s.Command, lookup)
+	command := config.Expand(s.Command, lookup)
 	var found []Program
 	for _, word := range words {
 		for _, base := range bases {
 			path := absolute(base.Path, word)
+			if strings.Contains(word, "..") { // "link/.." is the parent of the link's target
+				written := word
+				if !filepath.IsAbs(word) {
+					written = base.Path + string(filepath.Separator) + word
+				}
+				if real, err := filepath.EvalSymlinks(written); err == nil && isRegular(real) {
+					found = append(found, Program{real, base.Relative && !filepath.IsAbs(word)})
+				}
+			}
 			info, err := os.Stat(path)
 			// The model must not create a missing file that the server would then run.
 			missing := err != nil && !strings.HasPrefix(word, "-") && (word == command || strings.ContainsAny(word, "./"))
@@ -77,7 +86,7 @@ func wordsOf(s config.MCPServer, lookup func(string) string) []string {
 	}
 	var words []string
 	for _, w := range written {
-		for _, text := range []string{w, expand(w, lookup)} {
+		for _, text := range []string{w, config.Expand(w, lookup), shellExpand(w, lookup)} {
 			words = append(words, namesIn(text)...)
 		}
 	}
@@ -103,15 +112,11 @@ func namesIn(argument string) []string {
 // isSeparator reports whether r stands between the words of an argument.
 func isSeparator(r rune) bool { return strings.ContainsRune(" \t\n=:,;&|'\"`()<>", r) }
 
-// expand replaces references to environment variables in s, with the syntax of package config: ${NAME} and
-// ${NAME:-default}.
-func expand(s string, lookup func(string) string) string {
+// shellExpand replaces $NAME, ${NAME} and ${NAME:-default} in s, as a shell does.
+func shellExpand(s string, lookup func(string) string) string {
 	return os.Expand(s, func(name string) string {
 		name, otherwise, _ := strings.Cut(name, ":-")
-		if value := lookup(name); value != "" {
-			return value
-		}
-		return otherwise
+		return cmp.Or(lookup(name), otherwise)
 	})
 }
 
@@ -121,6 +126,12 @@ func absolute(dir, path string) string {
 		return filepath.Clean(path)
 	}
 	return filepath.Join(dir, path)
+}
+
+// isRegular reports whether path is an existing regular file.
+func isRegular(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
 }
 
 // isDirectory reports whether path is an existing directory.

@@ -34,6 +34,14 @@ func (f Folder) Sections() []Section {
 		for _, path := range programs {
 			files = append(files, f.recordName(path))
 		}
+		secrets := f.secretFiles()
+		for _, written := range slices.Sorted(maps.Keys(secrets)) {
+			line := written
+			if real := f.recordName(secrets[written]); real != written {
+				line += ", which leads to " + real
+			}
+			files = append(files, line)
+		}
 		sections = []Section{
 			{"run", f.commands()},
 			{"connect to", f.addresses()},

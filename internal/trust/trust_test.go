@@ -165,6 +165,23 @@ func TestAFileThatASecretIsReadFromIsWatched(t *testing.T) {
 	}
 }
 
+// TestALinkToASecretIsWatched checks that a link of the folder cannot lead to another file of the user later.
+func TestALinkToASecretIsWatched(t *testing.T) {
+	u, elsewhere := newUser(t), t.TempDir()
+	for _, name := range []string{"token", "id_ed25519"} {
+		require.NoError(t, os.WriteFile(filepath.Join(elsewhere, name), []byte("1"), 0o600))
+	}
+	link := filepath.Join(u.dir, "link")
+	require.NoError(t, os.Symlink(filepath.Join(elsewhere, "token"), link))
+	u.write("agent.toml", "[llm]\napi_key = \"${file:"+link+"}\"\n")
+	u.add(u.dir)
+	assert.True(t, u.trusts(u.dir))
+	require.NoError(t, os.Remove(link))
+	require.NoError(t, os.Symlink(filepath.Join(elsewhere, "id_ed25519"), link))
+	assert.False(t, u.trusts(u.dir))
+	assert.Equal(t, []string{"changed file " + link}, u.changes())
+}
+
 // TestTheFilesThatServersRunAreFound has the ways in which a server's settings can name a file of the folder.
 func TestTheFilesThatServersRunAreFound(t *testing.T) {
 	for name, settings := range map[string]string{
@@ -187,6 +204,8 @@ func TestTheFilesThatServersRunAreFound(t *testing.T) {
 		"a link":                      `command = "./link"`,
 		"the server's own PATH":       `command = "x"` + "\n" + `env = { PATH = "${HERE}/tools:/bin" }`,
 		"a relative PATH":             `command = "env"` + "\n" + `args = ["x"]` + "\n" + `env = { PATH = "tools:/bin" }`,
+		"a directory that is literal": `command = "python3"` + "\n" + `args = ["x"]` + "\n" + `dir = "$HERE"`,
+		"the parent of a link":        `command = "sh"` + "\n" + `args = ["deep/../x"]`,
 		"a named directory":           `command = "env"` + "\n" + `args = ["--chdir=tools", "sh", "x"]`,
 		"a directory that is entered": `command = "sh"` + "\n" + `args = ["-c", "cd tools && exec sh ./x"]`,
 	} {
@@ -196,6 +215,9 @@ func TestTheFilesThatServersRunAreFound(t *testing.T) {
 			u.write("tools/x", "1")
 			require.NoError(t, os.Symlink("tools/x", filepath.Join(u.dir, "link")))
 			require.NoError(t, os.Symlink("tools/x", filepath.Join(u.dir, "a link")))
+			require.NoError(t, os.Symlink("tools", filepath.Join(u.dir, "$HERE")))
+			require.NoError(t, os.Mkdir(filepath.Join(u.dir, "tools/in"), 0o700))
+			require.NoError(t, os.Symlink("tools/in", filepath.Join(u.dir, "deep")))
 			u.write("agent.toml", "[[mcp.servers]]\nid = \"mine\"\n"+strings.ReplaceAll(settings, "DIR", u.dir)+"\n")
 			u.add(u.dir)
 			assert.True(t, u.trusts(u.dir))
