@@ -348,6 +348,9 @@ func (r *Repo) commitTree(ctx context.Context, a Action, title, tree, base, old 
 	for _, p := range parents {
 		args = append(args, "-p", p)
 	}
+	if err := r.checkUnused(ctx, a.Tenant, a.Session); err != nil {
+		return "", err
+	}
 	out, err := r.git(ctx, []byte(a.message(title, base)), args...)
 	if err != nil {
 		return "", err
@@ -355,6 +358,17 @@ func (r *Repo) commitTree(ctx context.Context, a Action, title, tree, base, old 
 	id := strings.TrimSpace(string(out))
 	_, err = r.git(ctx, nil, "update-ref", r.ref(a.Tenant, a.Session), id, cmp.Or(old, zeroID(id)))
 	return id, err
+}
+
+// checkUnused returns an error if the branch of a session's canvas is checked out or leads to another branch. A commit
+// would then change what is the user's.
+func (r *Repo) checkUnused(ctx context.Context, tenant, session string) error {
+	leads, err := r.firstLine(ctx, "for-each-ref", "--format=%(symref)%(worktreepath)", r.ref(tenant, session))
+	if err == nil && leads != "" {
+		err = fmt.Errorf("branch %s is checked out or leads to another branch (%s): check out another one, or delete it",
+			r.Branch(tenant, session), leads)
+	}
+	return err
 }
 
 // zeroID returns the null object ID, in the length of id. git update-ref takes it to mean that a branch must not
@@ -453,6 +467,9 @@ func (r *Repo) commitOnce(ctx context.Context, s state, a Action, title, name st
 	}
 	if e.mode == "" {
 		e.mode = modeFile
+	}
+	if err := r.checkUnused(ctx, a.Tenant, a.Session); err != nil {
+		return "", err
 	}
 	ref := r.ref(a.Tenant, a.Session)
 	message := a.message(title, base)

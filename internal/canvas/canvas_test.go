@@ -298,6 +298,7 @@ func TestABranchOfAnotherAuthorIsNoOption(t *testing.T) {
 	output := filepath.Join(t.TempDir(), "output")
 	run(t, dir, "checkout", "-q", "-b", "everturn/s")
 	run(t, dir, "commit", "-q", "--allow-empty", "-m", "change\n\n"+trailerBase+": --output="+output)
+	run(t, dir, "checkout", "-q", "main")
 	r := opened(t, dir)
 	_, err := r.Diff(t.Context(), "", "s", "")
 	require.NoError(t, err)
@@ -306,6 +307,21 @@ func TestABranchOfAnotherAuthorIsNoOption(t *testing.T) {
 	write(t, r, call("s", 1), "b", "2\n")
 	assert.NoFileExists(t, output)
 	assert.NoFileExists(t, output+".."+run(t, dir, "rev-parse", "everturn/s"))
+}
+
+// TestABranchInUseIsNotChanged has a canvas that is checked out, and one that is another name of the user's branch.
+func TestABranchInUseIsNotChanged(t *testing.T) {
+	dir := repository(t, map[string]string{"a": "1\n"})
+	run(t, dir, "symbolic-ref", "refs/heads/everturn/link", "refs/heads/main")
+	r := opened(t, dir)
+	write(t, r, call("s", 1), "b", "2\n")
+	run(t, dir, "checkout", "-q", "everturn/s")
+	before := users(t, dir)
+	for _, session := range []string{"s", "link"} {
+		_, err := r.Commit(t.Context(), call(session, 2), "write c", "c", text("3\n"))
+		assert.ErrorContains(t, err, "is checked out or leads to another branch", session)
+	}
+	assert.Equal(t, before, users(t, dir))
 }
 
 // TestTheRepositoryOfAnotherFolderIsRefused has folders with a .git that leads to another repository of the user, and
