@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/everturn/everturn/workflows/turn"
@@ -185,14 +186,23 @@ func (t *Tokens) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Finish records the finish reason. The completion is then complete; only its usage may follow.
-func (c *Collector) Finish(reason string) { c.finish = replaceNUL(reason) }
+// Finish records the finish reason. The completion is then complete; only its usage may follow. A later reason does not
+// replace one that says that the completion ended early.
+func (c *Collector) Finish(reason string) {
+	if c.finish == "" || !c.endedEarly() {
+		c.finish = replaceNUL(reason)
+	}
+}
+
+// endedEarly reports whether the finish reason says that the completion ended early.
+func (c *Collector) endedEarly() bool {
+	return (turn.Completion{FinishReason: c.finish, Refused: c.refused}).Stop() != ""
+}
 
 // checkCalls returns errOpenCall if a finished completion contains an incomplete tool call. A completion that ended
 // early may contain one, because its calls do not run.
 func (c *Collector) checkCalls() error {
-	endedEarly := (turn.Completion{FinishReason: c.finish, Refused: c.refused}).Stop() != ""
-	if endedEarly {
+	if c.endedEarly() {
 		return nil
 	}
 	for _, call := range c.calls {
@@ -213,6 +223,11 @@ func (c *Collector) completion(sent int) turn.Completion {
 	size := len(done.Text) + len(done.Reasoning)
 	for _, call := range c.calls {
 		toolCall := turn.ToolCall{WireID: call.ID, Tool: call.Name, Arguments: call.arguments.String()}
+		if call.ID != "" && slices.ContainsFunc(done.ToolCalls, func(before turn.ToolCall) bool {
+			return before.WireID == call.ID && before.Tool == call.Name && before.Arguments == toolCall.Arguments
+		}) {
+			continue // the same call under another index
+		}
 		size += len(toolCall.Tool) + len(toolCall.Arguments)
 		done.ToolCalls = append(done.ToolCalls, toolCall)
 	}

@@ -277,7 +277,7 @@ func (e *Endpoint) collect(ctx context.Context, ex *exchange, col *Collector, re
 		switch {
 		case err != nil && finished:
 			ex.drain()
-			return nil
+			return col.checkCalls() // a call may have begun after the finish reason
 		case err != nil:
 			return err
 		case !finished && col.finish != "": // this event had the finish reason

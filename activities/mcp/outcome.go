@@ -32,12 +32,19 @@ func (a *attempt) ending(r reply) tool.Ending {
 		e.Stage = tool.StageUnsent
 	case a.refusal != nil:
 		e.Stage = a.refusedStage()
-	case errors.As(r.err, &wire) && !transportCode(wire.Code):
+	case errors.As(r.err, &wire) && !transportCode(wire.Code) && !a.unreadable(wire):
 		e.Stage, e.Answer = tool.StageAnswered, tool.AnswerProtocol
 	case e.By == tool.EndedByLoss && isClosed(a.state.answered): // a response came, but the SDK could not read it
 		e.Stage, e.Answer = tool.StageAnswered, tool.AnswerUnreadable
 	}
 	return e
+}
+
+// unreadable reports whether the SDK itself created the error because it could not read a message of a stdio server. It
+// then ends all calls of the connection with it, whatever call the message was about.
+func (a *attempt) unreadable(err *jsonrpc.Error) bool {
+	invalid := err.Code == jsonrpc.CodeParseError || err.Code == jsonrpc.CodeInvalidRequest
+	return invalid && a.session.link.watched != nil && !isClosed(a.state.answered)
 }
 
 // refusedStage returns the stage of a call that the server's HTTP front refused: StageRefused if another attempt may

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -210,4 +211,20 @@ func TestCloseEndsCallsInFlight(t *testing.T) {
 	assert.Equal(t, turn.OutcomeUnknown, receive(t, ch).result.Outcome)
 	_, err := h.Call(t.Context(), req)
 	assert.Equal(t, turn.CodeToolNotSent, turn.CodeOf(err))
+}
+
+// TestAnUnreadableLineIsNoAnswer has a server that writes a line which the SDK refuses while two calls are in flight.
+// Both may have taken effect.
+func TestAnUnreadableLineIsNoAnswer(t *testing.T) {
+	for _, line := range []string{`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}`,
+		`{"jsonrpc":"2.0","id":null,"result":{}}`, `{"jsonrpc":"2.0"}`, `{"jsonrpc":"2.0","id":{},"result":{}}`, `{}`} {
+		ledger := filepath.Join(t.TempDir(), "ledger")
+		h := newHost(t, mcp.Options{}, stdioServer("srv", "-ledger", ledger))
+		working, cancel := async(t, h, request(t, h, "mcp/srv/stubborn", `{"text":"x"}`))
+		defer cancel()
+		awaitEvent(t, ledger, "begun")
+		r := call(t, h, "mcp/srv/misspeak", `{"text":`+strconv.Quote(line)+`}`)
+		assert.Equal(t, turn.OutcomeUnknown, r.Outcome, line)
+		assert.Equal(t, turn.OutcomeUnknown, receive(t, working).result.Outcome, line)
+	}
 }

@@ -74,6 +74,11 @@ func (p *program) addTools() {
 		<-ctx.Done()
 		return "", ctx.Err()
 	})
+	add(p, "misspeak", "Print the text as a line, and never answer.", nil, func(ctx context.Context, in textIn) (string, error) {
+		fmt.Fprintln(p.out, in.Text)
+		<-ctx.Done()
+		return "", ctx.Err()
+	})
 	p.addNoisy()
 	add(p, "dirty", "Answer with control characters.", readOnly, func(context.Context, none) (string, error) {
 		return "a\x00b \x1b[31mred\x1b[0m \x1b]0;title\x07end\r\nnext", nil

@@ -25,8 +25,9 @@ var stopCauses = map[string]StopCause{
 	"model_context_window_exceeded": StopLength,
 	"content_filter":                StopContentFilter, "safety": StopContentFilter, "image_safety": StopContentFilter,
 	"recitation": StopContentFilter, "blocklist": StopContentFilter, "prohibited_content": StopContentFilter,
-	"spii":    StopContentFilter,
-	"refusal": StopRefusal,
+	"spii": StopContentFilter, "function_call_filter": StopContentFilter,
+	"pause_turn": StopLength, // of Anthropic, for tools that it runs itself, which are not requested
+	"refusal":    StopRefusal,
 }
 
 // Stop returns the reason why the completion ended early, or "" if it is complete.
@@ -34,7 +35,8 @@ func (c Completion) Stop() StopCause {
 	if c.Refused {
 		return StopRefusal
 	}
-	return stopCauses[strings.ToLower(c.FinishReason)]
+	reason, _, _ := strings.Cut(strings.ToLower(c.FinishReason), ":") // "content_filter: PROHIBITED_CONTENT"
+	return stopCauses[reason]
 }
 
 // Partial is the usable part of a completion that ended early.

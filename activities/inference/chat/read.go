@@ -70,9 +70,10 @@ func (r *reader) addChoice(ch choice, data []byte) error {
 			return err
 		}
 	}
-	switch ch.FinishReason {
+	switch strings.ToLower(string(ch.FinishReason)) {
 	case "", "null": // not finished
-	case "error": // OpenRouter: the upstream provider failed in the middle of the response
+	// The provider failed in the middle of the response: OpenRouter, vLLM and SGLang, and DeepSeek.
+	case "error", "abort", "aborted", "cancelled", "canceled", "timeout", "time_limit", "insufficient_system_resource":
 		return &inference.StreamError{Body: data}
 	default:
 		r.collector.Finish(string(ch.FinishReason)) // its length is bounded later, after redaction

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/everturn/everturn/activities/inference"
 	"github.com/everturn/everturn/workflows/turn"
@@ -48,6 +49,7 @@ type outputItem struct {
 	Type      string `json:"type"`
 	ID        string `json:"id"`
 	Phase     string `json:"phase"`
+	Status    string `json:"status"`
 	CallID    string `json:"call_id"`
 	Name      string `json:"name"`
 	Arguments string `json:"arguments"`
@@ -164,7 +166,7 @@ func (r *reader) completeItem(o *output, raw json.RawMessage) error {
 			return err
 		}
 		o.part, o.raw = turn.PartCall, itemReference(i)
-		if o.call == nil || wasDone {
+		if o.call == nil || wasDone || i.Status == "incomplete" { // an incomplete call stays open
 			return nil
 		}
 		return o.call.Complete(i.Arguments)
@@ -198,8 +200,8 @@ func itemReference(i outputItem) json.RawMessage {
 }
 
 // endResponse adds the usage, the remaining items and the finish reason of the response object, which ends the
-// response. It returns a *StreamError if the response has failed or was cancelled. Any other status than incomplete
-// counts as complete.
+// response. It returns a *StreamError if the response has failed or was cancelled. A response with a reason why it is
+// incomplete, or that is still in progress, counts as incomplete; any other unknown status counts as complete.
 func (r *reader) endResponse(res response) error {
 	r.collector.Model(res.Model)
 	if u := res.Usage; u != nil {
@@ -213,13 +215,14 @@ func (r *reader) endResponse(res response) error {
 	}
 	// The API has no finish reason. The reasons are those of Chat Completions, except for an incomplete response.
 	reason := "stop"
-	if res.Status == "incomplete" {
+	incomplete := res.Incomplete.Reason != "" || slices.Contains([]string{"incomplete", "queued", "in_progress"}, res.Status)
+	if incomplete {
 		reason = res.Incomplete.Reason
 		if stopped := (turn.Completion{FinishReason: reason}).Stop(); stopped == "" { // an unknown reason
 			reason = string(turn.StopLength)
 		}
 	}
-	if err := r.addFinalItems(res); err != nil {
+	if err := r.addFinalItems(res, incomplete); err != nil {
 		return err
 	}
 	if reason == "stop" && len(r.collector.Calls()) > 0 {
@@ -231,11 +234,11 @@ func (r *reader) endResponse(res response) error {
 
 // addFinalItems completes the items that are in the response object, and then passes all complete items to the
 // Collector in their order, to be sent back.
-func (r *reader) addFinalItems(res response) error {
+func (r *reader) addFinalItems(res response, incomplete bool) error {
 	if err := r.collector.Pieces(len(res.Output)); err != nil {
 		return err
 	}
-	if res.Status != "incomplete" { // the last item of an incomplete response may be incomplete
+	if !incomplete { // the last item of an incomplete response may be incomplete
 		for index, raw := range res.Output {
 			if err := r.completeItem(r.outputAt(index), raw); err != nil {
 				return err
