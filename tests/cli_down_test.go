@@ -180,3 +180,14 @@ func TestCLIReadsAReadOnlyPostgres(t *testing.T) {
 	assert.Contains(t, h.everturn("fork", "read-only-postgres", "--set", readOnly).exits(5).err.String(), "the journal is read-only")
 	assert.Equal(t, "fail", statesOf(h.everturn("doctor", "-o", "json", "--set", readOnly).exits(5))["journal"])
 }
+
+// TestCLIFailsIfItsOutputCannotBeWritten has a full disk as standard output: a script must not go on with half an answer.
+func TestCLIFailsIfItsOutputCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	h := newUserFolder(t, asking(fakellm.Start(t, fakellm.Text("Hello back."))))
+	h.worker()
+	for _, args := range []string{"run -s full hello", "attach full", "show full", "run -q -s full hello", "run -o jsonl -s full hello"} {
+		c := h.launch(exec.Command("sh", "-c", `exec "$0" `+args+` >/dev/full`, binary(t, "./starter"))).wait().exits(1)
+		assert.Contains(t, c.err.String(), "no space left on device", args)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -33,6 +34,10 @@ func Main() int {
 // execute runs the command line args and returns its exit code. The first of the signals cancels the command's context,
 // unless the command takes the signals over with Interrupts.Take.
 func execute(ctx context.Context, a *app.App, args []string, signals <-chan os.Signal) int {
+	out := &checkedWriter{Writer: a.Out}
+	if !app.IsTerminal(a.Out) {
+		a.Out = out
+	}
 	ctx, a.Interrupts = app.Catch(ctx, signals)
 	a.Context = ctx
 	defer a.Interrupts.Take() // ends the goroutine of Catch
@@ -44,12 +49,28 @@ func execute(ctx context.Context, a *app.App, args []string, signals <-chan os.S
 		err = app.UsageError(cmd, err)
 	case err != nil && errors.Is(context.Cause(ctx), app.ErrInterrupted):
 		err = &app.ExitError{Code: app.ExitCancelled, Cause: app.ErrInterrupted}
+	case err == nil && out.err != nil:
+		err = fmt.Errorf("writing the output: %w", out.err)
 	}
 	var exit *app.ExitError
 	if err != nil && (!errors.As(err, &exit) || exit.Cause != nil) { // an ExitError without a cause prints nothing
 		a.Report(err, outputOf(cmd))
 	}
 	return app.ExitCode(err)
+}
+
+// checkedWriter keeps the first error of its Writer, because a command that could not write its whole output has failed.
+type checkedWriter struct {
+	io.Writer
+	err error
+}
+
+func (w *checkedWriter) Write(b []byte) (int, error) {
+	n, err := w.Writer.Write(b)
+	if w.err == nil {
+		w.err = err
+	}
+	return n, err
 }
 
 // outputOf returns the value of a command's --output, or "" if it has no such flag.
