@@ -70,21 +70,34 @@ func Open(ctx context.Context, dir, branch string) (*Repo, error) {
 	if err != nil {
 		return nil, fmt.Errorf("canvas.repo %s is not a git repository that this user owns: %w", dir, err)
 	}
-	if !r.owns(gitDir) {
+	common, err := r.firstLine(ctx, "rev-parse", "--path-format=absolute", "--git-common-dir")
+	if err != nil {
+		return nil, err
+	}
+	if !r.owns(gitDir, common) {
 		return nil, fmt.Errorf("canvas.repo %s is not a work tree of %s, where its .git leads: name that repository", dir, gitDir)
 	}
 	return r, nil
 }
 
-// owns reports whether a git directory belongs to r.dir: it is in the folder, or it names the folder as a work tree or
-// submodule. An archive may come with a .git that leads to another repository of the user.
-func (r *Repo) owns(gitDir string) bool {
+// owns reports whether a git directory belongs to r.dir: it is in the folder with its common directory, objects and
+// refs, or it names the folder as a work tree or submodule. An archive may come with a .git that leads to another
+// repository of the user.
+func (r *Repo) owns(gitDir, common string) bool {
 	dir, err := filepath.EvalSymlinks(r.dir)
 	if err != nil {
 		return false
 	}
-	if rel, err := filepath.Rel(dir, gitDir); err == nil && filepath.IsLocal(rel) {
-		return true
+	inside := func(path string) bool {
+		real, err := filepath.EvalSymlinks(path)
+		if err != nil {
+			return false
+		}
+		rel, err := filepath.Rel(dir, real)
+		return err == nil && filepath.IsLocal(rel)
+	}
+	if inside(gitDir) {
+		return inside(common) && inside(filepath.Join(common, "objects")) && inside(filepath.Join(common, "refs"))
 	}
 	back, err := os.ReadFile(filepath.Join(gitDir, "gitdir"))
 	if err == nil { // of git worktree

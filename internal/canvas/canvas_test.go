@@ -333,6 +333,16 @@ func TestTheRepositoryOfAnotherFolderIsRefused(t *testing.T) {
 		"file": func(folder string) {
 			require.NoError(t, os.WriteFile(filepath.Join(folder, ".git"), []byte("gitdir: "+private+"/.git\n"), 0o600))
 		},
+		"common directory": func(folder string) {
+			require.NoError(t, os.Mkdir(filepath.Join(folder, ".git"), 0o700))
+			require.NoError(t, os.WriteFile(filepath.Join(folder, ".git/commondir"), []byte(private+"/.git\n"), 0o600))
+			require.NoError(t, os.WriteFile(filepath.Join(folder, ".git/HEAD"), []byte("ref: refs/heads/main\n"), 0o600))
+		},
+		"objects": func(folder string) {
+			run(t, folder, "init", "-q")
+			require.NoError(t, os.RemoveAll(filepath.Join(folder, ".git/objects")))
+			require.NoError(t, os.Symlink(filepath.Join(private, ".git/objects"), filepath.Join(folder, ".git/objects")))
+		},
 		"link": func(folder string) {
 			require.NoError(t, os.Symlink(filepath.Join(private, ".git"), filepath.Join(folder, ".git")))
 		},

@@ -35,12 +35,17 @@ func Programs(s config.MCPServer, root string, lookup func(string) string) ([]Pr
 	words := wordsOf(s, lookup)
 	bases := []Program{{dir, true}} // the directories in which names are resolved
 	add := func(name string) {
-		if base := (Program{absolute(dir, name), !filepath.IsAbs(name)}); !slices.Contains(bases, base) {
-			bases = append(bases, base)
+		for _, path := range pathsOf(dir, name) {
+			if base := (Program{path, !filepath.IsAbs(name)}); !slices.Contains(bases, base) {
+				bases = append(bases, base)
+			}
 		}
 	}
 	for _, word := range words {
-		if isDirectory(absolute(dir, word)) {
+		if strings.HasPrefix(word, "/proc/") {
+			return nil, fmt.Errorf("MCP server %q names %s, which can be another file in each process: name it directly", s.ID, word)
+		}
+		if slices.ContainsFunc(pathsOf(dir, word), isDirectory) {
 			add(word)
 		}
 	}
@@ -55,21 +60,13 @@ func Programs(s config.MCPServer, root string, lookup func(string) string) ([]Pr
 	var found []Program
 	for _, word := range words {
 		for _, base := range bases {
-			path := absolute(base.Path, word)
-			if strings.Contains(word, "..") { // "link/.." is the parent of the link's target
-				written := word
-				if !filepath.IsAbs(word) {
-					written = base.Path + string(filepath.Separator) + word
+			for _, path := range pathsOf(base.Path, word) {
+				info, err := os.Stat(path)
+				// The model must not create a missing file that the server would then run.
+				missing := err != nil && !strings.HasPrefix(word, "-") && (word == command || strings.ContainsAny(word, "./"))
+				if missing || err == nil && info.Mode().IsRegular() {
+					found = append(found, Program{path, base.Relative && !filepath.IsAbs(word)})
 				}
-				if real, err := filepath.EvalSymlinks(written); err == nil && isRegular(real) {
-					found = append(found, Program{real, base.Relative && !filepath.IsAbs(word)})
-				}
-			}
-			info, err := os.Stat(path)
-			// The model must not create a missing file that the server would then run.
-			missing := err != nil && !strings.HasPrefix(word, "-") && (word == command || strings.ContainsAny(word, "./"))
-			if missing || err == nil && info.Mode().IsRegular() {
-				found = append(found, Program{path, base.Relative && !filepath.IsAbs(word)})
 			}
 		}
 	}
@@ -118,6 +115,21 @@ func shellExpand(s string, lookup func(string) string) string {
 		name, otherwise, _ := strings.Cut(name, ":-")
 		return cmp.Or(lookup(name), otherwise)
 	})
+}
+
+// pathsOf returns the paths that a name in the directory dir may mean. "link/.." is the parent of the link's target for
+// the kernel, and the directory with the link for a program that cleans the name.
+func pathsOf(dir, name string) []string {
+	paths := []string{absolute(dir, name)}
+	if strings.Contains(name, "..") {
+		if !filepath.IsAbs(name) {
+			name = dir + string(filepath.Separator) + name
+		}
+		if real, err := filepath.EvalSymlinks(name); err == nil && real != paths[0] {
+			paths = append(paths, real)
+		}
+	}
+	return paths
 }
 
 // absolute returns path, joined to dir unless it is absolute already.

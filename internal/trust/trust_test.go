@@ -205,6 +205,7 @@ func TestTheFilesThatServersRunAreFound(t *testing.T) {
 		"the server's own PATH":       `command = "x"` + "\n" + `env = { PATH = "${HERE}/tools:/bin" }`,
 		"a relative PATH":             `command = "env"` + "\n" + `args = ["x"]` + "\n" + `env = { PATH = "tools:/bin" }`,
 		"a directory that is literal": `command = "python3"` + "\n" + `args = ["x"]` + "\n" + `dir = "$HERE"`,
+		"a directory above a link's":  `command = "env"` + "\n" + `args = ["-C", "deep/..", "sh", "x"]`,
 		"the parent of a link":        `command = "sh"` + "\n" + `args = ["deep/../x"]`,
 		"a named directory":           `command = "env"` + "\n" + `args = ["--chdir=tools", "sh", "x"]`,
 		"a directory that is entered": `command = "sh"` + "\n" + `args = ["-c", "cd tools && exec sh ./x"]`,

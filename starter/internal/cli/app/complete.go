@@ -2,7 +2,9 @@ package app
 
 import (
 	"context"
+	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -12,6 +14,10 @@ import (
 
 // MaxCompletions is the maximum number of sessions or requests that shell completion offers.
 const MaxCompletions = 100
+
+// plain matches what a shell takes as it is. Completion of bash does not quote the common beginning of several offers,
+// and an imported session may have any name.
+var plain = regexp.MustCompile(`^[A-Za-z0-9._/@:+=][A-Za-z0-9._/@:+=-]*$`)
 
 // Completion returns a function for shell completion. It offers what list finds in the journal, without duplicates and
 // without arguments that the command line already has. list gets the arguments so far. Shell completion does not show
@@ -31,7 +37,8 @@ func (a *App) Completion(list func(ctx context.Context, j *journal.DB,
 		defer j.Close()
 		var offers []cobra.Completion
 		for _, offer := range list(cmd.Context(), j, args) {
-			if !slices.Contains(offers, offer) && !slices.Contains(args, offer) {
+			id, _, _ := strings.Cut(offer, "\t")
+			if plain.MatchString(id) && !slices.Contains(offers, offer) && !slices.Contains(args, offer) {
 				offers = append(offers, offer)
 			}
 		}
