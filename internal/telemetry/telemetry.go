@@ -36,11 +36,9 @@ type Options struct {
 	Content bool
 	Redact  func(string) string
 
-	Provider string // the provider of Model
-	Model    string
-	Worker   string // the worker's identity
-	Version  string // of the program
-	Log      *slog.Logger
+	Worker  string // the worker's identity
+	Version string // of the program
+	Log     *slog.Logger
 }
 
 // Telemetry exports traces and metrics. Both are optional.
