@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -21,7 +20,7 @@ func (e *Engine) openTelemetry(ctx context.Context) (err error) {
 	e.secrets.Add(telemetry.Credentials()...)
 	e.telemetry, err = telemetry.New(ctx, telemetry.Options{
 		MetricsAddress: e.cfg.Telemetry.MetricsAddress, Content: e.cfg.Telemetry.Content, Redact: e.secrets.String,
-		Worker: e.identity(), Version: version.String(), Log: e.log,
+		Provider: e.model.provider, Model: e.model.name, Worker: e.identity(), Version: version.String(), Log: e.log,
 	})
 	if err != nil {
 		return temporalconn.WithKind(config.ErrInvalid, err)
@@ -229,14 +228,13 @@ func (e *Engine) observedModel() activities.Model {
 	if e.telemetry == nil {
 		return e.model
 	}
-	return measuredModel{e.model, e.telemetry, e.model.provider}
+	return measuredModel{e.model, e.telemetry}
 }
 
 // measuredModel measures the duration and the first output of each inference.
 type measuredModel struct {
 	activities.Model
 	telemetry *telemetry.Telemetry
-	provider  string // of prompts that name none
 }
 
 // Infer implements activities.Model.
@@ -244,8 +242,7 @@ func (m measuredModel) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink)
 	first := &firstEvent{Sink: sink}
 	began := time.Now()
 	answer, err := m.Model.Infer(ctx, p, first)
-	m.telemetry.Inferred(ctx, telemetry.Inference{Provider: cmp.Or(p.Provider, m.provider), Model: p.Model, Began: began,
-		FirstEvent: first.at, Completion: answer, Err: err})
+	m.telemetry.Inferred(ctx, telemetry.Inference{Began: began, FirstEvent: first.at, Completion: answer, Err: err})
 	return answer, err
 }
 

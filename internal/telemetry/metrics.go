@@ -106,8 +106,6 @@ func (t *Telemetry) CallsNotRun(ctx context.Context, outcomes []turn.CallOutcome
 
 // Inference is one request to the model, for Inferred.
 type Inference struct {
-	Provider   string // the provider of Model
-	Model      string
 	Began      time.Time
 	FirstEvent time.Time // when the first event of the stream arrived; zero if none did
 	Completion turn.Completion
@@ -119,8 +117,8 @@ func (t *Telemetry) Inferred(ctx context.Context, i Inference) {
 	if t.meters == nil {
 		return
 	}
-	provider, chat := genaiconv.ProviderNameAttr(i.Provider), genaiconv.OperationNameChat
-	model := semconv.GenAIRequestModel(i.Model)
+	provider, chat := genaiconv.ProviderNameAttr(t.options.Provider), genaiconv.OperationNameChat
+	model := semconv.GenAIRequestModel(t.options.Model)
 	if !i.FirstEvent.IsZero() {
 		t.measured.firstChunk.Record(ctx, i.FirstEvent.Sub(i.Began).Seconds(), chat, provider, model)
 	}

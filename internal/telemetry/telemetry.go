@@ -36,9 +36,11 @@ type Options struct {
 	Content bool
 	Redact  func(string) string
 
-	Worker  string // the worker's identity
-	Version string // of the program
-	Log     *slog.Logger
+	Provider string // the provider of Model
+	Model    string
+	Worker   string // the worker's identity
+	Version  string // of the program
+	Log      *slog.Logger
 }
 
 // Telemetry exports traces and metrics. Both are optional.
