@@ -126,9 +126,8 @@ func (s Schedules) action(in ScheduleInput) *client.ScheduleWorkflowAction {
 			}},
 			StaticSummary: workflows.Summary(in.Text),
 			Priority:      workflows.Priority(o.Tenant, true),
-			StaticDetails: "One run of schedule " + turn.Truncate(in.Name, 80) +
-				", in a session of its own that is named after this workflow's ID. " +
-				"Its transcript is in the journal: `everturn show`.",
+			StaticDetails: "One run of schedule " + workflows.Summary(in.Name) +
+				", in a session of its own that is named after this workflow's ID. `everturn show` shows the transcript.",
 			TypedSearchAttributes: temporal.NewSearchAttributes(
 				agent, workflows.AttrState.ValueSet(string(turn.StateRunning))),
 		}
@@ -142,9 +141,8 @@ func (s Schedules) action(in ScheduleInput) *client.ScheduleWorkflowAction {
 		}},
 		StaticSummary: workflows.Summary("to session " + turn.Truncate(in.Session, 60) + ": " + in.Text),
 		Priority:      workflows.Priority(o.Tenant, true),
-		StaticDetails: "Sends the message of schedule " + turn.Truncate(in.Name, 60) +
-			" to its session, and completes when the turn that takes it ends: " +
-			"`everturn show " + turn.Truncate(in.Session, 80) + "`.",
+		StaticDetails: "Sends the message of schedule " + workflows.Summary(in.Name) + " to session " +
+			workflows.Summary(in.Session) + ", and completes when the turn that takes it ends.",
 		TypedSearchAttributes: temporal.NewSearchAttributes(agent, workflows.AttrSession.ValueSet(in.Session)),
 	}
 }

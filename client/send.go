@@ -288,14 +288,13 @@ func (c *Client) input(in SendInput, m *turn.UserMessage) workflows.Input {
 
 // start returns the options for the workflow of a turn. conflict says what happens if the session has a running turn.
 func (c *Client) start(in SendInput, conflict enumspb.WorkflowIdConflictPolicy) client.StartWorkflowOptions {
-	short := turn.Truncate(in.Session, 80)
 	return client.StartWorkflowOptions{
 		ID: c.WorkflowID(in.Session), TaskQueue: c.options.TaskQueue, WorkflowIDConflictPolicy: conflict,
 		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 		StaticSummary:         in.summary,
 		Priority:              workflows.Priority(c.options.Tenant, in.Message.Background),
-		StaticDetails: "One user message and the work to answer it. Its transcript is in the journal: `everturn show " +
-			short + "`.",
+		StaticDetails: "One user message and the work to answer it, in session " + workflows.Summary(in.Session) +
+			". `everturn show` shows the transcript.",
 		TypedSearchAttributes: temporal.NewSearchAttributes(
 			workflows.AttrSession.ValueSet(in.Session), workflows.AttrAgent.ValueSet(cmp.Or(in.Agent, c.options.Agent)),
 			workflows.AttrState.ValueSet(string(turn.StateRunning))),

@@ -45,7 +45,8 @@ func TestASessionChangesItsCanvas(t *testing.T) {
 	h := newCanvasUserFolder(t)
 	h.worker()
 	h.everturn("canvas", "show", "changing").exits(3)
-	h.everturn("run", "-s", "changing", `call local/canvas_write {"path":"docs/new.md","content":"new\n"}`).exits(0)
+	h.everturn("run", "-s", "changing", `call local/canvas_write {"path":"docs/new.md","content":"new\rshown\n"}`).exits(0)
+	assert.Contains(t, h.everturn("canvas", "diff", "changing").exits(0).out.String(), `+new\x0dshown`)
 	asked := h.everturn("run", "-s", "changing",
 		`call local/canvas_edit {"path":"page.md","old_string":"first","new_string":"second"}`).exits(6)
 	assert.Contains(t, asked.err.String(), "+second")
@@ -93,7 +94,8 @@ func TestAKilledWorkerCommitsOnce(t *testing.T) {
 	h.environ[0] = "PATH=" + bin + ":" + os.Getenv("PATH")
 	first := h.worker()
 	h.everturn("run", "-s", "killed", "--detach",
-		`call local/canvas_write {"path":"docs/new.md","content":"new\n"}`).exits(0)
+		`call local/canvas_write {"path":"docs/new.md","content":"new\rshown\n"}`).exits(0)
+	assert.Contains(t, h.everturn("canvas", "diff", "changing").exits(0).out.String(), `+new\x0dshown`)
 	require.Eventually(t, func() bool { _, err := os.Stat(done); return err == nil }, within, 10*time.Millisecond)
 	first.signal(syscall.SIGKILL)
 	first.wait()

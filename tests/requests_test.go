@@ -307,6 +307,28 @@ func TestCallsWaitForAllApprovalsOfTheirStep(t *testing.T) {
 	e.keep("v1-approvals-mixed", session(t), begun.ID)
 }
 
+// TestAnApprovalNamesTheCallsThatRunWithIt has a call that changes what another one acts on, in the same step.
+func TestAnApprovalNamesTheCallsThatRunWithIt(t *testing.T) {
+	t.Parallel()
+	var effects atomic.Int32
+	e := newEnv(t, fakellm.Steps(fakellm.Calls(
+		fakellm.ToolCall{Name: "local_note", Arguments: `{"text":"evil"}`},
+		fakellm.ToolCall{Name: "local_echo", Arguments: `{"text":"b"}`},
+		fakellm.ToolCall{Name: "local_touch", Arguments: `{"text":"build.sh"}`},
+	), fakellm.Text("Done.")), askToTouch)
+	note := engine.WithTool("note", "Notes.", func(context.Context, echoIn) (string, error) { return "noted", nil },
+		engine.Risk(turn.RiskMedium))
+	e.work(append(withEcho(), touching(&effects), note)...)
+	begun := e.say(session(t), workflows.Message{Text: "Build."})
+	request := e.waits(begun.ID, 1)[0]
+	assert.Contains(t, request.Why, `local/note {"text":"evil"}`)
+	assert.NotContains(t, request.Why, "local/echo", "it changes nothing")
+	_, err := decider(e.people(), true)(t.Context(),
+		client.DecideInput{Session: session(t), Call: request.ID, ArgumentsHash: request.ArgumentsHash, By: "ann"})
+	require.NoError(t, err)
+	assert.Equal(t, "Done.", e.ended(begun.ID).Answer)
+}
+
 func TestPendingRequestsExpire(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

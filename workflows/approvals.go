@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -53,17 +54,38 @@ func (r *run) approvals(ctx workflow.Context, calls []turn.CallProposal) (map[st
 // cannot run whatever a user decides, so it gets none.
 func (r *run) approvalRequests(calls []turn.CallProposal, expiresAt time.Time) []turn.Request {
 	var requests []turn.Request
+	beside := r.unasked(calls)
 	for _, c := range calls {
 		tool, known := r.progress.Config.Find(c.Tool)
 		if c.Permission == turn.Ask && known && c.Code == "" {
 			requests = append(requests, turn.Request{
 				ID: c.ID, Kind: turn.RequestApproval, Step: r.progress.Counters.Step, Tool: c.Tool, Arguments: c.Arguments,
-				ArgumentsHash: c.ArgumentsHash, Risk: tool.Risk, Why: c.Why, MaxGrant: c.MaxGrant,
+				ArgumentsHash: c.ArgumentsHash, Risk: tool.Risk, Why: c.Why + beside, MaxGrant: c.MaxGrant,
 				ExpiresAt: expiresAt,
 			})
 		}
 	}
 	return requests
+}
+
+// unasked returns a text that names the calls of a step that need no approval and may change something, or "". They run
+// together with the calls that a user decides about, so what the user looks at meanwhile is not yet what they change.
+func (r *run) unasked(calls []turn.CallProposal) string {
+	const shown = 2
+	var names []string
+	for _, c := range calls {
+		tool, known := r.progress.Config.Find(c.Tool)
+		if c.Permission == turn.Allow && known && c.Code == "" && tool.Risk != turn.RiskLow {
+			names = append(names, c.Tool+" "+turn.Truncate(c.Arguments, 80))
+		}
+	}
+	switch more := len(names) - shown; {
+	case len(names) == 0:
+		return ""
+	case more > 0:
+		names = append(names[:shown], fmt.Sprintf("%d more", more))
+	}
+	return "; runs together with " + strings.Join(names, " and ")
 }
 
 // approve handles the update Approve: it records the user's decision. Repeating the same decision changes nothing.

@@ -275,6 +275,7 @@ func (r *Registry) run(ctx context.Context, req turn.ToolRequest, f function) tu
 		out.Outcome = turn.OutcomeError
 	}
 	out.SizeBytes = max(out.SizeBytes, size) // tool.Text has got at most maxFunctionBytes
+	out.FromServer = f.descriptor.Taints     // an error may quote what the function has read, too
 	return out
 }
 

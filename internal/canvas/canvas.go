@@ -66,10 +66,38 @@ func Open(ctx context.Context, dir, branch string) (*Repo, error) {
 	if _, err := r.git(ctx, nil, "check-ref-format", "--branch", r.Branch("", "session")); err != nil {
 		return nil, fmt.Errorf("canvas.branch %q is no name of a branch: %w", branch, err)
 	}
-	if _, err := r.git(ctx, nil, "rev-parse", "--git-dir"); err != nil {
+	gitDir, err := r.firstLine(ctx, "rev-parse", "--absolute-git-dir")
+	if err != nil {
 		return nil, fmt.Errorf("canvas.repo %s is not a git repository that this user owns: %w", dir, err)
 	}
+	if !r.owns(gitDir) {
+		return nil, fmt.Errorf("canvas.repo %s is not a work tree of %s, where its .git leads: name that repository", dir, gitDir)
+	}
 	return r, nil
+}
+
+// owns reports whether a git directory belongs to r.dir: it is in the folder, or it names the folder as a work tree or
+// submodule. An archive may come with a .git that leads to another repository of the user.
+func (r *Repo) owns(gitDir string) bool {
+	dir, err := filepath.EvalSymlinks(r.dir)
+	if err != nil {
+		return false
+	}
+	if rel, err := filepath.Rel(dir, gitDir); err == nil && filepath.IsLocal(rel) {
+		return true
+	}
+	back, err := os.ReadFile(filepath.Join(gitDir, "gitdir"))
+	if err == nil { // of git worktree
+		dotGit, err := filepath.EvalSymlinks(filepath.Dir(strings.TrimSpace(string(back))))
+		return err == nil && dotGit == dir
+	}
+	config, err := os.ReadFile(filepath.Join(gitDir, "config"))
+	worktree := regexp.MustCompile(`(?m)^\s*worktree = (.+)$`).FindSubmatch(config)
+	if err != nil || worktree == nil {
+		return false
+	}
+	tree, err := filepath.EvalSymlinks(filepath.Join(gitDir, string(worktree[1])))
+	return err == nil && tree == dir
 }
 
 // Branch returns the name of the branch of a session's canvas. It escapes all characters but ASCII letters, digits, -
@@ -135,6 +163,9 @@ func oneLine(s string, most int) string {
 // canvas without commits has its base as head. Both are empty if the repository had no commits.
 type state struct{ head, base string }
 
+// objectID matches the ID of a git object. Anything else in a trailer could be an option of git.
+var objectID = regexp.MustCompile(`^[0-9a-f]{40,64}$`)
+
 // readState returns the state of a session's canvas. begun is false if the canvas has no branch yet; the state is
 // then that of a canvas that would begin at the repository's HEAD.
 func (r *Repo) readState(ctx context.Context, tenant, session string) (s state, begun bool, err error) {
@@ -142,11 +173,11 @@ func (r *Repo) readState(ctx context.Context, tenant, session string) (s state, 
 		r.ref(tenant, session), "--")
 	if err == nil {
 		s.head, s.base, _ = strings.Cut(out, " ")
-		if s.base == "" { // a merge commit of this package, or a commit that another program made
-			s.base = s.head
-		}
-		if s.base == emptyBase {
+		switch {
+		case s.base == emptyBase:
 			s.base = ""
+		case !objectID.MatchString(s.base): // a merge commit of this package, or a commit that another program made
+			s.base = s.head
 		}
 		return s, true, nil
 	}

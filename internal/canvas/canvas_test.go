@@ -292,6 +292,49 @@ func TestTheBranchesOfSessionsHaveNamesOfTheirOwn(t *testing.T) {
 	assert.NoError(t, err)
 }
 
+// TestABranchOfAnotherAuthorIsNoOption has a commit whose base is an option that makes git diff write a file.
+func TestABranchOfAnotherAuthorIsNoOption(t *testing.T) {
+	dir := repository(t, map[string]string{"a": "1\n"})
+	output := filepath.Join(t.TempDir(), "output")
+	run(t, dir, "checkout", "-q", "-b", "everturn/s")
+	run(t, dir, "commit", "-q", "--allow-empty", "-m", "change\n\n"+trailerBase+": --output="+output)
+	r := opened(t, dir)
+	_, err := r.Diff(t.Context(), "", "s", "")
+	require.NoError(t, err)
+	_, err = r.Show(t.Context(), "", "s")
+	require.NoError(t, err)
+	write(t, r, call("s", 1), "b", "2\n")
+	assert.NoFileExists(t, output)
+	assert.NoFileExists(t, output+".."+run(t, dir, "rev-parse", "everturn/s"))
+}
+
+// TestTheRepositoryOfAnotherFolderIsRefused has folders with a .git that leads to another repository of the user, and
+// those of work trees and submodules, which are the user's own.
+func TestTheRepositoryOfAnotherFolderIsRefused(t *testing.T) {
+	at := t.TempDir()
+	private := repository(t, map[string]string{"plan": "secret\n"})
+	for name, lead := range map[string]func(folder string){
+		"file": func(folder string) {
+			require.NoError(t, os.WriteFile(filepath.Join(folder, ".git"), []byte("gitdir: "+private+"/.git\n"), 0o600))
+		},
+		"link": func(folder string) {
+			require.NoError(t, os.Symlink(filepath.Join(private, ".git"), filepath.Join(folder, ".git")))
+		},
+	} {
+		folder := filepath.Join(at, name)
+		require.NoError(t, os.Mkdir(folder, 0o700))
+		lead(folder)
+		_, err := Open(t.Context(), folder, "everturn/<session>")
+		assert.ErrorContains(t, err, "is not a work tree of", name)
+	}
+	tree := filepath.Join(at, "tree")
+	run(t, private, "worktree", "add", "-q", tree)
+	opened(t, tree)
+	outer := repository(t, nil)
+	run(t, outer, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", private, "sub")
+	opened(t, filepath.Join(outer, "sub"))
+}
+
 // TestADiffHidesNoChange checks that neither a NUL nor an attribute of the work tree makes git call a script binary.
 func TestADiffHidesNoChange(t *testing.T) {
 	dir := t.TempDir()

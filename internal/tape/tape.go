@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -222,11 +223,14 @@ func checkFile(name string, content []byte) error {
 
 // read reads a file of the tape. The error is fs.ErrNotExist if there is no such file.
 func (t *Tape) read(name string) (e entry, err error) {
-	f, err := os.Open(filepath.Join(t.dir, name))
+	f, err := os.OpenFile(filepath.Join(t.dir, name), os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe would block
 	if err != nil {
 		return e, err
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return e, errors.Join(fmt.Errorf("%s is not a file of a tape", name), err)
+	}
 	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
 		return e, err

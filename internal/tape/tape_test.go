@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -20,4 +21,12 @@ func TestAFileOfManyValuesIsNotDecoded(t *testing.T) {
 		_, err := tape.read(name)
 		assert.ErrorContains(t, err, "nested deeper", name)
 	}
+}
+
+// TestAPipeIsNoFileOfATape checks that a pipe in the folder is an error: opening it would wait for a writer.
+func TestAPipeIsNoFileOfATape(t *testing.T) {
+	tape := &Tape{dir: t.TempDir()}
+	require.NoError(t, syscall.Mkfifo(filepath.Join(tape.dir, "a.json"), 0o600))
+	_, err := tape.read("a.json")
+	assert.ErrorContains(t, err, "is not a file of a tape")
 }

@@ -43,7 +43,7 @@ func TestTheLogOfAnEncryptingWorkerQuotesNoContent(t *testing.T) {
 	logger.Error("LocalActivity panic.", "PanicError", "canary")
 	logger.Info("Activity complete after timeout.", "Error", errors.New("canary"))
 	own := slog.New(ContentFree(slog.NewTextHandler(&out, nil)))
-	own.Warn("an MCP server refused a call", "server", "ledger", "it said", "canary")
+	own.Warn("an MCP server refused a call", "server", "ledger", "it said", "canary", "server_text", "canary", "problem", "canary")
 	again := log.NewStructuredLogger(Options{Keys: keys, Logger: own}.logger())
 	again.Error("Activity error.", "Error", refused)
 	assert.Equal(t, 2, strings.Count(out.String(), "llm_rejected (the text"), "wrapped once")

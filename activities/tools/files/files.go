@@ -141,14 +141,14 @@ var (
 // walk calls f for the entries below dir, down to depth levels, but not for dir itself. It leaves out the entries that
 // isSkipped reports and what is below a directory that it may not or cannot read. It does not follow symbolic links.
 func (c *call) walk(ctx context.Context, dir string, depth int, f visit) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
 	entries, err := c.readDir(dir)
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
+		if ctx.Err() != nil { // f may take milliseconds for one entry: a .gitignore has many patterns
+			return ctx.Err()
+		}
 		name := path.Join(dir, e.name)
 		if isSkipped(e.name) {
 			continue

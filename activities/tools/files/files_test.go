@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -378,4 +379,22 @@ func TestLongLinesMatchAsAWhole(t *testing.T) {
 			assert.Contains(t, out, "needle end")
 		}
 	}
+}
+
+// TestAWalkEndsAmongTheEntriesOfADirectory ends a walk while it visits a large directory.
+func TestAWalkEndsAmongTheEntriesOfADirectory(t *testing.T) {
+	files := map[string]string{}
+	for i := range 500 {
+		files[strconv.Itoa(i)] = ""
+	}
+	w, _ := tree(t, files)
+	ctx, cancel := context.WithCancel(t.Context())
+	visited := 0
+	err := w.begin().walk(ctx, ".", 9, func(string, entry) error {
+		visited++
+		cancel()
+		return nil
+	})
+	assert.ErrorIs(t, err, context.Canceled)
+	assert.Equal(t, 1, visited)
 }

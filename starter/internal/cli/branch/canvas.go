@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,6 +15,7 @@ import (
 	"github.com/everturn/everturn/internal/canvas"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/starter/internal/ui"
+	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 )
 
 // Canvas returns the commands for the branches of a git repository on which sessions change files.
@@ -105,10 +107,16 @@ func canvasDiff(a *app.App) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return canvasOf(cmd.Context(), a, args, func(repo *canvas.Repo, tenant, session string) error {
 				text, err := repo.Diff(cmd.Context(), tenant, session, file)
-				if err == nil {
-					fmt.Fprint(a.Out, app.Printable(text))
+				if err != nil {
+					return err
 				}
-				return err
+				// A control character may be what the change is about: a carriage return ends a line of a program.
+				parts := strings.Split(text, "\t")
+				for i, part := range parts {
+					parts[i] = termsafe.Visible(part)
+				}
+				fmt.Fprint(a.Out, strings.Join(parts, "\t"))
+				return nil
 			})
 		},
 	}
