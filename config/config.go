@@ -365,10 +365,10 @@ type Policy struct {
 	// name (docs/**). No rule allows a value that is not in the canonical form of its kind; such a call needs an
 	// approval. Examples: a path with .., // or a space, 01000, 1e3, a list of addresses in one string, and anything
 	// that is not ASCII. For a JSON list, allow requires that all elements match; deny and ask require one. In rules
-	// that deny or ask, a relative path matches in any folder. A wildcard does not match a sign or a port, and matches a
-	// query only as a part of /**. In a host, and in the first segment of a relative path, it does not match a dot or
-	// the last label either, unless it is * alone or *. at the beginning. Patterns that could never decide are rejected:
-	// ~/.ssh/** (write .ssh/** or /home/ann/.ssh/**), ../docs, 10.0.0.0/8, [0-9], ???.
+	// that deny or ask, a relative path matches in any folder. A wildcard matches neither a sign nor a port, and a query
+	// only as a part of /**. In a host, and in the first segment of a relative path, * matches within one label, and
+	// never the last one; * alone matches every host, and *. at the beginning every subdomain. Patterns that could never
+	// decide are rejected: ~/.ssh/** (write .ssh/** or /home/ann/.ssh/**), ../docs, 10.0.0.0/8, [0-9], ???.
 	Rules []PolicyRule `toml:"rules"`
 }
 

@@ -55,11 +55,12 @@ type receipt struct {
 
 // A tool that moves money: its calls need an approval under the default policy, and none is ever repeated.
 func ExampleWithTool() {
-	pay := func(_ context.Context, in payment) (receipt, error) {
+	pay := func(ctx context.Context, in payment) (receipt, error) {
 		if in.Cents <= 0 {
 			return receipt{}, fmt.Errorf("%d cents cannot be paid", in.Cents) // the model gets the text
 		}
-		return receipt{ID: "r-1"}, nil
+		call, _ := engine.CallInfo(ctx)
+		return receipt{ID: call.Turn + "/" + call.CallID}, nil // a key by which a bank recognizes a repeated payment
 	}
 	e, err := engine.New(context.Background(), config.Default(),
 		engine.WithLogger(slog.Default()),

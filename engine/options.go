@@ -104,3 +104,14 @@ func Risk(r turn.Risk) ToolOption { return tools.Risk(r) }
 
 // Timeout bounds one call.
 func Timeout(d time.Duration) ToolOption { return tools.Timeout(d) }
+
+// Taints declares that a result may contain text of an untrusted source, such as a web page or a mail. It taints the
+// session: later calls that could change or send something need an approval.
+func Taints() ToolOption { return tools.Taints() }
+
+// Values declares the only values of an argument, by its name in JSON.
+func Values(argument string, values ...any) ToolOption { return tools.Values(argument, values...) }
+
+// CallInfo returns the call for which a tool runs, from the context of its function. Turn and CallID together identify
+// the call in all of its attempts. The result is false for another context.
+func CallInfo(ctx context.Context) (turn.ToolRequest, bool) { return tools.CallInfo(ctx) }

@@ -34,7 +34,13 @@ func newDevUserFolderAt(t *testing.T, address string) *userFolder {
 	server, err := temporalServer()
 	require.NoError(t, err)
 	h := &userFolder{t: t, dir: t.TempDir(), address: address}
-	h.environ = []string{"PATH=" + filepath.Dir(server) + ":/usr/bin:/bin", "HOME=" + h.dir, "XDG_STATE_HOME=" + t.TempDir()}
+	// If the server was built, it is found in its folder of the cache, otherwise on PATH.
+	cache := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(cache, "everturn"), 0o700))
+	built := filepath.Dir(server)
+	require.NoError(t, os.Symlink(built, filepath.Join(cache, "everturn", filepath.Base(built))))
+	h.environ = []string{"PATH=" + built + ":/usr/bin:/bin", "HOME=" + h.dir, "XDG_STATE_HOME=" + t.TempDir(),
+		"XDG_CACHE_HOME=" + cache}
 	h.write("agent.toml", fmt.Sprintf("[temporal]\naddress = %q\ndev_ui_port = %d\n[llm]\nprovider = \"demo\"\n", address,
 		uiPort))
 	h.write("notes.txt", "The lighthouse keeper is called Ottoline.\n")

@@ -226,13 +226,25 @@ func (s *standby) takesOver() {
 }
 
 // TestAQuietTenantBesideAFlood measures how long the turns of one tenant take while another one has queued hundreds.
-// The figure is in the log; the test checks that the quiet tenant's turns do not wait for the flood.
+// The figure is in the log; the test checks that the quiet tenant's turns do not wait for the flood. If inferences have no
+// queue of their own, the server of a fleet hands them out eagerly.
 func TestAQuietTenantBesideAFlood(t *testing.T) {
 	t.Parallel()
+	for name, separate := range map[string]bool{"separate queues": true, "one queue": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			besideAFlood(t, separate)
+		})
+	}
+}
+
+func besideAFlood(t *testing.T, separateQueues bool) {
+	t.Helper()
 	const quiet = 20
 	flood := *flooding
 	model := fakellm.Start(t, fakellm.Steps(fakellm.Text("Done.").FirstDelay(200*time.Millisecond)))
-	r := newFleetHarness(t, model, "[worker]\nseparate_queues = true\nmax_concurrent_activities = 2\n", "fsync=off")
+	r := newFleetHarness(t, model, fmt.Sprintf("[worker]\nseparate_queues = %t\nmax_concurrent_activities = 2\n",
+		separateQueues), "fsync=off")
 	require.NoError(t, r.StartWorker())
 	require.NoError(t, r.Polling(t.Context(), 1))
 	of := func(tenant string) *client.Client {

@@ -1,11 +1,13 @@
 package tests
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,7 +57,7 @@ func TestFleet(t *testing.T) {
 	assert.Equal(t, turn.OutcomeOK, is.Turns[0].Calls[0].Outcome)
 	assert.Equal(t, 1, is.Turns[0].Calls[0].Runs)
 	assert.Len(t, model.Requests(), 3, "only the interrupted inference is asked again")
-	assert.NoDirExists(t, h.path(".everturn"), "workers and clients write no file: docker-compose.yml mounts read-only")
+	assert.NoDirExists(t, h.path(".everturn"), "workers and clients need no folder for their state")
 
 	backup := filepath.Join(t.TempDir(), "backup.tar")
 	toFile(t, backup, f.Postgres().Command("pg_basebackup", "-h", f.Postgres().Dir(), "-U", "everturn", "-D", "-", "-F",
@@ -76,6 +78,17 @@ func TestFleet(t *testing.T) {
 	assert.Equal(t, is, decoded[shown](h.everturn("show", "-o", "json", "one").exits(0)))
 	assert.NotContains(t, h.everturn("list").exits(0).out.String(), "after-the-backup")
 	assert.Contains(t, h.everturn("run", "-s", "one", "And now?").exits(0).out.String(), "No files.")
+
+	ctx, stop := context.WithCancel(t.Context())
+	watched := make(chan error, 1)
+	go func() { watched <- f.Watch(ctx) }()
+	for _, w := range slices.Clone(f.Workers) {
+		w.Kill()
+	}
+	assert.Contains(t, h.everturn("run", "-s", "later", "Which files?").exits(0).out.String(), "No files.",
+		"workers that were killed are started again, beside the same Temporal")
+	stop()
+	require.NoError(t, <-watched)
 }
 
 // startFleet starts a fleet that ends with the test, or skips the test if Postgres is not installed.

@@ -26,9 +26,23 @@ func (te *env) priorities(session, run string) (list []*commonpb.Priority) {
 }
 
 // TestAUserOvertakesASchedule lets a backlog build up at the only worker that calls the model: a turn that no user
-// waits for, and then one of a user.
+// waits for, and then one of a user. A worker that also carries the turns may get activities eagerly, outside of the
+// queue and its order.
 func TestAUserOvertakesASchedule(t *testing.T) {
 	t.Parallel()
+	for name, workers := range map[string][][]config.Role{
+		"apart":    {{config.RoleTurns}, {config.RoleInference}},
+		"together": {{config.RoleTurns, config.RoleInference, config.RoleTools}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			overtakes(t, workers)
+		})
+	}
+}
+
+func overtakes(t *testing.T, workers [][]config.Role) {
+	t.Helper()
 	temporal := newRestartableTemporal(t, "", 0)
 	temporal.kill()
 	// the default since server 1.31
@@ -38,8 +52,9 @@ func TestAUserOvertakesASchedule(t *testing.T) {
 	e := newEnv(t, fakellm.Cases(
 		fakellm.When("Occupy it.", fakellm.Text("Occupied.").Hold(1, gate)), fakellm.When("", fakellm.Text("Done."))))
 	temporal.serves(e)
-	e.process(role(config.RoleTurns))
-	e.process(role(config.RoleInference), func(c *config.Config) { c.Worker.MaxConcurrentActivities = 1 })
+	for _, roles := range workers {
+		e.process(role(roles...), func(c *config.Config) { c.Worker.MaxConcurrentActivities = 1 })
+	}
 	tenant := client.New(e.client, client.Options{Journal: e.journal.Tenant("acme"), TaskQueue: e.cfg.Temporal.TaskQueue,
 		Tenant: "acme"})
 	send := func(session, text string, background bool) client.Turn {

@@ -42,9 +42,7 @@ func newRestartableTemporal(t *testing.T, database string, suggest int) *restart
 	m := &restartableTemporal{t: t, address: "127.0.0.1:" + strconv.Itoa(port), path: path, kill: func() {}}
 	m.args = strings.Fields("server start-dev --headless --ip 127.0.0.1 --log-level never --namespace " +
 		temporalconn.DefaultNamespace + " --port " + strconv.Itoa(port))
-	settings := []string{"history.transferProcessorMaxPollRPS=100000", "history.timerProcessorMaxPollRPS=100000",
-		"matching.numTaskqueueReadPartitions=1", "matching.numTaskqueueWritePartitions=1",
-		"system.forceSearchAttributesCacheRefreshOnRead=false"}
+	settings := devserver.DynamicConfig()
 	if suggest > 0 {
 		settings = append(settings, "limit.historyCount.suggestContinueAsNew="+strconv.Itoa(suggest))
 	}

@@ -302,6 +302,7 @@ func TestDashboardsAndAlertsUseMetricsThatExist(t *testing.T) {
 		fakellm.When("fail", fakellm.Status(401, "invalid_api_key", "canary-failure")),
 	), l.host(config.MCPTool{}), func(c *config.Config) {
 		c.Policy.Ask, c.Telemetry.MetricsAddress = []string{"local/read_file"}, address
+		c.Worker.SeparateQueues = true // the SDK measures no time in the queue of activities that it gets eagerly
 	})
 	e.open = true
 	p := e.process()

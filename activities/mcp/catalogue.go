@@ -92,7 +92,7 @@ func listTools(ctx context.Context, cs *sdk.ClientSession, maxPages,
 		case size > maxListBytes:
 			return nil, paged, fmt.Errorf("its list of tools is over %d MiB", maxListBytes>>20)
 		case len(tools) > maxTools:
-			return nil, paged, fmt.Errorf("it lists more than %d tools: allow only some of them, or raise the limit", maxTools)
+			return nil, paged, fmt.Errorf("it lists more than %d tools, the maximum", maxTools)
 		case page.NextCursor == "":
 			return tools, paged, nil
 		case seen[page.NextCursor]:

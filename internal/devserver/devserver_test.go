@@ -42,19 +42,24 @@ func program(t *testing.T, dir, name, script string) string {
 
 func TestFindTemporalTakesARecentOneOnPath(t *testing.T) {
 	good, old := t.TempDir(), t.TempDir()
-	found := program(t, good, "temporal", "echo 'temporal version 1.5.1 (Server 1.29.1, UI 2.42.1)'")
-	program(t, old, "temporal", "echo 'temporal version 0.9.0 (Server 1.22.0)'")
-	path, why, err := FindTemporal(t.Context(), Options{Environ: []string{"PATH=relative:" + t.TempDir() + ":" + good}})
+	found := program(t, good, "temporal", "echo 'temporal version 1.7.0 (Server 1.31.0, UI 2.50.0)'")
+	// A server of this version stands still after an interrupted request.
+	program(t, old, "temporal", "echo 'temporal version 1.5.1 (Server 1.29.1, UI 2.42.1)'")
+	var out bytes.Buffer
+	path, why, err := FindTemporal(t.Context(), Options{Progress: &out,
+		Environ: []string{"PATH=relative:" + t.TempDir() + ":" + good}})
 	require.NoError(t, err)
 	assert.Equal(t, found, path)
-	assert.Equal(t, "temporal on PATH, server 1.29.1", why)
+	assert.Equal(t, "temporal on PATH, server 1.31.0", why)
+	assert.Empty(t, out.String())
 
 	t.Chdir(t.TempDir())
-	_, _, err = FindTemporal(t.Context(), Options{Environ: []string{"PATH=" + old}})
-	assert.ErrorContains(t, err, `its server is "1.22.0"`)
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	_, _, err = FindTemporal(t.Context(), Options{Progress: &out, Environ: []string{"PATH=" + old}})
 	assert.ErrorContains(t, err, "install the Temporal CLI")
-	_, _, err = FindTemporal(t.Context(), Options{})
-	assert.ErrorContains(t, err, "there is neither a `temporal` on PATH to start nor a Go")
+	assert.Contains(t, out.String(), filepath.Join(old, "temporal")+" is not used (its server is 1.29.1)")
+	_, _, err = FindTemporal(t.Context(), Options{Progress: &out})
+	assert.ErrorContains(t, err, "neither a recent `temporal` on PATH nor a Go")
 }
 
 func TestVersionsOfBinaries(t *testing.T) {
@@ -63,7 +68,7 @@ func TestVersionsOfBinaries(t *testing.T) {
 	assert.ErrorContains(t, err, "names no server")
 	_, err = binaryVersion(t.Context(), Options{}, program(t, dir, "broken", "exit 3"))
 	assert.ErrorContains(t, err, "asking")
-	for version, want := range map[string]bool{"1.27.0": true, "1.29.1": true, "2.0.0": true, "1.26.9": false,
+	for version, want := range map[string]bool{"1.31.0": true, "1.32.1": true, "2.0.0": true, "1.30.9": false,
 		"0.99.0": false, "": false, "one.two": false} {
 		assert.Equal(t, want, isRecent(version), version)
 	}
@@ -131,7 +136,7 @@ func TestServerFlags(t *testing.T) {
 
 func TestABuildThatTakesLongIsSaid(t *testing.T) {
 	var out bytes.Buffer
-	done := showProgress(Options{Progress: &out})
+	done := showProgress(&out)
 	done()
 	assert.Empty(t, out.String(), "a build that is in the cache is over at once")
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,28 +20,28 @@ import (
 	"github.com/everturn/everturn/tools"
 )
 
-// oldestServer is the oldest server version, major and minor, with which turns were tested. They need
-// update-with-start, summaries and current details.
-var oldestServer = [2]int{1, 27}
+// oldestServer is the oldest server version, major and minor, that is used from PATH. The SQLite driver of servers up
+// to 1.29 fails every statement after one that was interrupted, and servers before 1.31 may give a task to a worker
+// that is stopping.
+var oldestServer = [2]int{1, 31}
 
 // FindTemporal returns the path of a `temporal` binary: the one on PATH if its server is recent enough, otherwise the
 // version that tools/temporal.mod pins, which is built on first use. why describes the choice for the user.
 func FindTemporal(ctx context.Context, o Options) (path, why string, err error) {
-	rejected := "" // why the binary on PATH is not used
 	if found := lookPath(o.Environ, "temporal"); found != "" {
 		version, err := binaryVersion(ctx, o, found)
 		if err == nil && isRecent(version) {
 			return found, fmt.Sprintf("temporal on PATH, server %s", version), nil
 		}
-		rejected = fmt.Sprintf("; %s was passed over: its server is %q and %d.%d is the oldest that does", found, version,
+		reason := "its server is " + version
+		if err != nil {
+			reason = err.Error()
+		}
+		fmt.Fprintf(o.Progress, "%s is not used (%s): --dev needs a server from %d.%d on\n", found, reason,
 			oldestServer[0], oldestServer[1])
 	}
-	if lookPath(o.Environ, "go") == "" {
-		return "", "", fmt.Errorf("there is neither a `temporal` on PATH to start nor a Go to build one with%s: install "+
-			"the Temporal CLI (https://docs.temporal.io/cli)", rejected)
-	}
 	path, err = install(ctx, o)
-	return path, "built from " + command + rejected, err
+	return path, "built from " + command, err
 }
 
 // lookPath returns the path of the executable name on the PATH of environ, or "" if there is none. It ignores relative
@@ -109,6 +110,10 @@ func install(ctx context.Context, o Options) (string, error) {
 	if _, err := os.Stat(server); err == nil {
 		return server, nil
 	}
+	if lookPath(o.Environ, "go") == "" {
+		return "", fmt.Errorf("there is neither a recent `temporal` on PATH nor a Go to build one: install the Temporal CLI "+
+			"(https://docs.temporal.io/cli) with a server from %d.%d on", oldestServer[0], oldestServer[1])
+	}
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
 		return "", fmt.Errorf("creating the folder of the Temporal server: %w", err)
 	}
@@ -140,7 +145,7 @@ func runGo(ctx context.Context, o Options, dir string, args ...string) error {
 	cmd.Dir, cmd.Env = dir, append(allowedVariables(o.Environ, buildVariables...), "GOWORK=off")
 	var problems bytes.Buffer
 	cmd.Stderr = &problems
-	done := showProgress(o)
+	done := showProgress(o.Progress)
 	err := cmd.Run()
 	done()
 	if err != nil {
@@ -149,10 +154,15 @@ func runGo(ctx context.Context, o Options, dir string, args ...string) error {
 	return nil
 }
 
-// showProgress tells the user every five seconds that a build is running, until done is called. A build from the
-// cache ends before the first message.
-func showProgress(o Options) (done func()) {
+// showProgress tells the user every five seconds that a build is running, until done is called. On a terminal, each
+// message replaces the one before.
+func showProgress(w io.Writer) (done func()) {
 	began, quit, ended := time.Now(), make(chan struct{}), make(chan struct{})
+	before, after, end := "", "\n", ""
+	if isTerminal(w) {
+		const eraseLine = "\r\x1b[K"
+		before, after, end = eraseLine, "", eraseLine
+	}
 	go func() {
 		defer close(ended)
 		ticker := time.NewTicker(5 * time.Second)
@@ -160,12 +170,23 @@ func showProgress(o Options) (done func()) {
 		for {
 			select {
 			case <-quit:
+				fmt.Fprint(w, end)
 				return
 			case <-ticker.C:
-				fmt.Fprintf(o.Progress, "building the Temporal server (the first time takes about 4 minutes on two cores): %s\n",
-					time.Since(began).Round(time.Second))
+				fmt.Fprintf(w, "%sbuilding the Temporal server (once; up to 4 minutes on two cores): %s%s", before,
+					time.Since(began).Round(time.Second), after)
 			}
 		}
 	}()
 	return func() { close(quit); <-ended }
+}
+
+// isTerminal reports whether w is a terminal or another character device.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

@@ -1,6 +1,7 @@
 package devserver
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -20,7 +21,7 @@ func TestNoProgramOfTheWorkingDirectoryIsTheServer(t *testing.T) {
 	t.Chdir(hostile)
 	t.Setenv("PATH", gopath+":/usr/bin:/bin")
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	o := Options{Dir: ".everturn", Environ: os.Environ()}
+	o := Options{Dir: ".everturn", Environ: os.Environ(), Progress: io.Discard}
 	for range 2 { // the second time it is there
 		path, _, err := FindTemporal(t.Context(), o)
 		require.NoError(t, err)

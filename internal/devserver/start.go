@@ -86,7 +86,15 @@ func serverArgs(dir string, o Options) ([]string, error) {
 	if o.CodecURL != "" {
 		args = append(args, "--ui-codec-endpoint", o.CodecURL)
 	}
-	for _, kv := range []string{
+	for _, kv := range DynamicConfig() {
+		args = append(args, "--dynamic-config-value", kv)
+	}
+	return args, nil
+}
+
+// DynamicConfig returns the settings of the development server's dynamic configuration, "KEY=VALUE".
+func DynamicConfig() []string {
+	return []string{
 		// The defaults delay every task on SQLite by 100 ms.
 		"history.transferProcessorMaxPollRPS=100000", "history.timerProcessorMaxPollRPS=100000",
 		"history.visibilityProcessorMaxPollRPS=100000",
@@ -101,10 +109,9 @@ func serverArgs(dir string, o Options) ([]string, error) {
 		// This closes the HTTP API, which start-dev always opens and which checks neither origin nor credentials: no
 		// request has a space as its Host header. Nexus has its own paths on the same port, so it is disabled, too.
 		`frontend.httpAllowedHosts=[" "]`, "system.enableNexus=false",
-	} {
-		args = append(args, "--dynamic-config-value", kv)
+		// The default of server 1.32: the response to a workflow task hands the activities that it scheduled to its worker.
+		"system.enableActivityEagerExecution=true",
 	}
-	return args, nil
 }
 
 // recordVersion records the server's version beside its database. If there is a database, it refuses a version other

@@ -275,7 +275,7 @@ func TestCommandsParse(t *testing.T) {
 		}
 		requireParses(t, programs, command)
 		if s.HealthCheck != nil {
-			require.Equal(t, "CMD", s.HealthCheck.Test[0], "the image has no shell")
+			require.Equal(t, "CMD", s.HealthCheck.Test[0], "a check needs no shell")
 			requireParses(t, programs, s.HealthCheck.Test[1:])
 		}
 	}
@@ -306,17 +306,38 @@ func TestStopsAfterTheDrain(t *testing.T) {
 	assert.GreaterOrEqual(t, time.Duration(*grace), 3*config.Default().Worker.DrainTimeout+10*time.Second)
 }
 
-// TestOurContainersAreConfined checks that our containers write nowhere and have no privileges.
+// TestOurContainersAreConfined checks that our containers have no privileges, and that only the tools of workers and
+// commands write, and only to the workspace.
 func TestOurContainersAreConfined(t *testing.T) {
-	for _, s := range load(t).Services {
+	for _, s := range load(t, "EVERTURN_WORKSPACE=/srv/work", "EVERTURN_USER=501:20").Services {
 		if !isOurs(s) {
 			continue
 		}
 		assert.True(t, s.ReadOnly, s.Name)
+		assert.Equal(t, "501:20", s.User, s.Name)
 		assert.Equal(t, []string{"ALL"}, s.CapDrop, s.Name)
 		assert.Contains(t, s.SecurityOpt, "no-new-privileges:true", s.Name)
-		for _, v := range s.Volumes {
-			assert.True(t, v.ReadOnly, "%s: %s", s.Name, v.Source)
-		}
+		require.Len(t, s.Volumes, 1, s.Name)
+		assert.Equal(t, "/workspace", s.Volumes[0].Target, s.Name)
+		assert.Equal(t, "/srv/work", s.Volumes[0].Source, s.Name)
+		assert.Equal(t, s.Name == "worker" || s.Name == "everturn", !s.Volumes[0].ReadOnly, s.Name)
 	}
+}
+
+// TestKeysReachTheWorkers checks that compose passes the key of each provider that needs no block in [[providers]].
+func TestKeysReachTheWorkers(t *testing.T) {
+	c := config.Default()
+	c.Worker.Roles = []config.Role{config.RoleTurns} // which has no keys and may name all of them
+	require.Greater(t, len(c.ProviderIDs()), 5)
+	for _, id := range c.ProviderIDs() {
+		name := config.KeyVariable(id)
+		assert.Equal(t, "secret", variable(t, load(t, name+"=secret").Services["worker"], name))
+	}
+}
+
+// TestTheImageHasGit checks that the image has the program that canvases run.
+func TestTheImageHasGit(t *testing.T) {
+	image := read(t, "Dockerfile")
+	final := image[strings.LastIndex(image, "\nFROM "):]
+	assert.Regexp(t, `apt-get install [^&]*\bgit\b`, final)
 }

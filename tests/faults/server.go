@@ -45,11 +45,7 @@ func newServer(ctx context.Context, binary, dir string) (*server, error) {
 	s.args = []string{"server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", strconv.Itoa(port),
 		"--namespace", temporalconn.DefaultNamespace, "--db-filename", filepath.Join(dir, "temporal.db"),
 		"--sqlite-pragma", "journal_mode=wal", "--sqlite-pragma", "synchronous=1", "--log-level", "warn"}
-	for _, kv := range []string{
-		"history.transferProcessorMaxPollRPS=100000", "history.timerProcessorMaxPollRPS=100000",
-		"history.visibilityProcessorMaxPollRPS=100000", "matching.numTaskqueueReadPartitions=1",
-		"matching.numTaskqueueWritePartitions=1", "system.forceSearchAttributesCacheRefreshOnRead=false",
-	} {
+	for _, kv := range devserver.DynamicConfig() {
 		s.args = append(s.args, "--dynamic-config-value", kv)
 	}
 	if err := s.start(ctx); err != nil {

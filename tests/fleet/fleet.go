@@ -116,16 +116,25 @@ func (f *Fleet) Close() error {
 	return f.postgres.Close()
 }
 
-// Failed returns the first service that ended by itself, or nil.
-func (f *Fleet) Failed() *Process {
-	for _, p := range append([]*Process{f.temporal, f.ui}, f.Workers...) {
+// Watch starts workers that end by themselves again, until ctx ends. It returns an error if another service ends.
+func (f *Fleet) Watch(ctx context.Context) error {
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
 		select {
-		case <-p.done:
-			return p
-		default:
+		case <-ctx.Done():
+			fmt.Fprintln(f.options.Progress, "fleet: stopping")
+			return nil
+		case <-f.temporal.done:
+			return f.temporal.failure()
+		case <-f.ui.done:
+			return f.ui.failure()
+		case <-ticker.C: // the pause between two starts of a worker that always ends
+			if err := f.restartWorkers(); err != nil {
+				return err
+			}
 		}
 	}
-	return nil
 }
 
 func address(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }

@@ -77,10 +77,8 @@ func await(ctx context.Context, ready func(context.Context) bool, processes ...*
 	defer cancel()
 	for !ready(ctx) {
 		for _, p := range processes {
-			select {
-			case <-p.done:
+			if p.ended() {
 				return fmt.Errorf("%s ended (%s): %s", p.Name, p.cmd.ProcessState, p.ending())
-			default:
 			}
 		}
 		select {
@@ -90,6 +88,21 @@ func await(ctx context.Context, ready func(context.Context) bool, processes ...*
 		}
 	}
 	return nil
+}
+
+// ended reports whether the process has ended.
+func (p *Process) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// failure is the error of a process that has ended by itself.
+func (p *Process) failure() error {
+	return fmt.Errorf("%s ended (%s): see %s", p.Name, p.cmd.ProcessState, p.Log)
 }
 
 // ending returns the last 2,000 bytes of the process's log.

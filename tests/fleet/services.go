@@ -46,10 +46,10 @@ func (f *Fleet) build(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if f.programs.worker, err = f.ours(ctx, f.options.Worker, "worker"); err != nil {
+	if f.programs.worker, err = f.ours(ctx, f.options.Worker, "worker", "./worker"); err != nil {
 		return err
 	}
-	f.programs.everturn, err = f.ours(ctx, f.options.Starter, "everturn")
+	f.programs.everturn, err = f.ours(ctx, f.options.Starter, "everturn", "./starter")
 	return err
 }
 
@@ -66,12 +66,12 @@ func tool(ctx context.Context, mod, program string) (string, error) {
 }
 
 // ours builds a program of this module unless it is given.
-func (f *Fleet) ours(ctx context.Context, given, name string) (string, error) {
+func (f *Fleet) ours(ctx context.Context, given, name, pkg string) (string, error) {
 	if given != "" {
 		return given, nil
 	}
 	path := filepath.Join(f.options.Dir, "bin", name)
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", path, "./"+name)
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", path, pkg)
 	cmd.Dir = root()
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building %s: %w: %s", name, err, out)

@@ -43,11 +43,12 @@ func splice(document []byte, begin, end string, write func(io.Writer)) ([]byte, 
 	return b.Bytes(), nil
 }
 
-// Summary writes the overview for newcomers: a few scenarios, Everturn beside the usual loop.
+// Summary writes the overview for newcomers: a few scenarios, Everturn beside a plain loop.
 func Summary(w io.Writer, r Result) {
-	fmt.Fprintf(w, "Median of a turn against the usual loop, which sends the whole conversation with each inference and "+
-		"keeps nothing\nbesides ([how](docs/benchmarks.md); %s of %s):\n\n", plural(r.Machine.Cores, "core"), r.Machine.CPU)
-	fmt.Fprint(w, "| turn | Everturn | usual loop | history of a turn |\n|---|---|---|---|\n")
+	fmt.Fprintf(w, "Median of a turn against a plain Temporal agent loop that sends the whole conversation with each inference "+
+		"and\nstores nothing else (%s of %s). [docs/benchmarks.md](docs/benchmarks.md) says how, and which aims are\nmissed:\n\n",
+		plural(r.Machine.Cores, "core"), r.Machine.CPU)
+	fmt.Fprint(w, "| turn | Everturn | plain loop | history of a turn |\n|---|---|---|---|\n")
 	for _, row := range []struct{ name, scenario, lane string }{
 		{"an answer, no tools", "answer", "local"},
 		{"five calls over MCP", "five hops", "mcp"},

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 
 	"github.com/everturn/everturn/tests/fleet"
 )
@@ -51,22 +50,5 @@ func run(ctx context.Context) error {
 	fmt.Fprintf(os.Stderr, "\nTemporal  %s\nWeb UI    %s\nworkers   %d\nlogs      %s/*.log\n\n"+
 		"  %s --config %s run \"hello\"\n\npress Ctrl-C to stop\n", f.Address(), f.UIURL(), o.Workers, o.Dir, f.Starter(),
 		f.Config())
-	return errors.Join(watch(ctx, f), f.Close())
-}
-
-// watch returns when ctx ends, or with an error when a service ends by itself.
-func watch(ctx context.Context, f *fleet.Fleet) error {
-	ticker := time.NewTicker(time.Second)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			fmt.Fprintln(os.Stderr, "fleet: stopping")
-			return nil
-		case <-ticker.C:
-			if p := f.Failed(); p != nil {
-				return fmt.Errorf("%s ended by itself: see %s", p.Name, p.Log)
-			}
-		}
-	}
+	return errors.Join(f.Watch(ctx), f.Close())
 }

@@ -25,9 +25,8 @@ func Import(a *app.App) *cobra.Command {
 		Use:   "import <file>",
 		Short: `Import an exported session, without its grants`,
 		Long: `Import an exported session; "-" reads standard input. The checksums of the file detect damage but
-not forgery, so import lists permissions without importing them: grants, and approvals of a running
-turn, which it ends. Allow the calls again when the session asks for them. The session is tainted:
-see policy.taint.`,
+not forgery, so import lists grants and pending approvals but does not import them, and ends a running
+turn. Allow the calls again when the session asks for them. The session is tainted: see policy.taint.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			loaded, err := a.Load()

@@ -18,7 +18,7 @@ func Usage(a *app.App) *cobra.Command {
 		Short: "Show tokens and costs by model, tenant, session or day",
 		Long: `Show the tokens and the costs of all attempts of inferences, by model, tenant, session or day of UTC. Failed
 and stopped attempts count as far as they are known, and imported sessions do not count. A cost is
-"unknown" if the model's price is, and "at least" an amount if the price of a part is.
+"unknown" if no price is known, and "at least" an amount if only some prices are.
 
 The command shows the usage of the configured tenant. By tenant, the default tenant sees all tenants.`,
 		Args: cobra.NoArgs,

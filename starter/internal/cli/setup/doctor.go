@@ -75,8 +75,8 @@ func Doctor(a *app.App) *cobra.Command {
 each, within ten seconds. The journal is written to. The last line compares the latest turns in
 Temporal with the journal, which lacks some of them if it was restored to an earlier moment.
 
-The exit code is that of the first check that fails, or 0. A warning ("warn") is not a failure:
-turns would wait for it.`,
+The exit code is that of the first check that fails, or 0. A warning ("warn") does
+not change it: turns that it affects wait until its cause is fixed.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			loaded, err := a.Load()

@@ -25,9 +25,8 @@ its scopes. A turn that has to wait says what it waits for.
 
 The journal keeps what these commands set, and all workers obey it within a second. A limit that was
 not set is that of the worker's agent.toml: [provider_limits] for each provider and [tenant_limits]
-for each tenant; a model has none. Give all workers the same agent.toml. The limits per second and
-minute hold in every second and minute, also the one per second: Temporal's own limit of a task
-queue counts neither tokens nor requests in flight.`
+for each tenant; a model has none. Give all workers the same agent.toml. Limits per second and per
+minute hold in every window of that length.`
 	return cmd
 }
 

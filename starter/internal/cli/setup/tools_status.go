@@ -27,8 +27,8 @@ func toolsStatus(a *app.App) *cobra.Command {
 		Use:   "status",
 		Short: "Show the state of the configured MCP servers",
 		Long: `Show the state of the configured MCP servers: as the running workers report it to the journal,
-otherwise as the journal's catalogues have it. The command connects itself to a server of which the
-journal has neither and, with --connect, to all servers.
+otherwise as the journal's catalogues have it. The command itself connects to servers that neither a
+worker nor the journal knows and, with --connect, to all servers.
 A worker that was killed is shown for up to 15 seconds.
 
 Exit codes: 0 every server is available, 1 a server fails or is unavailable.`,

@@ -36,8 +36,8 @@ func (c *choices) register(cmd *cobra.Command) {
 	flags.StringSliceVar(&c.attach, "attach", nil, "attach this image or PDF `file` to the message; several are possible")
 	flags.BoolVar(&c.plan, "plan", false, "let the model propose a plan, and change nothing before you confirm it")
 	app.Choose(cmd, flags, &c.confirm, "confirm", "",
-		"what you confirm of the plan, and --plan: the plan as a whole (the "+
-			"default of --plan), each later step as well, or nothing",
+		"what you confirm of a plan: plan (the default of --plan), step (the plan and each later step) or never; "+
+			"implies --plan",
 		string(plan.ConfirmPlan), string(plan.ConfirmStep), string(plan.ConfirmNever))
 	flags.Float64Var(&c.temperature, "temperature", 0, "the sampling temperature of the turn, from 0 to 2")
 }

@@ -18,9 +18,9 @@ func Compact(a *app.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compact [session]",
 		Short: "Summarize a session for its next prompts",
-		Long: `Let a model summarize a session whose turn has ended. The prompts of later turns contain the summary
-instead of the messages, your own messages word for word, and the names of tool outputs. The messages
-stay as they are: everturn show lists them, and everturn rewind to the last of them undoes the summary.
+		Long: `Let a model summarize a session whose turn has ended. Later prompts contain a summary, your messages
+verbatim and references to tool outputs in place of the old messages. The messages stay as they are:
+everturn show lists them, and everturn rewind to the last of them undoes the summary.
 
 Workers do the same by themselves before a conversation exceeds the model's context window: see
 [prompt] in docs/configuration.md.`,
