@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everturn/everturn/client"
+	"github.com/everturn/everturn/internal/loopback"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/starter/internal/ui/chat"
 	"github.com/everturn/everturn/workflows/turn"
@@ -81,10 +82,14 @@ func talkTo(ctx context.Context, t *app.TurnClient, f sessionFlags, chosen turn.
 	}
 	t.NoteOtherSettings(ctx)
 	a := t.App
+	workspace := "" // a worker on another machine has another one
+	if loopback.Address(t.Cfg.Temporal.Address) {
+		workspace = t.Cfg.Runtime.Workspace
+	}
 	left, err := chat.Run(ctx, chat.Options{
 		Journal: t.Journal, Client: t.Client, Session: session, Person: app.UserName(), Model: t.DefaultModel(),
 		Requested: f.model, CheckModel: t.CheckModel,
-		History: file, Chosen: chosen, Agent: f.agent,
+		History: file, Chosen: chosen, Agent: f.agent, Workspace: workspace,
 		Link:  func(session, id string) string { return t.RunLink(t.Client.WorkflowID(session), id) },
 		Color: a.Colored(out), In: a.In, Out: out, Environ: a.Environ, Signals: a.Interrupts.Take(), Failed: t.Failed,
 	})

@@ -2,6 +2,7 @@ package chat
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -41,7 +42,8 @@ type toolCall struct {
 	turn.CallEvent
 	progress string // a description; empty if the server reports no progress
 	media    []turn.Media
-	late     bool // the result came after the outcome was recorded as unknown
+	diff     string // of a call that has changed a file; otherwise empty
+	late     bool   // the result came after the outcome was recorded as unknown
 }
 
 // renderPause is the pause before a growing entry is laid out again, as a multiple of the time that the last layout
@@ -112,8 +114,8 @@ func barred(lines []string) []string {
 	return lines
 }
 
-// callLines lays out a tool call: one line, and below it, if the call is open, its arguments and the beginning of its
-// result.
+// callLines lays out a tool call: one line, and below it the beginning of the diff of a call that has changed a file,
+// or, if the call is open, its arguments and the beginning of its result.
 func (m *Model) callLines(e *entry, width int) []string {
 	c := e.call
 	mark, result, style := "→", c.progress, m.theme.accent
@@ -135,12 +137,27 @@ func (m *Model) callLines(e *entry, width int) []string {
 	switch {
 	case e.open:
 		return append(lines, barred(m.callDetails(c, width-2))...)
+	case c.diff != "":
+		return append(lines, barred(m.fold(m.theme.paintDiff(breakText(c.diff, width-2)), width-2))...)
 	case c.Outcome == turn.OutcomeError || c.Outcome == turn.OutcomeDenied:
 		if why := termsafe.Line(c.Preview, 160); why != "" {
 			lines = append(lines, paint(m.theme.dim, marked("  ", wrapText(why, width-2)))...)
 		}
 	}
 	return lines
+}
+
+// foldedRows is how many rows of a diff or of a user message are shown before Ctrl-O or a click opens it.
+const foldedRows = 24
+
+// fold returns the first foldedRows of lines, and a row that says how many more there are.
+func (m *Model) fold(lines []string, width int) []string {
+	more := len(lines) - foldedRows
+	if more <= 1 { // the row that says so would take the place of the one that it hides
+		return lines
+	}
+	note := cutWidth(fmt.Sprintf("… %d more rows; Ctrl-O or a click shows them", more), width)
+	return append(lines[:foldedRows:foldedRows], m.theme.dim.Render(note))
 }
 
 func joinNonEmpty(a, b string) string { return strings.TrimSuffix(a+" · "+b, " · ") }
@@ -154,7 +171,7 @@ func (m *Model) callDetails(c *toolCall, width int) []string {
 		arguments = termsafe.Visible(indented.String())
 	}
 	var lines []string
-	if diff := ui.Diff(c.Tool, c.Arguments); diff != "" {
+	if diff := cmp.Or(c.diff, ui.Diff(c.Tool, c.Arguments)); diff != "" {
 		lines = append(m.theme.paintDiff(breakText(diff, width)), m.theme.dim.Render("exact arguments:"))
 	}
 	if arguments != "" {

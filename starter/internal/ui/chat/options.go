@@ -43,6 +43,9 @@ type Options struct {
 	Chosen turn.UserMessage
 	// Agent is the agent of its turns; empty means the worker's default.
 	Agent string
+	// Workspace is the folder of the file tools, if the worker runs on this machine; otherwise empty. Approvals show
+	// changes with lines from its files.
+	Workspace string
 	// Link returns the address of a turn in Temporal's Web UI; nil if no Web UI is known.
 	Link func(session, turn string) string
 	// History is the file that keeps typed texts for the arrow keys; empty for none.

@@ -36,8 +36,9 @@ type pendingRequest struct {
 	read bool
 	// fits means that the tool and at least one row of the arguments are on the screen now.
 	fits bool
-	// offered caches the result of verdicts.
+	// offered caches the result of verdicts, and diff that of diffOf.
 	offered []ui.Verdict
+	diff    *string
 
 	form *form.Dialog // of an elicitation
 }
@@ -111,6 +112,16 @@ func (p *pendingRequest) verdicts() []ui.Verdict {
 		p.offered = ui.Verdicts(p.Request)
 	}
 	return p.offered
+}
+
+// diffOf returns the diff of the call that waits for approval; "" if it changes no file. It is computed once, so that it
+// stays while the user reads it.
+func (m *Model) diffOf(p *pendingRequest) string {
+	if p.diff == nil {
+		diff := ui.DiffIn(m.o.Workspace, p.Tool, p.Arguments)
+		p.diff = &diff
+	}
+	return *p.diff
 }
 
 // key identifies the request among those of all turns.

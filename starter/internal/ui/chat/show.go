@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 	"github.com/everturn/everturn/workflows/plan"
@@ -40,7 +41,7 @@ func (m *Model) showItem(i item) {
 	case turn.EventAttemptRestarted:
 		m.withdraw(e)
 	case turn.EventToolCallStarted, turn.EventToolCallCompleted, turn.EventToolCallLateResult:
-		m.showCall(e, i.media)
+		m.showCall(e, i.call)
 	case turn.EventToolProgress:
 		m.showProgress(e)
 	case turn.EventMessageAdded:
@@ -158,14 +159,19 @@ func (m *Model) endText() {
 }
 
 // showCall shows a call that has started, or the result of a call: in the entry of the call, or in a new one if the
-// result is late or the chat has not shown the call. media are the parts of the result that are not text.
-func (m *Model) showCall(e turn.Event, media []turn.Media) {
+// result is late or the chat has not shown the call. done is the journal's record of a completed call; it may be nil.
+func (m *Model) showCall(e turn.Event, done *journal.CallRecord) {
 	var call turn.CallEvent
 	if json.Unmarshal(e.Data, &call) != nil {
 		return
 	}
 	m.endText()
 	t := &m.turn
+	ended := &toolCall{CallEvent: call, late: e.Kind == turn.EventToolCallLateResult}
+	if done != nil {
+		ended.media = done.Media
+		ended.diff = changeOf(done.Call, call.Outcome, done.Text)
+	}
 	shown := t.calls[call.CallID]
 	switch {
 	case e.Kind == turn.EventToolCallStarted:
@@ -173,15 +179,22 @@ func (m *Model) showCall(e turn.Event, media []turn.Media) {
 		t.calls[call.CallID] = m.add(&entry{kind: entryCall, open: m.open, call: &toolCall{CallEvent: call}})
 		return
 	case e.Kind == turn.EventToolCallLateResult || shown == nil:
-		m.add(&entry{kind: entryCall, open: m.open, call: &toolCall{CallEvent: call, media: media,
-			late: e.Kind == turn.EventToolCallLateResult}})
+		m.add(&entry{kind: entryCall, open: m.open, call: ended})
 		return
 	}
 	delete(t.calls, call.CallID)
 	// The event of the result does not have the arguments.
-	call.Arguments, call.ArgumentsBytes = shown.call.Arguments, shown.call.ArgumentsBytes
-	shown.call = &toolCall{CallEvent: call, media: media}
+	ended.Arguments, ended.ArgumentsBytes = shown.call.Arguments, shown.call.ArgumentsBytes
+	shown.call = ended
 	m.change(shown)
+}
+
+// changeOf returns the diff of a call that has, or may have, changed a file; "" for other calls.
+func changeOf(c turn.ToolCall, outcome turn.Outcome, result string) string {
+	if outcome != turn.OutcomeOK && outcome != turn.OutcomeUnknown {
+		return ""
+	}
+	return ui.Changed(c.Tool, c.Arguments, result)
 }
 
 // showProgress shows the progress of a running call.

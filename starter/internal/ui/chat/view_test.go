@@ -9,6 +9,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"github.com/stretchr/testify/assert"
 
+	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -126,6 +127,48 @@ func TestCallsFoldAndOpen(t *testing.T) {
 	assert.NotContains(t, s.all(), "the[2J result")
 	s.take(tea.MouseClickMsg{Y: 1})
 	assert.Contains(t, s.all(), "the[2J result")
+}
+
+// A change of a file is shown without a key: a new file in the approval and after the call, and an edit with the lines
+// around it, as the file tool reports them. What is long is folded.
+func TestChangesOfFilesAreShown(t *testing.T) {
+	s := newStage(t, 80, 30)
+	s.begin("m1", "Write.")
+	content := strings.Repeat(`a line of the new file\n`, 40) + "its end"
+	write, edit := callOf("1.0", `{"path":"new.txt","content":"`+content+`"}`),
+		callOf("2.0", `{"path":"old.txt","old_string":"two","new_string":"2"}`)
+	write.Tool, edit.Tool = "local/write_file", "local/edit_file"
+	s.settle(s.infer(nil), "", write)
+	s.asks(approvalOf(write, 1))
+	s.shows("│ +a line of the new file")
+	s.rules(turn.Decision{ID: "1.0", Status: turn.StatusAllowed, Allowed: true, ArgumentsHash: record.HashOf([]byte(write.Arguments))})
+	s.call(write, turn.OutcomeOK, "wrote new.txt: 927 bytes")
+	s.prints("│ +a line of the new file")
+	s.prints("│ … 21 more rows; Ctrl-O")
+	assert.NotContains(t, s.all(), "+its end")
+	attempt := s.infer([]turn.CallOutcome{{CallID: "1.0"}})
+	s.settle(attempt, "", edit)
+	s.call(edit, turn.OutcomeOK, "edited old.txt\n@@ -7,3 +7,3 @@\n one\n-two\n+2\n three")
+	s.prints("│ -two")
+	s.finish(turn.StateCompleted, turn.FinishAnswered, "")
+	s.shows("ready")
+	assert.Contains(t, s.all(), "│  three")
+	s.press(ctrlO)
+	assert.Contains(t, s.all(), "│ +its end")
+
+	s.enter("s", 80, 30)
+	s.prints("│  three")
+	s.prints("│ … 21 more rows; Ctrl-O")
+}
+
+func TestAFailedChangeIsNotShownAsADiff(t *testing.T) {
+	s := newStage(t, 80, 24)
+	s.begin("m1", "Write.")
+	edit := callOf("1.0", `{"path":"old.txt","old_string":"two","new_string":"2"}`)
+	s.settle(s.infer(nil), "", edit)
+	s.call(edit, turn.OutcomeError, "old.txt does not contain old_string")
+	s.prints("old.txt does not contain")
+	assert.NotContains(t, s.all(), "│ -two")
 }
 
 func TestMenusComplete(t *testing.T) {
