@@ -157,7 +157,7 @@ func TestChangesOfFilesAreShown(t *testing.T) {
 	assert.Contains(t, s.all(), "│ +its end")
 
 	s.enter("s", 80, 30)
-	s.prints("│  three")
+	s.prints("│ three")
 	s.prints("│ … 21 more rows; Ctrl-O")
 }
 
