@@ -123,7 +123,8 @@ func (m *Model) helpCommand(string) tea.Cmd {
 		{"Ctrl-O, click", "open or fold tool calls"},
 		{"y, n", "in an approval: allow or deny the call; r denies with a reason"},
 		{"a, t", "in an approval: allow later calls with the same arguments, or all later calls of this tool"},
-		{"Tab, Esc", "switch between a request and the input"},
+		{"Tab", "switch between a request and the input"},
+		{"Esc", "stop the running turn, or close a menu or leave a request"},
 		{"Ctrl-C twice", "stop the running turn, or leave if none runs"},
 		{"Ctrl-D", "leave; a running turn continues"},
 	} {

@@ -12,6 +12,7 @@ import (
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 // Bounds of the input, in bytes. A longer text is for `everturn run -`.
@@ -166,8 +167,7 @@ func (m *Model) inputKey(msg tea.KeyPressMsg) tea.Cmd {
 	}
 	switch name {
 	case "esc":
-		m.escape()
-		return nil
+		return m.escape()
 	case "tab":
 		m.focus()
 		return nil
@@ -183,18 +183,22 @@ func (m *Model) inputKey(msg tea.KeyPressMsg) tea.Cmd {
 	return tea.Batch(cmd, m.complete())
 }
 
-// escape handles Esc in the input. It ends the input of a denial's reason, or shows a hint how to stop or leave.
-func (m *Model) escape() {
-	switch {
+// escape handles Esc in the input. It ends the input of a denial's reason, or stops the running turn. While a request
+// waits, it stops nothing: the same key has just switched from the request to the input.
+func (m *Model) escape() tea.Cmd {
+	switch p := m.currentRequest(); {
 	case m.toDeny() != nil:
 		m.focus()
 	case m.reason != "":
 		m.endReason()
-	case m.turn.id != "":
-		m.hint("Ctrl-C twice stops the turn; Ctrl-D leaves it running")
-	default:
+	case m.turn.id == "":
 		m.hint("Ctrl-D leaves; /help shows more")
+	case p != nil && p.Kind != turn.RequestQuestion:
+		m.hint("Ctrl-C twice stops the turn; Ctrl-D leaves it running")
+	case !m.turn.stopping:
+		return m.stop()
 	}
+	return nil
 }
 
 // interrupt handles Ctrl-C. The first one clears the input or shows a hint; a second one stops the turn, or leaves if

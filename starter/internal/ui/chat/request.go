@@ -28,6 +28,8 @@ type pendingRequest struct {
 	session string
 	// sent means that a decision has been sent.
 	sent bool
+	// rung means that the terminal's bell has told of the request.
+	rung bool
 
 	page viewport.Model // the visible rows of the arguments
 	rows int            // the number of rows at the last layout
@@ -149,6 +151,16 @@ func (m *Model) watchRequest() tea.Cmd {
 	}
 	m.watched, m.focused = p.key(), false
 	return tea.Batch(m.startKeyDelay(p.key()), m.startForm(p))
+}
+
+// ringBell returns the command that rings the terminal's bell if a request is new; otherwise nil.
+func (m *Model) ringBell() (bell tea.Cmd) {
+	for _, p := range m.pending {
+		if !p.rung {
+			p.rung, bell = true, tea.Raw("\a")
+		}
+	}
+	return bell
 }
 
 func (m *Model) startKeyDelay(key string) tea.Cmd {

@@ -251,7 +251,7 @@ func (m *Model) bindings() []key.Binding {
 	case p != nil && !p.sent && m.reason == "" && m.question() == nil:
 		return []key.Binding{bind("", "tab", "decide: allow or deny the call"), bind("", "enter", "send a message")}
 	case m.turn.id != "":
-		return []key.Binding{bind("", "enter", "add to the turn"), bind("", "ctrl+c ctrl+c", "stop"),
+		return []key.Binding{bind("", "enter", "add to the turn"), bind("", "esc", "stop"),
 			bind("", "ctrl+o", "open calls"), bind("", "pgup", "scroll"), bind("", "ctrl+d", "leave")}
 	}
 	return []key.Binding{bind("", "enter", "send"), bind("", "/", "commands"), bind("", "@", "files"),
