@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everturn/everturn/client"
+	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/internal/loopback"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/starter/internal/ui/chat"
@@ -89,7 +90,8 @@ func talkTo(ctx context.Context, t *app.TurnClient, f sessionFlags, chosen turn.
 	left, err := chat.Run(ctx, chat.Options{
 		Journal: t.Journal, Client: t.Client, Session: session, Person: app.UserName(), Model: t.DefaultModel(),
 		Requested: f.model, CheckModel: t.CheckModel,
-		History: file, Chosen: chosen, Agent: f.agent, Workspace: workspace,
+		SeesImages: func(requested string) bool { return engine.SeesImages(t.Cfg, requested) },
+		History:    file, Chosen: chosen, Agent: f.agent, Workspace: workspace,
 		Link:  func(session, id string) string { return t.RunLink(t.Client.WorkflowID(session), id) },
 		Color: a.Colored(out), In: a.In, Out: out, Environ: a.Environ, Signals: a.Interrupts.Take(), Failed: t.Failed,
 	})

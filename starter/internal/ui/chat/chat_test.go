@@ -390,7 +390,7 @@ func TestLeavingWaitsForAMessageOnItsWay(t *testing.T) {
 		"both":   {func(s *stage) { s.press(ctrlC, ctrlD) }, func(s *stage) { s.press(ctrlD) }},
 	} {
 		s := newStage(t, 80, 24)
-		s.outbox.put("one", false)
+		s.outbox.put(outgoing{typed: "one", text: "one"})
 		s.outbox.sending = true
 		way.warns(s)
 		assert.Contains(t, s.live(), "a message is still being sent", name)

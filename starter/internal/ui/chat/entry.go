@@ -31,7 +31,7 @@ type entry struct {
 	kind   entryKind
 	text   string
 	call   *toolCall // of entryCall
-	open   bool      // the details of the call are shown
+	open   bool      // the details of the call, or all of the user message, are shown
 	lines  []string  // the layout
 	width  int       // the width of the screen for which lines were laid out; 0 if they must be laid out again
 	paused time.Time // until when a growing entry is not laid out again
@@ -71,9 +71,9 @@ func (m *Model) entryLines(e *entry) []string {
 	width := m.cols()
 	switch e.kind {
 	case entryOwn:
-		return paint(m.theme.user, marked("› ", wrapText(termsafe.Printable(e.text), width-2)))
+		return paint(m.theme.user, marked("› ", m.fold(e, wrapText(termsafe.Printable(e.text), width-2), width-2)))
 	case entryOther:
-		return paint(m.theme.user, marked("» ", wrapText(termsafe.Printable(e.text), width-2)))
+		return paint(m.theme.user, marked("» ", m.fold(e, wrapText(termsafe.Printable(e.text), width-2), width-2)))
 	case entryAnswer:
 		return m.theme.render(e.text, width)
 	case entryCall:
@@ -138,7 +138,7 @@ func (m *Model) callLines(e *entry, width int) []string {
 	case e.open:
 		return append(lines, barred(m.callDetails(c, width-2))...)
 	case c.diff != "":
-		return append(lines, barred(m.fold(m.theme.paintDiff(breakText(c.diff, width-2)), width-2))...)
+		return append(lines, barred(m.fold(e, m.theme.paintDiff(breakText(c.diff, width-2)), width-2))...)
 	case c.Outcome == turn.OutcomeError || c.Outcome == turn.OutcomeDenied:
 		if why := termsafe.Line(c.Preview, 160); why != "" {
 			lines = append(lines, paint(m.theme.dim, marked("  ", wrapText(why, width-2)))...)
@@ -150,10 +150,16 @@ func (m *Model) callLines(e *entry, width int) []string {
 // foldedRows is how many rows of a diff or of a user message are shown before Ctrl-O or a click opens it.
 const foldedRows = 24
 
-// fold returns the first foldedRows of lines, and a row that says how many more there are.
-func (m *Model) fold(lines []string, width int) []string {
+// folds reports whether Ctrl-O or a click opens the entry.
+func (e *entry) folds() bool {
+	return e.kind == entryCall || e.kind == entryOwn || e.kind == entryOther
+}
+
+// fold returns the first foldedRows of an entry's lines, and a row that says how many more there are. It returns all
+// lines of an open entry.
+func (m *Model) fold(e *entry, lines []string, width int) []string {
 	more := len(lines) - foldedRows
-	if more <= 1 { // the row that says so would take the place of the one that it hides
+	if e.open || more <= 1 { // the row that says so would take the place of the one that it hides
 		return lines
 	}
 	note := cutWidth(fmt.Sprintf("… %d more rows; Ctrl-O or a click shows them", more), width)

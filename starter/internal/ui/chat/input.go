@@ -303,15 +303,24 @@ func (m *Model) denyWithReason(text string) tea.Cmd {
 	return m.send(p, false, client.DecideInput{Reason: text})
 }
 
-// queueMessage puts a message into the outbox and clears the input, unless too many messages wait. The message starts a
-// turn or is merged into the running one. With queue, it is not merged, but for the turn after the running one.
+// queueMessage puts a message into the outbox and clears the input, unless too many messages wait or a file that the
+// message names cannot be attached. The message starts a turn or is merged into the running one. With queue, it is not
+// merged, but for the turn after the running one.
 func (m *Model) queueMessage(text string, queue bool) tea.Cmd {
 	if len(m.outbox.list) >= maxOutbox {
 		m.hint("%d messages are already waiting; wait for the turn, or /stop it", maxOutbox)
 		return nil
 	}
+	out := outgoing{typed: text, text: text, queue: queue && m.turn.id != ""}
+	if err := out.attach(m.input.Value()); err != nil {
+		m.printError("%v", err)
+		return nil
+	}
+	if len(out.media) > 0 && m.o.SeesImages != nil && !m.o.SeesImages(m.o.Requested) {
+		m.note("the model takes no images: it is told what was attached, but cannot see it; /model chooses another one")
+	}
 	m.clearInput(text)
-	m.outbox.put(text, queue && m.turn.id != "")
+	m.outbox.put(out)
 	return nil
 }
 

@@ -38,7 +38,7 @@ type Model struct {
 	stale   bool           // an entry has changed, but its new layout is delayed: see renderPause
 	rows    []int          // by line of the conversation: the index of its entry
 	talk    viewport.Model // the part of the conversation that is on the screen
-	open    bool           // the details of new calls are shown
+	open    bool           // the details of new calls, and all of new user messages, are shown
 
 	pending   []*pendingRequest // the first one is the current request
 	subagents *subagents        // nil until the session has called an agent

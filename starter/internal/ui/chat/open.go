@@ -137,7 +137,7 @@ func (m *Model) showPast(msg openedMsg) {
 			if ui.IsNotice(p) {
 				kind = entryNote
 			}
-			m.addText(kind, text)
+			m.add(&entry{kind: kind, text: text + ui.Media(p.Media), open: m.open})
 		case turn.RoleAssistant:
 			for _, c := range p.ToolCalls {
 				calls[p.TurnID+" "+c.ID] = c

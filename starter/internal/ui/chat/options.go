@@ -39,6 +39,8 @@ type Options struct {
 	// there is no model of this name.
 	Requested  string
 	CheckModel func(name string) error
+	// SeesImages reports whether the model of a message takes images; nil if that is not known.
+	SeesImages func(requested string) bool
 	// Chosen is a message whose Tools and Temperature all messages of the chat get.
 	Chosen turn.UserMessage
 	// Agent is the agent of its turns; empty means the worker's default.

@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -32,7 +33,7 @@ func (m *Model) showItem(i item) {
 	switch e.Kind {
 	case turn.EventTurnStarted:
 		if i.message != nil {
-			m.showUserMessage(i.message.ID, i.message.Text)
+			m.showUserMessage(i.message.ID, i.message.Text, ui.Media(i.message.Media))
 		}
 	case turn.EventTextDelta:
 		m.showText(e)
@@ -48,7 +49,7 @@ func (m *Model) showItem(i item) {
 		var added turn.MessageEvent
 		if json.Unmarshal(e.Data, &added) == nil {
 			m.endText()
-			m.showUserMessage(added.MessageID, added.Text)
+			m.showUserMessage(added.MessageID, added.Text, "")
 		}
 	case turn.EventApprovalRequested, turn.EventQuestionAsked:
 		m.showRequest(e, i.arguments)
@@ -113,13 +114,15 @@ func (m *Model) dropRequests() {
 	}
 }
 
-// showUserMessage shows a user message and removes it from the outbox.
-func (m *Model) showUserMessage(id, text string) {
+// showUserMessage shows a user message and removes it from the outbox. marks describes its attachments; if it is empty,
+// the outbox may know them.
+func (m *Model) showUserMessage(id, text, marks string) {
 	kind := entryOther
-	if m.outbox.arrived(id) {
+	own, sent := m.outbox.arrived(id)
+	if own {
 		kind = entryOwn
 	}
-	m.addText(kind, turn.Truncate(text, pastText))
+	m.add(&entry{kind: kind, text: turn.Truncate(text, pastText) + cmp.Or(marks, sent), open: m.open})
 }
 
 // showText appends a delta of the model's text to the answer of its step.
@@ -209,11 +212,11 @@ func (m *Model) showProgress(ev turn.Event) {
 	}
 }
 
-// foldCalls shows the details of all calls, later ones too, or hides them if they are shown.
+// foldCalls shows the details of all calls and all of each user message, later ones too, or hides them if they are shown.
 func (m *Model) foldCalls() {
 	m.open = !m.open
 	for _, e := range m.entries {
-		if e.kind == entryCall {
+		if e.folds() {
 			e.open = m.open
 			m.change(e)
 		}

@@ -41,13 +41,13 @@ func (m *Model) scroll(msg tea.Msg) tea.Cmd {
 	return cmd
 }
 
-// click shows or hides the details of the tool call under the mouse.
+// click shows or hides the rest of the tool call or of the user message under the mouse.
 func (m *Model) click(msg tea.MouseClickMsg) {
 	row := msg.Y + m.talk.YOffset()
 	if msg.Y >= m.talk.Height() || row >= len(m.rows) {
 		return
 	}
-	if i := m.rows[row]; i < len(m.entries) && m.entries[i].kind == entryCall {
+	if i := m.rows[row]; i < len(m.entries) && m.entries[i].folds() {
 		m.entries[i].open = !m.entries[i].open
 		m.change(m.entries[i])
 	}
@@ -152,7 +152,7 @@ func (m *Model) pendingLines() []string {
 			state = " · accepted"
 		}
 		width := m.cols() - len(state) + 1 // the dot in state is 2 bytes but 1 column
-		text := cutWidth("› "+termsafe.Line(p.text, 400), max(8, width))
+		text := cutWidth("› "+termsafe.Line(p.typed, 400)+p.marks(), max(8, width))
 		lines = append(lines, m.theme.dim.Render(text+state))
 	}
 	return lines
