@@ -2,12 +2,15 @@ package talk
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/everturn/everturn/client"
+	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/internal/loopback"
 	"github.com/everturn/everturn/starter/internal/cli/app"
@@ -90,6 +93,7 @@ func talkTo(ctx context.Context, t *app.TurnClient, f sessionFlags, chosen turn.
 	left, err := chat.Run(ctx, chat.Options{
 		Journal: t.Journal, Client: t.Client, Session: session, Person: app.UserName(), Model: t.DefaultModel(),
 		Requested: f.model, CheckModel: t.CheckModel,
+		Models:     func() []chat.ModelChoice { return modelChoices(t.Cfg) },
 		SeesImages: func(requested string) bool { return engine.SeesImages(t.Cfg, requested) },
 		History:    file, Chosen: chosen, Agent: f.agent, Workspace: workspace,
 		Link:  func(session, id string) string { return t.RunLink(t.Client.WorkflowID(session), id) },
@@ -100,6 +104,26 @@ func talkTo(ctx context.Context, t *app.TurnClient, f sessionFlags, chosen turn.
 	}
 	sayGoodbye(t, left)
 	return nil
+}
+
+// modelChoices returns the models of the configured providers, each with its context window and its price; none for the
+// demo, which has only one.
+func modelChoices(cfg config.Config) (out []chat.ModelChoice) {
+	if cfg.EffectiveLLM().Provider == config.ProviderDemo {
+		return nil
+	}
+	all, _ := engine.Models(cfg) // the built-in list is good enough to choose from
+	for _, r := range all.Candidates() {
+		var notes []string
+		if r.ContextTokens > 0 {
+			notes = append(notes, fmt.Sprintf("%dk tokens", r.ContextTokens/1000))
+		}
+		if r.Price != nil {
+			notes = append(notes, fmt.Sprintf("$%g in, $%g out per million", r.Price.Input, r.Price.Output))
+		}
+		out = append(out, chat.ModelChoice{Name: r.ID(), Note: strings.Join(notes, " · ")})
+	}
+	return out
 }
 
 // sayGoodbye prints the messages that were not sent, the command that returns to the session, and whether its turn

@@ -11,6 +11,7 @@ import (
 	"charm.land/bubbles/v2/viewport"
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -63,7 +64,7 @@ type Model struct {
 	interrupted time.Time // when Ctrl-C was pressed, if a second one would stop the turn or leave; zero otherwise
 
 	leaving bool
-	listed  []string // the sessions that /sessions has listed, in the order of their numbers
+	listed  []journal.SessionRecord // the sessions that /sessions has listed, in the order of their numbers
 }
 
 // runningTurn is the running turn, as far as the feed has read it.
@@ -152,6 +153,8 @@ func (m *Model) handle(msg tea.Msg) tea.Cmd {
 		return m.openSession(msg)
 	case itemsMsg:
 		return m.showItems(msg)
+	case sessionsMsg:
+		return m.showSessions(msg)
 	case sentMsg:
 		m.sent(msg)
 	case editedMsg:

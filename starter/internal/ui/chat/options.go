@@ -39,6 +39,8 @@ type Options struct {
 	// there is no model of this name.
 	Requested  string
 	CheckModel func(name string) error
+	// Models returns the models that the user may choose; nil if they are not known.
+	Models func() []ModelChoice
 	// SeesImages reports whether the model of a message takes images; nil if that is not known.
 	SeesImages func(requested string) bool
 	// Chosen is a message whose Tools and Temperature all messages of the chat get.

@@ -8,7 +8,9 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
+	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -208,6 +210,53 @@ func TestTheModelOfLaterTurnsIsChanged(t *testing.T) {
 	s.press(enter)
 	s.prints("(the agent's)")
 	assert.Empty(t, s.o.Requested)
+}
+
+func TestAModelIsChosenFromTheMenu(t *testing.T) {
+	s := newStage(t, 80, 24)
+	s.o.CheckModel = func(string) error { return nil }
+	s.o.Models = func() []ModelChoice {
+		return []ModelChoice{{"openai:large", "$10 in"}, {"openai:large-mini", ""}, {"other:small", "\x1b[2Jcheap"}}
+	}
+	s.says("/model")
+	assert.Contains(t, s.bottom(), "> default")
+	assert.Contains(t, s.bottom(), "  openai:large      $10 in")
+	assert.Contains(t, s.bottom(), "  other:small       [2Jcheap")
+	s.press(down, down, down, enter)
+	assert.Equal(t, "other:small", s.o.Requested)
+	assert.Empty(t, s.input.Value())
+	s.says("/model large")
+	assert.Equal(t, "openai:large", s.o.Requested, "a name that is complete comes first")
+	s.types("/mo")
+	s.press(enter)
+	assert.Contains(t, s.bottom(), "openai:large-mini", "the command is completed with its arguments")
+	s.press(esc)
+	assert.Equal(t, "openai:large", s.o.Requested)
+}
+
+func TestASessionIsChosenFromTheMenu(t *testing.T) {
+	s := newStage(t, 100, 24)
+	s.whole("m1", "The first question", "First.")
+	s.prints("1 step")
+	fork := func(id string) {
+		_, err := s.journal.Fork(t.Context(), journal.ForkInput{Session: "s", At: 2, ID: id, Time: s.story.now()})
+		require.NoError(t, err)
+	}
+	fork("older")
+	fork("newer")
+	s.says("/sessions")
+	s.shows("> 1 The first question")
+	assert.Contains(t, s.bottom(), "· newer")
+	s.press(down, enter)
+	s.until("it goes there", func() bool { return s.session == "older" })
+	s.says("/sessions 1")
+	s.until("it goes there", func() bool { return s.session == "newer" })
+
+	s.enter("s", 100, 24)
+	s.says("/sessions 2")
+	s.until("it goes there, without a list", func() bool { return s.session == "older" })
+	s.says("/sessions 9")
+	s.prints(`the journal has no session "9"`)
 }
 
 func TestTheConversationScrolls(t *testing.T) {
