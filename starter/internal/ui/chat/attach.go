@@ -14,6 +14,7 @@ import (
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/starter/internal/ui"
+	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -82,6 +83,7 @@ func (out *outgoing) attach(typed string) error {
 			return fmt.Errorf("@%s is neither text, nor an image, nor a PDF", name)
 		default:
 			size += len(a.Data)
+			out.added = append(out.added, fmt.Sprintf("%s, %s", name, ui.Bytes(int64(len(a.Data)))))
 			files += fmt.Sprintf("\n\n<file path=%q>\n%s\n</file>", name, strings.TrimSuffix(string(a.Data), "\n"))
 		}
 	}
@@ -129,11 +131,15 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// marks describes the attachments of the message, as ui.Media does.
+// marks describes the attachments of the message, as ui.Media does, and what the chat has added to its text.
 func (out *outgoing) marks() string {
 	media := make([]turn.Media, len(out.media))
 	for i, a := range out.media {
 		media[i] = turn.Media{Type: a.Type, Bytes: int64(len(a.Data))}
 	}
-	return ui.Media(media)
+	marks := ui.Media(media)
+	for _, what := range out.added {
+		marks += " [" + termsafe.Line(what, 80) + "]"
+	}
+	return marks
 }

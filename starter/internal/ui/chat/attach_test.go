@@ -38,7 +38,10 @@ func TestFilesThatAMessageNamesAreAttached(t *testing.T) {
 		{Type: "application/pdf", Data: []byte("%PDF-1.7 x")}}, s.messages[0].Attachments)
 	s.prints("the model takes no images")
 	s.begin(s.messages[0].Message.ID, s.messages[0].Message.Text)
-	s.prints("package a </file> [image/png, 21 B] [image/png, 21 B] [application/pdf, 10 B]")
+	s.prints("[image/png, 21 B] [image/png, 21 B] [application/pdf, 10 B] [a.go, 10 B]")
+	assert.NotContains(t, s.all(), "package a")
+	s.press(ctrlO)
+	assert.Contains(t, s.all(), "package a", "what the chat has added can be seen")
 }
 
 func TestAFileThatCannotBeAttachedKeepsTheMessage(t *testing.T) {

@@ -113,10 +113,11 @@ func (m *Model) helpCommand(string) tea.Cmd {
 	for _, k := range [][2]string{
 		{"Enter", "send a message, which is merged into a running turn; // begins one that starts with a slash"},
 		{"Alt-Enter, Ctrl-J", "start a new line"},
-		{"@", "complete the path of a file"},
+		{"@", "name a file, which is attached: an image, a PDF or a text; @@ begins a word that names none"},
+		{"!", "run a command in your shell, whose output the next message includes; !! begins a message with a !"},
 		{"Up, Down", "recall earlier messages"},
 		{"PgUp, PgDn, wheel", "scroll the conversation; hold Shift to select text with the mouse"},
-		{"Ctrl-O, click", "open or fold tool calls"},
+		{"Ctrl-O, click", "open or fold tool calls, long messages and outputs"},
 		{"y, n", "in an approval: allow or deny the call; r denies with a reason"},
 		{"a, t", "in an approval: allow later calls with the same arguments, or all later calls of this tool"},
 		{"Tab", "switch between a request and the input"},

@@ -24,6 +24,7 @@ const (
 	entryAnswer                  // text of the model
 	entryError                   // an error
 	entryQuoted                  // the text of an elicitation: each line is behind a bar
+	entryShell                   // a command of the user, with its output
 )
 
 // entry is a part of the conversation as the chat shows it.
@@ -31,7 +32,9 @@ type entry struct {
 	kind   entryKind
 	text   string
 	call   *toolCall // of entryCall
-	open   bool      // the details of the call, or all of the user message, are shown
+	head   string    // of entryShell: the command and how it ended
+	short  string    // what is shown of the text of a message that is not open; empty: all of it
+	open   bool      // the details of the call, or all of the user message or the output, are shown
 	lines  []string  // the layout
 	width  int       // the width of the screen for which lines were laid out; 0 if they must be laid out again
 	paused time.Time // until when a growing entry is not laid out again
@@ -71,7 +74,7 @@ func (m *Model) entryLines(e *entry) []string {
 	width := m.cols()
 	switch e.kind {
 	case entryOwn:
-		return paint(m.theme.user, marked("› ", m.fold(e, wrapText(termsafe.Printable(e.text), width-2), width-2)))
+		return paint(m.theme.user, marked("› ", m.fold(e, wrapText(termsafe.Printable(e.shown()), width-2), width-2)))
 	case entryOther:
 		return paint(m.theme.user, marked("» ", m.fold(e, wrapText(termsafe.Printable(e.text), width-2), width-2)))
 	case entryAnswer:
@@ -80,6 +83,12 @@ func (m *Model) entryLines(e *entry) []string {
 		return m.callLines(e, width)
 	case entryError:
 		return paint(m.theme.fault, wrapText(termsafe.Printable(e.text), width))
+	case entryShell:
+		lines := paint(m.theme.accent, wrapText(termsafe.Printable(e.head), width))
+		if e.text == "" {
+			return lines
+		}
+		return append(lines, barred(m.fold(e, breakText(e.text, width-2), width-2))...)
 	case entryQuoted:
 		return barred(wrapText(termsafe.Printable(e.text), width-2))
 	}
@@ -152,7 +161,15 @@ const foldedRows = 24
 
 // folds reports whether Ctrl-O or a click opens the entry.
 func (e *entry) folds() bool {
-	return e.kind == entryCall || e.kind == entryOwn || e.kind == entryOther
+	return e.kind == entryCall || e.kind == entryOwn || e.kind == entryOther || e.kind == entryShell
+}
+
+// shown returns what is shown of the text of a message.
+func (e *entry) shown() string {
+	if e.open {
+		return e.text
+	}
+	return cmp.Or(e.short, e.text)
 }
 
 // fold returns the first foldedRows of an entry's lines, and a row that says how many more there are. It returns all

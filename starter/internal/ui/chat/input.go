@@ -183,7 +183,7 @@ func (m *Model) inputKey(msg tea.KeyPressMsg) tea.Cmd {
 	return tea.Batch(cmd, m.complete())
 }
 
-// escape handles Esc in the input. It ends the input of a denial's reason, or stops the running turn. While a request
+// escape handles Esc in the input. It ends the input of a denial's reason, or stops the user's command or the running turn. While a request
 // waits, it stops nothing: the same key has just switched from the request to the input.
 func (m *Model) escape() tea.Cmd {
 	switch p := m.currentRequest(); {
@@ -191,6 +191,7 @@ func (m *Model) escape() tea.Cmd {
 		m.focus()
 	case m.reason != "":
 		m.endReason()
+	case m.stopShell():
 	case m.turn.id == "":
 		m.hint("Ctrl-D leaves; /help shows more")
 	case p != nil && p.Kind != turn.RequestQuestion:
@@ -201,9 +202,12 @@ func (m *Model) escape() tea.Cmd {
 	return nil
 }
 
-// interrupt handles Ctrl-C. The first one clears the input or shows a hint; a second one stops the turn, or leaves if
+// interrupt handles Ctrl-C. It stops the user's command. If none runs, the first one clears the input or shows a hint; a second one stops the turn, or leaves if
 // no turn runs.
 func (m *Model) interrupt() tea.Cmd {
+	if m.stopShell() {
+		return nil
+	}
 	if m.interrupted.IsZero() || m.now().Sub(m.interrupted) > secondPressWithin {
 		m.interrupted = m.now()
 		switch {
@@ -260,7 +264,7 @@ func (m *Model) recall(name string) bool {
 	return true
 }
 
-// submit handles Enter in the input. Its text is the reason of a denial, a slash command, the answer to the current
+// submit handles Enter in the input. Its text is the reason of a denial, a slash command, a command of the shell, the answer to the current
 // question, or a message.
 func (m *Model) submit() tea.Cmd {
 	text := strings.TrimSpace(m.pastes.expand(m.input.Value()))
@@ -275,8 +279,11 @@ func (m *Model) submit() tea.Cmd {
 	if strings.HasPrefix(text, "/") && !strings.HasPrefix(text, "//") {
 		return m.command(text)
 	}
-	if strings.HasPrefix(text, "//") {
-		text = text[1:] // two slashes begin a message that starts with one
+	if strings.HasPrefix(text, "!") && !strings.HasPrefix(text, "!!") {
+		return m.runShell(strings.TrimSpace(text[1:]))
+	}
+	if strings.HasPrefix(text, "//") || strings.HasPrefix(text, "!!") {
+		text = text[1:] // two of them begin a message that starts with one
 	}
 	if p := m.question(); p != nil {
 		if p.sent {
@@ -319,6 +326,8 @@ func (m *Model) queueMessage(text string, queue bool) tea.Cmd {
 	if len(out.media) > 0 && m.o.SeesImages != nil && !m.o.SeesImages(m.o.Requested) {
 		m.note("the model takes no images: it is told what was attached, but cannot see it; /model chooses another one")
 	}
+	out.include(m.commands)
+	m.commands = nil
 	m.clearInput(text)
 	m.outbox.put(out)
 	return nil

@@ -52,8 +52,11 @@ type Model struct {
 	input   textarea.Model
 	pastes  pastes
 	history *history
-	menu    menu
-	pressed time.Time // when the last key was pressed
+	shell   *shellCommand // the user's command that is running; nil: none
+	// commands are those of which the next message includes the output.
+	commands []commandOutput
+	menu     menu
+	pressed  time.Time // when the last key was pressed
 
 	spinner  spinner.Model
 	spinning bool // the next tick of the spinner is scheduled
@@ -153,6 +156,8 @@ func (m *Model) handle(msg tea.Msg) tea.Cmd {
 		return m.openSession(msg)
 	case itemsMsg:
 		return m.showItems(msg)
+	case shellMsg:
+		m.shellEnded(msg)
 	case sessionsMsg:
 		return m.showSessions(msg)
 	case sentMsg:
@@ -214,8 +219,8 @@ func (m *Model) resize(msg tea.WindowSizeMsg) {
 	m.fitInput()
 }
 
-// working reports whether a turn is running or a message is on its way, so that the spinner turns.
-func (m *Model) working() bool { return m.turn.id != "" || len(m.outbox.list) > 0 }
+// working reports whether a turn or a command is running or a message is on its way, so that the spinner turns.
+func (m *Model) working() bool { return m.turn.id != "" || len(m.outbox.list) > 0 || m.shell != nil }
 
 // startSpinner schedules the next tick of the spinner, if one is needed and none is scheduled. An entry whose layout is
 // delayed needs it, too: see advanceSpinner.

@@ -14,9 +14,12 @@ import (
 type outgoing struct {
 	id    string
 	typed string // what the user has typed
-	text  string // typed, and what the chat adds: see attach
+	text  string // typed, and what the chat adds: see attach and include
 	media []client.Attachment
-	queue bool // the message is for the next turn
+	// added names what the chat has added to the text, and commands are those of which it has added the output.
+	added    []string
+	commands []commandOutput
+	queue    bool // the message is for the next turn
 	// accepted means that the session's workflow has accepted it.
 	accepted bool
 }
@@ -54,11 +57,11 @@ func (o *outbox) addOwn(id string) {
 	o.own[id] = true
 }
 
-// arrived removes a message that the feed has read from the journal. own reports whether it was sent from this chat, and
-// marks describes its attachments.
-func (o *outbox) arrived(id string) (own bool, marks string) {
-	m, _ := o.remove(id)
-	return o.own[id], m.marks()
+// arrived removes a message that the feed has read from the journal, and returns it. own reports whether it was sent
+// from this chat.
+func (o *outbox) arrived(id string) (m outgoing, own bool) {
+	m, _ = o.remove(id)
+	return m, o.own[id]
 }
 
 // remove removes a message and returns it, or returns false if the outbox does not have it.
@@ -72,18 +75,18 @@ func (o *outbox) remove(id string) (outgoing, bool) {
 	return outgoing{}, false
 }
 
-// failed removes a message that could not be sent and returns what the user has typed. It returns false if the outbox no longer has
+// failed removes a message that could not be sent and returns it. It returns false if the outbox no longer has
 // the message: the feed has read it from the journal, so it was accepted despite the error.
-func (o *outbox) failed(id string) (string, bool) {
+func (o *outbox) failed(id string) (outgoing, bool) {
 	m, ok := o.remove(id)
 	if !ok {
-		return "", false
+		return m, false
 	}
 	if o.retry == nil {
 		o.retry = map[string]string{}
 	}
 	o.retry[m.text] = m.id
-	return m.typed, true
+	return m, true
 }
 
 // accept records that the session's workflow has accepted a message.
@@ -142,10 +145,12 @@ func (m *Model) sent(msg sentMsg) {
 		m.outbox.accept(msg.id)
 		return
 	}
-	text, failed := m.outbox.failed(msg.id)
+	out, failed := m.outbox.failed(msg.id)
 	if !failed {
 		return
 	}
+	text := out.typed
+	m.commands = append(out.commands, m.commands...)
 	m.printError("the message was not sent: %v", msg.err)
 	if m.input.Value() == "" {
 		m.setInput(text)

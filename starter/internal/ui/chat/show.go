@@ -1,7 +1,6 @@
 package chat
 
 import (
-	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -114,15 +113,18 @@ func (m *Model) dropRequests() {
 	}
 }
 
-// showUserMessage shows a user message and removes it from the outbox. marks describes its attachments; if it is empty,
-// the outbox may know them.
-func (m *Model) showUserMessage(id, text, marks string) {
-	kind := entryOther
-	own, sent := m.outbox.arrived(id)
+// showUserMessage shows a user message and removes it from the outbox. media describes its attachments, if they are
+// known. What the chat itself has added to the text is shown when the user opens the message.
+func (m *Model) showUserMessage(id, text, media string) {
+	e := &entry{kind: entryOther, text: turn.Truncate(text, pastText) + media, open: m.open}
+	sent, own := m.outbox.arrived(id)
 	if own {
-		kind = entryOwn
+		e.kind = entryOwn
 	}
-	m.add(&entry{kind: kind, text: turn.Truncate(text, pastText) + cmp.Or(marks, sent), open: m.open})
+	if marks := sent.marks(); marks != "" {
+		e.short = turn.Truncate(sent.typed, pastText) + marks
+	}
+	m.add(e)
 }
 
 // showText appends a delta of the model's text to the answer of its step.

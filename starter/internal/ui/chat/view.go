@@ -179,6 +179,8 @@ func (m *Model) state() string {
 	switch {
 	case !m.interrupted.IsZero() && m.now().Sub(m.interrupted) <= secondPressWithin && t.id != "":
 		return "press Ctrl-C again to stop the turn"
+	case t.id == "" && m.shell != nil:
+		return m.spinner.View() + " running your command"
 	case t.id == "" && len(m.outbox.list) > 0:
 		return m.spinner.View() + " waiting for a worker"
 	case t.id == "" && m.feed == nil:
@@ -254,7 +256,7 @@ func (m *Model) bindings() []key.Binding {
 		return []key.Binding{bind("", "enter", "add to the turn"), bind("", "esc", "stop"),
 			bind("", "ctrl+o", "open calls"), bind("", "pgup", "scroll"), bind("", "ctrl+d", "leave")}
 	}
-	return []key.Binding{bind("", "enter", "send"), bind("", "/", "commands"), bind("", "@", "files"),
+	return []key.Binding{bind("", "enter", "send"), bind("", "/", "commands"), bind("", "@", "files"), bind("", "!", "shell"),
 		bind("", "↑", "history"), bind("", "ctrl+o", "open calls"), bind("", "pgup", "scroll"),
 		bind("", "ctrl+d", "leave")}
 }
