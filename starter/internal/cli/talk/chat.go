@@ -34,7 +34,8 @@ approvals.
 
 A message that you send while a turn runs is merged into it. The same session may be open on several
 terminals. When you leave the chat, its turn continues. --tools and --temperature apply to all turns
-that begin with a message of this chat. /help lists the commands and keys.`,
+that begin with a message of this chat. In a message, @path attaches a file; a line that begins with !
+runs a command in your shell. /help lists the commands and keys.`,
 		Example: `  everturn chat --dev
   everturn chat -c`,
 		Args: cobra.NoArgs,
