@@ -58,7 +58,7 @@ func TestADiffNamesTheFileOfTheCall(t *testing.T) {
 
 func TestTheTextOfANewFileIsADiff(t *testing.T) {
 	for _, tool := range []string{"local/write_file", "local/canvas_write", "mcp/disk/write_file"} {
-		assert.Equal(t, "--- a\n+++ a\n@@ -0,0 +1,2 @@\n+x\n+    y\\u001b", Diff(tool, `{"path":"a","content":"x\n\ty\u001b\n"}`))
+		assert.Equal(t, "--- a\n+++ a\n@@ -0,0 +1,2 @@\n+x\n+    y\\x1b", Diff(tool, `{"path":"a","content":"x\n\ty\u001b\n"}`))
 	}
 	assert.Contains(t, Diff("local/write_file", `{"path":"a","content":"","overwrite":false}`), "@@ -0,0 +0,0 @@")
 	assert.Contains(t, Diff("local/write_file", `{"path":"a","content":"x","overwrite":true}`), "the whole text of the file:\n")
@@ -89,7 +89,7 @@ func TestADiffHasContextFromTheWorkspace(t *testing.T) {
 
 func TestTheResultOfAToolOfThisProgramIsItsDiff(t *testing.T) {
 	const edit, result = `{"path":"a","old_string":"x","new_string":"y"}`, "edited a\n@@ -7,2 +7,2 @@\n w\n-x\n+y\u001b"
-	assert.Equal(t, "--- a\n+++ a\n@@ -7,2 +7,2 @@\n w\n-x\n+y\\u001b", Changed("local/edit_file", edit, result))
+	assert.Equal(t, "--- a\n+++ a\n@@ -7,2 +7,2 @@\n w\n-x\n+y\\x1b", Changed("local/edit_file", edit, result))
 	assert.Equal(t, Diff("mcp/x/edit", edit), Changed("mcp/x/edit", edit, result), "a server may say anything")
 	assert.Empty(t, Changed("local/fetch_url", `{"url":"https://example.com"}`, result))
 }
