@@ -35,19 +35,15 @@ func Diff(tool, arguments string) string {
 	if path == "" {
 		return ""
 	}
-	note, flag := flagOf(tool, fields)
-	hunks := patchHunks(tool, fields)
+	flag := takeFlag(tool, fields)
+	hunks := cmp.Or(patchHunks(tool, fields), textHunks(tool, flag, fields))
 	if hunks == "" {
-		hunks = textHunks(tool, fields)
-	}
-	if hunks == "" {
-		hunks = editHunks(fields)
+		if hunks = editHunks(fields); hunks != "" && flag {
+			hunks = "each occurrence:\n" + hunks
+		}
 	}
 	if hunks == "" {
 		return ""
-	}
-	if flag {
-		hunks = note + "\n" + hunks
 	}
 	return withHeader(path, hunks)
 }
@@ -108,7 +104,7 @@ func readIn(folder, path string) ([]byte, error) {
 
 // apply returns the text that a tool of inWorkspace makes of old. It returns false if the tool would refuse the call.
 func apply(old, tool string, fields map[string]json.RawMessage) (string, bool) {
-	_, flag := flagOf(tool, fields)
+	flag := takeFlag(tool, fields)
 	if content, ok := contentOf(tool, fields); ok {
 		return content, flag // without overwrite, write_file refuses a file that exists
 	}
@@ -135,19 +131,17 @@ func target(arguments string) (path string, fields map[string]json.RawMessage) {
 	return path, fields
 }
 
-// flags are the optional boolean arguments of this program's tools, each with what a diff says if it is true.
-var flags = map[string]string{"overwrite": "the whole text of the file:", "replace_all": "each occurrence:"}
+// flags are the optional boolean arguments of this program's tools.
+var flags = map[string]string{"local/write_file": "overwrite", "local/edit_file": "replace_all",
+	"local/canvas_edit": "replace_all"}
 
-// flagOf removes the flag of a tool of this program from its arguments, and returns what a diff says about it, and its
-// value.
-func flagOf(tool string, fields map[string]json.RawMessage) (note string, set bool) {
-	for name, note := range flags {
-		if value, given := fields[name]; given && strings.HasPrefix(tool, "local/") && json.Unmarshal(value, &set) == nil {
-			delete(fields, name)
-			return note, set
-		}
+// takeFlag removes the flag of a tool of this program from its arguments, and returns its value.
+func takeFlag(tool string, fields map[string]json.RawMessage) (set bool) {
+	name, known := flags[tool]
+	if value, given := fields[name]; known && given && json.Unmarshal(value, &set) == nil {
+		delete(fields, name)
 	}
-	return "", false
+	return set
 }
 
 // withHeader returns hunks as a diff of the file at path that is safe for a terminal.
@@ -166,13 +160,18 @@ func contentOf(tool string, fields map[string]json.RawMessage) (content string, 
 	return content, json.Unmarshal(fields["content"], &content) == nil
 }
 
-// textHunks returns the whole text of a file as a hunk that adds it; "" if the call has no such text.
-func textHunks(tool string, fields map[string]json.RawMessage) string {
+// textHunks returns the whole text of a file as a hunk that adds it; "" if the call has no such text. If the file may
+// exist, because overwrite is set or the tool does not ask for it, a line says that the text replaces the file.
+func textHunks(tool string, overwrite bool, fields map[string]json.RawMessage) string {
 	content, ok := contentOf(tool, fields)
 	if !ok {
 		return ""
 	}
-	return cmp.Or(hunksOf("", content), "@@ -0,0 +0,0 @@")
+	hunks := cmp.Or(hunksOf("", content), "@@ -0,0 +0,0 @@")
+	if overwrite || tool != "local/write_file" {
+		hunks = "the whole text of the file:\n" + hunks
+	}
+	return hunks
 }
 
 // hunksOf returns the hunks of the diff between two texts; "" if they are the same.

@@ -27,6 +27,7 @@ func TestOnlyAWholeCallIsShownAsADiff(t *testing.T) {
 		`{"path":"a","old_string":"x","new_string":"EVIL","NEW_STRING":"y"}`,
 		`{"path":"a","old_string":"x","new_string":"EVIL","new_string":"y"}`,
 		`{"path":"a","old_string":"x","new_string":"y","command":"rm"}`,
+		`{"path":"a","old_string":"x","new_string":"y","":true}`,
 		`{"path":"a","file_path":"b","old_string":"x","new_string":"y"}`,
 		`{"path":"a","command":"rm","diff":"@@ -1 +1 @@\n-x\n+y"}`,
 		`{"path":"a","edits":[{"oldText":"x","newText":"y"}],"dryRun":false}`,
@@ -57,8 +58,9 @@ func TestADiffNamesTheFileOfTheCall(t *testing.T) {
 }
 
 func TestTheTextOfANewFileIsADiff(t *testing.T) {
-	for _, tool := range []string{"local/write_file", "local/canvas_write", "mcp/disk/write_file"} {
-		assert.Equal(t, "--- a\n+++ a\n@@ -0,0 +1,2 @@\n+x\n+    y\\x1b", Diff(tool, `{"path":"a","content":"x\n\ty\u001b\n"}`))
+	const text, whole = "@@ -0,0 +1,2 @@\n+x\n+    y\\x1b", "the whole text of the file:\n"
+	for tool, note := range map[string]string{"local/write_file": "", "local/canvas_write": whole, "mcp/disk/write_file": whole} {
+		assert.Equal(t, "--- a\n+++ a\n"+note+text, Diff(tool, `{"path":"a","content":"x\n\ty\u001b\n"}`), tool)
 	}
 	assert.Contains(t, Diff("local/write_file", `{"path":"a","content":"","overwrite":false}`), "@@ -0,0 +0,0 @@")
 	assert.Contains(t, Diff("local/write_file", `{"path":"a","content":"x","overwrite":true}`), "the whole text of the file:\n")
