@@ -65,6 +65,16 @@ func TestAFileThatCannotBeAttachedKeepsTheMessage(t *testing.T) {
 	s.until("it is sent", func() bool { return len(s.messages) == 1 })
 }
 
+func TestTheMenuNamesAFileWithSpaces(t *testing.T) {
+	s := newStage(t, 80, 24)
+	files(t, map[string]string{"my shot.png": png, `a"b.txt`: "x"})
+	s.types("@shot")
+	s.shows(`> @"my shot.png"`)
+	s.press(enter, enter)
+	s.until("it is sent", func() bool { return len(s.messages) == 1 })
+	assert.Len(t, s.messages[0].Attachments, 1)
+}
+
 func TestTooManyAttachments(t *testing.T) {
 	s := newStage(t, 80, 24)
 	content, line := map[string]string{}, "see"

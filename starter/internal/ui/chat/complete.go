@@ -143,15 +143,23 @@ func matchingFiles(term string, files []string) []list.Item {
 	var items []list.Item
 	if term == "" {
 		for _, file := range files[:min(len(files), shownChoices)] {
-			items = append(items, choice{text: "@" + file})
+			items = append(items, choice{text: mentionOf(file)})
 		}
 		return items
 	}
 	ranks := list.DefaultFilter(term, files)
 	for _, r := range ranks[:min(len(ranks), shownChoices)] {
-		items = append(items, choice{text: "@" + files[r.Index]})
+		items = append(items, choice{text: mentionOf(files[r.Index])})
 	}
 	return items
+}
+
+// mentionOf returns the word with which a message names a file.
+func mentionOf(file string) string {
+	if strings.Contains(file, " ") {
+		return `@"` + file + `"`
+	}
+	return "@" + file
 }
 
 // menuKey handles a key while the menu is shown. It returns false if the key is not for the menu: the input then
@@ -201,7 +209,7 @@ const (
 )
 
 // readFiles returns the files below the current directory as a filesMsg. It leaves out hidden files and node_modules,
-// and paths with spaces or unprintable characters, which the menu cannot complete.
+// and paths with quotes or unprintable characters, which a message cannot name.
 func readFiles(ctx context.Context) tea.Msg {
 	var files filesMsg
 	root, visits := os.DirFS("."), 0
@@ -214,7 +222,7 @@ func readFiles(ctx context.Context) tea.Msg {
 			return fs.SkipAll
 		case err != nil || hidden && d.IsDir():
 			return fs.SkipDir
-		case !d.IsDir() && !hidden && termsafe.Line(path, 200) == path && !strings.Contains(path, " "):
+		case !d.IsDir() && !hidden && termsafe.Line(path, 200) == path && !strings.Contains(path, `"`):
 			files = append(files, path)
 		}
 		return nil
