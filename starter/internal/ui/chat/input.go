@@ -279,7 +279,8 @@ func (m *Model) submit() tea.Cmd {
 	if strings.HasPrefix(text, "/") && !strings.HasPrefix(text, "//") {
 		return m.command(text)
 	}
-	if strings.HasPrefix(text, "!") && !strings.HasPrefix(text, "!!") {
+	// A text of several lines was most likely pasted, and must not run.
+	if strings.HasPrefix(text, "!") && !strings.HasPrefix(text, "!!") && !strings.Contains(text, "\n") {
 		return m.runShell(strings.TrimSpace(text[1:]))
 	}
 	if strings.HasPrefix(text, "//") || strings.HasPrefix(text, "!!") {

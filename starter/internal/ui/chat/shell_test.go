@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	tea "charm.land/bubbletea/v2"
 	"github.com/stretchr/testify/assert"
 )
 
@@ -50,6 +51,15 @@ func TestACommandIsBoundedAndStopped(t *testing.T) {
 	s.prints("sleep 1000 · stopped")
 	assert.Len(t, s.commands, maxCommands)
 	s.shows("ready")
+}
+
+func TestPastedLinesDoNotRun(t *testing.T) {
+	s := newStage(t, 80, 30)
+	s.take(tea.PasteMsg{Content: "!echo one\necho two"})
+	s.press(enter)
+	s.until("it is sent", func() bool { return len(s.messages) == 1 })
+	assert.Equal(t, "!echo one\necho two", s.messages[0].Message.Text)
+	assert.Nil(t, s.shell)
 }
 
 // A program that wants a terminal must not take the chat's.
