@@ -2,6 +2,8 @@ package activities
 
 import (
 	"fmt"
+	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +17,8 @@ type Agent struct {
 	Name         string
 	Description  string // what it is for, told to the models of the agents that may call it
 	SystemPrompt string
+	// Workspace is the folder in which the file tools and the shell work, for the model.
+	Workspace string
 	// Agents are the names of the agents that it may call. MaxDepth is the maximum number of agents above a subagent:
 	// with 1, only the agent of a user's turn may call others.
 	Agents   []string
@@ -104,6 +108,20 @@ func (a Agent) compactionSettings(cfg turn.Config) (*turn.CompactionSettings, er
 		c.ReserveTokens = min(reservedOutput, c.ContextTokens/reservedPart)
 	}
 	return &c, nil
+}
+
+// workspaceTools are the tools that work in Agent.Workspace.
+var workspaceTools = []string{"local/list_files", "local/read_file", "local/write_file", "local/shell"}
+
+// environment returns what the model is told of the day on which the turn begins and, if it has one of workspaceTools,
+// of the machine.
+func (a Agent) environment(at time.Time, tools []turn.Tool) string {
+	s := "Today's date: " + at.Format("Monday, 2 January 2006")
+	inWorkspace := func(t turn.Tool) bool { return slices.Contains(workspaceTools, t.ID) }
+	if a.Workspace != "" && slices.ContainsFunc(tools, inWorkspace) {
+		s += fmt.Sprintf("\nWorking directory: %s\nOperating system: %s/%s", a.Workspace, runtime.GOOS, runtime.GOARCH)
+	}
+	return s
 }
 
 // system returns the agent's system prompt, with a note for each unavailable server.

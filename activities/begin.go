@@ -161,6 +161,7 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput, fro
 	}
 	cfg.Skills = chosen.Report()
 	cfg.PromptConfig, err = a.promptConfigs.put(ctx, turn.PromptConfig{System: system,
+		Environment: agent.environment(in.At, cfg.Tools),
 		Descriptors: descriptors, Policy: cfg.Policy, OutputSchema: output, Plan: planConfirm, Compaction: compactPrompt})
 	return cfg, err
 }

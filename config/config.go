@@ -93,7 +93,8 @@ func (c *Config) addSource(path string) {
 type Runtime struct {
 	// The agent's name in lists and in the Web UI.
 	Agent string `toml:"agent" default:"default" required:"true" maxbytes:"200"`
-	// Sent to the model before the conversation.
+	// Sent to the model before the conversation. The date follows it and, if the agent has tools for the workspace, its
+	// folder and the operating system.
 	SystemPrompt string `toml:"system_prompt"`
 	// How the model requests tools: "native" tool calls, one "json" action per completion, or "auto" by the model's
 	// capabilities.

@@ -77,8 +77,13 @@ func (e *Engine) agent() activities.Agent {
 			required = append(required, s.ID)
 		}
 	}
+	folder, err := workspace(cfg)
+	if err != nil { // the working directory is gone, and the file tools have no folder
+		folder = ""
+	}
 	return activities.Agent{
-		Name: cfg.Runtime.Agent, SystemPrompt: cfg.Runtime.SystemPrompt + e.instructions, Models: e.chain,
+		Name: cfg.Runtime.Agent, SystemPrompt: cfg.Runtime.SystemPrompt + e.instructions, Workspace: folder,
+		Models: e.chain,
 		Skills: e.skills, Agents: cfg.Runtime.Agents, MaxDepth: cfg.Runtime.MaxAgentDepth,
 		Limits: limits(cfg), MaxArgumentBytes: cfg.Runtime.MaxArgumentBytes, Policy: policy(cfg.Policy),
 		Approvals: turn.Approvals(cfg.Approvals),

@@ -125,6 +125,17 @@ func (s *screen) allows() {
 	s.press("y")
 }
 
+// bell returns a function that waits until the terminal's bell has rung since.
+func (s *screen) bell() (rung func()) {
+	s.t.Helper()
+	s.tmux("set-hook", "-g", "alert-bell", "set -g @bell rung")
+	return func() {
+		s.t.Helper()
+		require.Eventually(s.t, func() bool { return strings.Contains(s.tmux("show", "-gqv", "@bell"), "rung") }, within,
+			20*time.Millisecond, "the bell does not ring")
+	}
+}
+
 // leaves waits for the command to exit and checks its code.
 func (s *screen) leaves(code int) {
 	s.t.Helper()

@@ -159,3 +159,38 @@ func TestChatRunsWithItsOwnWorker(t *testing.T) {
 	s.leaves(0)
 	s.shows("everturn chat --dev -s")
 }
+
+// TestChatChangesFiles edits a file in a real terminal: the bell tells of the approval, which shows the change with the
+// lines around it, and so does the result.
+func TestChatChangesFiles(t *testing.T) {
+	t.Parallel()
+	h := newUserFolder(t, "[llm]\nprovider = \"demo\"\n[local_files]\nwrite = true\n[policy]\nask = [\"local/edit_file\"]\n")
+	h.write("story.txt", "one\ntwo\nthree\nfour\nfive\nsix\nseven\n")
+	h.worker()
+	s := h.chat(80, 40, nil)
+	rung := s.bell()
+	s.ready()
+	s.says("!ls; exit 3")
+	s.shows("! ls; exit 3 · exit status 3", "│ story.txt")
+	s.says(`call local/edit_file {"path":"story.txt","old_string":"five","new_string":"5"}`)
+	s.shows("Allow local/edit_file?", "@@ -2,6 +2,6 @@", "│ four", "│ -five", "│ +5", "│ six")
+	rung()
+	s.allows()
+	s.shows("· ok ·", "@@ -2,6 +2,6 @@", "│ four", "│ -five")
+	s.ready()
+	s.press("C-d")
+	s.leaves(0)
+}
+
+func TestEscStopsATurnOfTheChat(t *testing.T) {
+	t.Parallel()
+	h := newUserFolder(t, asking(fakellm.Start(t, fakellm.Text("It takes its time.").Hold(3, fakellm.NewGate()))))
+	h.worker()
+	s := h.chat(60, 15, nil)
+	s.ready()
+	s.says("Slowly.")
+	s.shows("It takes")
+	s.press("Escape")
+	s.shows("cancelled")
+	s.ready()
+}

@@ -34,6 +34,8 @@ func TestATurnGetsTheSkillsThatFitItsRequest(t *testing.T) {
 		assert.Contains(t, system, part)
 	}
 	assert.NotContains(t, system, "Use tabs.")
+	assert.Contains(t, system, "\n\nToday's date: ")
+	assert.Contains(t, system, "\nWorking directory: "+h.dir+"\n")
 	assert.ElementsMatch(t, []string{"local_list_files", "local_read_artifact", "local_activate_skill", "ask_user"},
 		first.Chat.ToolNames(),
 		"the skill's list narrows the tools")

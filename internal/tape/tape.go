@@ -51,7 +51,7 @@ type entry struct {
 }
 
 // request is the recorded form of a prompt. It leaves out what differs between runs: the IDs of turns and messages,
-// and the cache key, which identifies the session.
+// the cache key, which identifies the session, and the environment, which differs by day and machine.
 type request struct {
 	Provider     string          `json:"provider"`
 	API          turn.API        `json:"api,omitempty"`
@@ -142,7 +142,8 @@ func (t *Tape) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.C
 
 // request returns the recorded form of the prompt as JSON, and the name of its file, which is a hash of that JSON.
 func (t *Tape) request(p turn.Prompt) ([]byte, string, error) {
-	r := request{Provider: p.Provider, API: p.API, Model: p.Model, System: p.System, Tools: p.Tools, Note: p.Note,
+	r := request{Provider: p.Provider, API: p.API, Model: p.Model, System: strings.TrimSuffix(p.System, p.Environment),
+		Tools: p.Tools, Note: p.Note,
 		Temperature: p.Temperature, MaxTokens: p.MaxTokens, OutputSchema: p.OutputSchema}
 	for _, m := range p.Messages {
 		recorded := message{Message: m, Items: m.Items}

@@ -9,7 +9,21 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/workflows/turn"
 )
+
+// A tape that was recorded yesterday in another folder has the answer to the same request of today.
+func TestARequestIsTheSameOnAnotherDay(t *testing.T) {
+	tape := &Tape{}
+	_, want, err := tape.request(turn.Prompt{System: "be brief"})
+	require.NoError(t, err)
+	for _, environment := range []string{"\n\nToday's date: Monday", "\n\nToday's date: Tuesday"} {
+		_, name, err := tape.request(turn.Prompt{System: "be brief" + environment, Environment: environment})
+		require.NoError(t, err)
+		assert.Equal(t, want, name)
+	}
+}
 
 // TestAFileOfManyValuesIsNotDecoded reads a file that is small and would take gigabytes of memory.
 func TestAFileOfManyValuesIsNotDecoded(t *testing.T) {

@@ -9,7 +9,10 @@ import (
 
 // PromptConfig is the large part of a turn's configuration, stored as one blob.
 type PromptConfig struct {
-	System      string       `json:"system"`
+	System string `json:"system"`
+	// Environment tells the model what it cannot know: the date, and where the tools work. It ends the system prompt, so
+	// that the prompts of another day still begin with the same bytes.
+	Environment string       `json:"environment,omitempty"`
 	Descriptors []Descriptor `json:"descriptors"`
 	// Policy is the turn's policy. The activity that has a call's arguments applies it.
 	Policy Policy `json:"policy"`

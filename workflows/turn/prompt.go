@@ -9,8 +9,10 @@ type Prompt struct {
 	API      API    // empty means APIChat
 	Model    string
 	System   string
-	Messages []Message  // from the transcript; tool messages follow the assistant message that requested them
-	Tools    []WireTool // native mode only, in catalogue order
+	// Environment is the end of System that depends on the day and the machine: see PromptConfig.
+	Environment string
+	Messages    []Message  // from the transcript; tool messages follow the assistant message that requested them
+	Tools       []WireTool // native mode only, in catalogue order
 	// Note follows the messages and gives the reason for a reprompt. It never enters the transcript.
 	Note        string
 	Temperature *float64

@@ -28,13 +28,22 @@ func Render(plan PromptSpec, promptConfig PromptConfig, anchor *Message, window 
 	if plan.Mode == ModeJSON {
 		p.System = strings.TrimSpace(p.System + "\n\n" + jsonProtocol(promptConfig.Descriptors))
 		p.ActionSchema = actionSchema
-		return p
+		return p.withEnvironment(promptConfig.Environment)
 	}
 	p.OutputSchema = promptConfig.OutputSchema
 	for _, d := range promptConfig.Descriptors {
 		p.Tools = append(p.Tools, WireTool{Name: d.Wire, Description: d.Description, Schema: d.Schema})
 	}
 	p.Tools = append(p.Tools, askUser)
+	return p.withEnvironment(promptConfig.Environment)
+}
+
+// withEnvironment returns the prompt with the environment at the end of the system prompt.
+func (p Prompt) withEnvironment(environment string) Prompt {
+	if p.System != "" && environment != "" {
+		environment = "\n\n" + environment
+	}
+	p.System, p.Environment = p.System+environment, environment
 	return p
 }
 

@@ -171,6 +171,20 @@ func TestRenderInJSONModeNeedsNoNativeTools(t *testing.T) {
 	assert.Contains(t, p.Messages[1].Text, "content")
 }
 
+// Providers cache prompts by their first bytes: what changes from day to day comes after what does not.
+func TestTheEnvironmentEndsTheSystemPrompt(t *testing.T) {
+	for _, mode := range []turn.Mode{turn.ModeNative, turn.ModeJSON} {
+		for _, system := range []string{"be brief\n", ""} {
+			cfg := turn.PromptConfig{System: system, OutputSchema: []byte(`{}`)}
+			before := turn.Render(turn.PromptSpec{Mode: mode}, cfg, nil, nil)
+			cfg.Environment = "Today's date: Monday"
+			p := turn.Render(turn.PromptSpec{Mode: mode}, cfg, nil, nil)
+			assert.Equal(t, before.System+"\n\nToday's date: Monday", p.System)
+			assert.Equal(t, before.System, strings.TrimSuffix(p.System, p.Environment), "tapes leave it out")
+		}
+	}
+}
+
 func TestLimitsStopEveryRunaway(t *testing.T) {
 	l := turn.DefaultLimits()
 	l.MaxTokens = 1000

@@ -229,15 +229,20 @@ func (s set) commit(ctx context.Context, verb, name string, f fileChange) (strin
 		return "", err
 	}
 	done := verb + " " + name + " was done before" // stays if the function below is not called
+	var before, after []byte
 	id, err := s.repo.Commit(ctx, a, verb+" "+name, name, func(old []byte, exists bool) ([]byte, bool, error) {
 		text, what, remove, err := f(old, exists)
 		done = what
+		if exists && !remove && verb != "patch" { // the arguments have the text of a new file, and a patch
+			before, after = old, text
+		}
 		return text, remove, err
 	})
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%s (commit %.10s on branch %s)", done, id, s.repo.Branch(a.Tenant, a.Session)), nil
+	done = fmt.Sprintf("%s (commit %.10s on branch %s)", done, id, s.repo.Branch(a.Tenant, a.Session))
+	return files.WithDiff(done, before, after, s.secrets), nil
 }
 
 // checkSubagent returns an error if the session is not that of a subagent which the call's turn has called.

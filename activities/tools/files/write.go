@@ -61,7 +61,11 @@ func (w *workspace) write(_ context.Context, in WriteInput) (string, error) {
 	if err := p.replace([]byte(in.Content), old); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("wrote %s: %d bytes", p.name, len(in.Content)), nil
+	done := fmt.Sprintf("wrote %s: %d bytes", p.name, len(in.Content))
+	if old.id == (identity{}) { // a new file, whose text the arguments have
+		return done, nil
+	}
+	return WithDiff(done, old.text, []byte(in.Content), w.secrets), nil
 }
 
 // EditInput are the arguments of edit_file.
@@ -74,7 +78,13 @@ type EditInput struct {
 
 // edit implements the tool edit_file.
 func (w *workspace) edit(_ context.Context, in EditInput) (string, error) {
-	return w.change(in.Path, func(name string, old []byte) ([]byte, string, error) { return Edit(name, old, in, w.secrets) })
+	return w.change(in.Path, func(name string, old []byte) ([]byte, string, error) {
+		text, done, err := Edit(name, old, in, w.secrets)
+		if err != nil {
+			return nil, "", err
+		}
+		return text, WithDiff(done, old, text, w.secrets), nil
+	})
 }
 
 // Edit returns the text old with the replacement that in describes, and a line that says what was done. name is the

@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/internal/redact"
 )
 
 func textOf(t *testing.T, root, name string) string {
@@ -29,12 +31,14 @@ func TestWriteEditPatchDelete(t *testing.T) {
 	assert.Equal(t, "Hello\n", textOf(t, root, "docs/new/page.md"))
 	_, err = w.write(t.Context(), WriteInput{Path: "two", Content: "b"})
 	require.ErrorContains(t, err, "overwrite")
-	_, err = w.write(t.Context(), WriteInput{Path: "two", Content: "b", Overwrite: true})
+	done, err = w.write(t.Context(), WriteInput{Path: "two", Content: "b", Overwrite: true})
 	require.NoError(t, err)
+	assert.Contains(t, done, "\n-a a\n", "the result shows what was replaced")
 
 	done, err = w.edit(t.Context(), EditInput{Path: "run.sh", OldString: "echo two", NewString: "echo three"})
 	require.NoError(t, err)
-	assert.Equal(t, "edited run.sh: 1 replaced, the first in line 3", done)
+	assert.Equal(t, "edited run.sh: 1 replaced, the first in line 3\n@@ -1,3 +1,3 @@\n #!/bin/sh\n echo one\n-echo two\n"+
+		"+echo three", done)
 	_, err = w.edit(t.Context(), EditInput{Path: "run.sh", OldString: "echo", NewString: "printf"})
 	require.ErrorContains(t, err, "2 times")
 	_, err = w.edit(t.Context(), EditInput{Path: "run.sh", OldString: "echo", NewString: "printf", ReplaceAll: true})
@@ -65,6 +69,22 @@ func TestWriteEditPatchDelete(t *testing.T) {
 	left, err := filepath.Glob(filepath.Join(root, ".*.everturn-new"))
 	require.NoError(t, err)
 	assert.Empty(t, left)
+}
+
+// A diff is part of the prompt, so that it must not grow with the file, nor show what read_file hides.
+func TestTheDiffOfAChange(t *testing.T) {
+	const key = "sk-abcdefghijklmnopqrstuvwx"
+	secrets := redact.New()
+	secrets.Add(key)
+	old := "key = " + key + "\n" + strings.Repeat("old line\n", 5000)
+	text := "key = " + key + "\n" + strings.Repeat("new line\n", 5000)
+	shown := WithDiff("done", []byte(old), []byte(text), secrets)
+	assert.Contains(t, shown, "\n-old line\n")
+	assert.Contains(t, shown, "[cut: ")
+	assert.Less(t, len(shown), maxDiff+100)
+	assert.NotContains(t, shown, key[:10])
+	assert.Equal(t, "done", WithDiff("done", []byte("a\x00"), []byte("b"), secrets))
+	assert.Equal(t, "done", WithDiff("done", nil, nil, secrets))
 }
 
 // TestNothingIsWrittenOutOfReach tries to change what is outside of the workspace, in a repository's own data, in the

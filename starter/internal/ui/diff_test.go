@@ -2,7 +2,10 @@ package ui
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -17,10 +20,14 @@ func TestOnlyAWholeCallIsShownAsADiff(t *testing.T) {
 	} {
 		assert.Contains(t, Diff("mcp/x/edit", arguments), "\n-x\n+y", arguments)
 	}
+	const all = `{"path":"a","old_string":"x","new_string":"y","replace_all":true}`
+	assert.Contains(t, Diff("local/edit_file", all), "each occurrence:\n@@ -1,1 +1,1 @@\n-x\n+y")
+	assert.Empty(t, Diff("mcp/x/edit", all), "what the argument means there is not known")
 	for _, arguments := range []string{
 		`{"path":"a","old_string":"x","new_string":"EVIL","NEW_STRING":"y"}`,
 		`{"path":"a","old_string":"x","new_string":"EVIL","new_string":"y"}`,
 		`{"path":"a","old_string":"x","new_string":"y","command":"rm"}`,
+		`{"path":"a","old_string":"x","new_string":"y","":true}`,
 		`{"path":"a","file_path":"b","old_string":"x","new_string":"y"}`,
 		`{"path":"a","command":"rm","diff":"@@ -1 +1 @@\n-x\n+y"}`,
 		`{"path":"a","edits":[{"oldText":"x","newText":"y"}],"dryRun":false}`,
@@ -48,6 +55,45 @@ func TestADiffNamesTheFileOfTheCall(t *testing.T) {
 		"new_string": "EVIL"})
 	require.NoError(t, err)
 	assert.Equal(t, 1, strings.Count(Diff("local/edit_file", string(arguments)), "\n@@ "), "a path draws no hunk")
+}
+
+func TestTheTextOfANewFileIsADiff(t *testing.T) {
+	const text, whole = "@@ -0,0 +1,2 @@\n+x\n+    y\\x1b", "the whole text of the file:\n"
+	for tool, note := range map[string]string{"local/write_file": "", "local/canvas_write": whole, "mcp/disk/write_file": whole} {
+		assert.Equal(t, "--- a\n+++ a\n"+note+text, Diff(tool, `{"path":"a","content":"x\n\ty\u001b\n"}`), tool)
+	}
+	assert.Contains(t, Diff("local/write_file", `{"path":"a","content":"","overwrite":false}`), "@@ -0,0 +0,0 @@")
+	assert.Contains(t, Diff("local/write_file", `{"path":"a","content":"x","overwrite":true}`), "the whole text of the file:\n")
+	for _, tool := range []string{"mcp/disk/append", "local/fetch_url"} {
+		assert.Empty(t, Diff(tool, `{"path":"a","content":"x"}`), "the tool may do something else with the text")
+	}
+	assert.Empty(t, Diff("local/write_file", `{"path":"a","content":"x","mode":"0777"}`))
+}
+
+// The file in the workspace gives a change its place. Whatever the file holds, all that the call changes is shown.
+func TestADiffHasContextFromTheWorkspace(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.txt"), []byte("1\n2\n3\n4\n5\n6\nx\n8\n"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "twice"), []byte("x\nx\n"), 0o600))
+	outside := filepath.Join(t.TempDir(), "secret")
+	require.NoError(t, os.WriteFile(outside, []byte("canary\nx\n"), 0o600))
+	require.NoError(t, os.Symlink(outside, filepath.Join(dir, "link")))
+	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600))
+	edit := func(path string) string { return `{"path":"` + path + `","old_string":"x","new_string":"y"}` }
+	assert.Equal(t, "--- a.txt\n+++ a.txt\n@@ -4,5 +4,5 @@\n 4\n 5\n 6\n-x\n+y\n 8", DiffIn(dir, "local/edit_file", edit("a.txt")))
+	for _, path := range []string{"none", "twice", "link", "pipe", "../secret", outside} {
+		assert.Equal(t, Diff("local/edit_file", edit(path)), DiffIn(dir, "local/edit_file", edit(path)), path)
+	}
+	assert.NotContains(t, DiffIn(dir, "mcp/disk/edit", edit("a.txt")), " 6\n", "where another tool's files are is not known")
+	const write = `{"path":"a.txt","content":"1\n2\n3\n4\n5\n6\ny\n8\n","overwrite":true}`
+	assert.Contains(t, DiffIn(dir, "local/write_file", write), "@@ -4,5 +4,5 @@\n 4\n")
+}
+
+func TestTheResultOfAToolOfThisProgramIsItsDiff(t *testing.T) {
+	const edit, result = `{"path":"a","old_string":"x","new_string":"y"}`, "edited a\n@@ -7,2 +7,2 @@\n w\n-x\n+y\u001b"
+	assert.Equal(t, "--- a\n+++ a\n@@ -7,2 +7,2 @@\n w\n-x\n+y\\x1b", Changed("local/edit_file", edit, result))
+	assert.Equal(t, Diff("mcp/x/edit", edit), Changed("mcp/x/edit", edit, result), "a server may say anything")
+	assert.Empty(t, Changed("local/fetch_url", `{"url":"https://example.com"}`, result))
 }
 
 // A line that is split can turn the rest of a comment into a command.

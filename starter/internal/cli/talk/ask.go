@@ -3,6 +3,7 @@ package talk
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"slices"
 
@@ -134,6 +135,7 @@ func (a *asker) askPending(ctx context.Context) (done bool, err error) {
 		return false, nil
 	case a.canAsk && (pending[0].Kind != turn.RequestElicitation || f.App.Draws()):
 		a.f.view.pause()
+		io.WriteString(f.App.Err, "\a") // the terminal's bell
 		a.current = decide.NewDialog(f.TurnClient, pending[0])
 		a.start(ctx)
 		return false, nil

@@ -2,12 +2,17 @@ package talk
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/everturn/everturn/client"
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/internal/loopback"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/starter/internal/ui/chat"
 	"github.com/everturn/everturn/workflows/turn"
@@ -29,7 +34,8 @@ approvals.
 
 A message that you send while a turn runs is merged into it. The same session may be open on several
 terminals. When you leave the chat, its turn continues. --tools and --temperature apply to all turns
-that begin with a message of this chat. /help lists the commands and keys.`,
+that begin with a message of this chat. In a message, @path attaches a file; a line that begins with !
+runs a command in your shell. /help lists the commands and keys.`,
 		Example: `  everturn chat --dev
   everturn chat -c`,
 		Args: cobra.NoArgs,
@@ -81,10 +87,16 @@ func talkTo(ctx context.Context, t *app.TurnClient, f sessionFlags, chosen turn.
 	}
 	t.NoteOtherSettings(ctx)
 	a := t.App
+	workspace := "" // a worker on another machine has another one
+	if loopback.Address(t.Cfg.Temporal.Address) {
+		workspace = t.Cfg.Runtime.Workspace
+	}
 	left, err := chat.Run(ctx, chat.Options{
 		Journal: t.Journal, Client: t.Client, Session: session, Person: app.UserName(), Model: t.DefaultModel(),
 		Requested: f.model, CheckModel: t.CheckModel,
-		History: file, Chosen: chosen, Agent: f.agent,
+		Models:     func() []chat.ModelChoice { return modelChoices(t.Cfg) },
+		SeesImages: func(requested string) bool { return engine.SeesImages(t.Cfg, requested) },
+		History:    file, Chosen: chosen, Agent: f.agent, Workspace: workspace,
 		Link:  func(session, id string) string { return t.RunLink(t.Client.WorkflowID(session), id) },
 		Color: a.Colored(out), In: a.In, Out: out, Environ: a.Environ, Signals: a.Interrupts.Take(), Failed: t.Failed,
 	})
@@ -93,6 +105,26 @@ func talkTo(ctx context.Context, t *app.TurnClient, f sessionFlags, chosen turn.
 	}
 	sayGoodbye(t, left)
 	return nil
+}
+
+// modelChoices returns the models of the configured providers, each with its context window and its price; none for the
+// demo, which has only one.
+func modelChoices(cfg config.Config) (out []chat.ModelChoice) {
+	if cfg.EffectiveLLM().Provider == config.ProviderDemo {
+		return nil
+	}
+	all, _ := engine.Models(cfg) // the built-in list is good enough to choose from
+	for _, r := range all.Candidates() {
+		var notes []string
+		if r.ContextTokens > 0 {
+			notes = append(notes, fmt.Sprintf("%dk tokens", r.ContextTokens/1000))
+		}
+		if r.Price != nil {
+			notes = append(notes, fmt.Sprintf("$%g in, $%g out per million", r.Price.Input, r.Price.Output))
+		}
+		out = append(out, chat.ModelChoice{Name: r.ID(), Note: strings.Join(notes, " · ")})
+	}
+	return out
 }
 
 // sayGoodbye prints the messages that were not sent, the command that returns to the session, and whether its turn

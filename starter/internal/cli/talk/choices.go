@@ -3,16 +3,13 @@ package talk
 import (
 	"context"
 	"errors"
-	"io"
-	"net/http"
-	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/starter/internal/cli/app"
+	"github.com/everturn/everturn/starter/internal/ui/chat"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/plan"
 	"github.com/everturn/everturn/workflows/turn"
@@ -67,23 +64,18 @@ func (c choices) prompt(ctx context.Context, a *app.App, args []string) (string,
 	return a.Prompt(ctx, args)
 }
 
-// attachments reads the files to attach. It detects their media types by their content and ignores their names.
+// attachments reads the files to attach.
 func (c choices) attachments() (list []client.Attachment, err error) {
 	for _, path := range c.attach {
-		f, err := os.Open(path)
-		if err != nil {
+		a, err := chat.ReadAttachment(path)
+		switch {
+		case errors.Is(err, chat.ErrNotMedia):
+			return nil, app.Usage("--attach %s: %w: name the file in the message, and the model reads it with its tools",
+				app.Quoted(path), err)
+		case err != nil:
 			return nil, app.Usage("--attach: %w", err)
 		}
-		data, err := io.ReadAll(io.LimitReader(f, client.MaxAttachmentBytes+1)) // the client refuses what is longer
-		if err = errors.Join(err, f.Close()); err != nil {
-			return nil, app.Usage("--attach %s: %w", app.Quoted(path), err)
-		}
-		kind, _, _ := strings.Cut(http.DetectContentType(data), ";")
-		if !strings.HasPrefix(kind, "image/") && kind != "application/pdf" {
-			return nil, app.Usage("--attach %s: it is neither an image nor a PDF: name the file in the message, and the model "+
-				"reads it with its tools", app.Quoted(path))
-		}
-		list = append(list, client.Attachment{Type: kind, Data: data})
+		list = append(list, a)
 	}
 	return list, nil
 }

@@ -341,6 +341,47 @@ func TestKeysThatStopAndLeave(t *testing.T) {
 	assert.Empty(t, strings.TrimSpace(s.live()))
 }
 
+func TestTheBellRingsWhenTheUserIsAsked(t *testing.T) {
+	s := newStage(t, 80, 24)
+	s.begin("m1", "Write.")
+	one, two := callOf("1.0", `{"n":1}`), callOf("1.1", `{"n":2}`)
+	s.settle(s.infer(nil), "", one, two)
+	s.asks(approvalOf(one, 1), approvalOf(two, 1))
+	s.shows("1 of 2")
+	s.until("the bell rings", func() bool { return s.bells == 1 })
+	for _, id := range []string{"1.0", "1.1"} {
+		s.rules(turn.Decision{ID: id, Status: turn.StatusDenied, By: "me"})
+	}
+	s.until("both are decided", func() bool { return s.currentRequest() == nil })
+	s.asks(turn.Request{ID: "q1", Kind: turn.RequestQuestion, Step: 1, Question: "Which colour?"})
+	s.shows("? Which colour?")
+	s.until("the bell rings again", func() bool { return s.bells == 2 })
+}
+
+func TestEscStopsTheTurn(t *testing.T) {
+	s := newStage(t, 80, 24)
+	s.begin("m1", "Slowly.")
+	s.shows("answering")
+	s.types("/he")
+	s.press(esc)
+	assert.False(t, s.menu.shown())
+	assert.False(t, s.Model.turn.stopping, "it closes the menu")
+	s.press(ctrlU)
+	s.asksFor(pendingRequest{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: "x", Arguments: "{}"},
+		turn: "turn-1"})
+	s.press(tab, esc, esc)
+	assert.False(t, s.Model.turn.stopping, "it leaves the request")
+	s.Model.pending = nil
+	s.types("And then?")
+	s.press(esc, esc)
+	s.until("it is stopped", func() bool { return len(s.stops) > 0 })
+	assert.Contains(t, s.bottom(), "stopping")
+	assert.Contains(t, s.bottom(), "> And then?", "the input is kept")
+	s.finish(turn.StateCancelled, turn.FinishCancelled, "")
+	s.shows("ready")
+	assert.Equal(t, []string{"s"}, s.stops, "it is stopped once")
+}
+
 func TestLeavingWaitsForAMessageOnItsWay(t *testing.T) {
 	for name, way := range map[string]struct{ warns, leaves func(*stage) }{
 		"Ctrl-D": {func(s *stage) { s.press(ctrlD) }, func(s *stage) { s.press(ctrlD) }},
@@ -349,7 +390,7 @@ func TestLeavingWaitsForAMessageOnItsWay(t *testing.T) {
 		"both":   {func(s *stage) { s.press(ctrlC, ctrlD) }, func(s *stage) { s.press(ctrlD) }},
 	} {
 		s := newStage(t, 80, 24)
-		s.outbox.put("one", false)
+		s.outbox.put(outgoing{typed: "one", text: "one"})
 		s.outbox.sending = true
 		way.warns(s)
 		assert.Contains(t, s.live(), "a message is still being sent", name)

@@ -33,12 +33,12 @@ func slashCommands() []slashCommand {
 		{"decline", "", "decline the request of an MCP server", (*Model).declineCommand},
 		{"fork", "[N]", "continue in a new session that shares this one's messages, or the first N", (*Model).forkCommand},
 		{"help", "", "list the commands and keys", (*Model).helpCommand},
-		{"model", "[NAME]", "show the model of new turns, or change it; /model default takes the agent's",
+		{"model", "[NAME]", "choose the model of new turns; /model default takes the agent's",
 			(*Model).modelCommand},
 		{"open", "", "show the link to the turn in Temporal's Web UI", (*Model).openCommand},
 		{"queue", "TEXT", "send a message for the next turn", (*Model).queueCommand},
 		{"quit", "", "leave; a running turn continues", func(m *Model, _ string) tea.Cmd { return m.detach() }},
-		{"sessions", "[N|ID]", "list the last sessions, or switch to one", (*Model).sessionsCommand},
+		{"sessions", "[N|ID]", "choose one of the last sessions, and switch to it", (*Model).sessionsCommand},
 		{"stop", "", "stop the running turn; its results so far are " +
 			"kept", func(m *Model, _ string) tea.Cmd { return m.stop() }},
 		{"tools", "", "list the tools that workers offer", (*Model).toolsCommand},
@@ -67,10 +67,9 @@ func (m *Model) command(line string) tea.Cmd {
 
 // replyMsg is the result of a command.
 type replyMsg struct {
-	lines  []string // to show
-	err    error
-	listed []string // of /sessions: the session IDs in the order of the lines
-	open   string   // the session to switch to; empty: none
+	lines []string // to show
+	err   error
+	open  string // the session to switch to; empty: none
 }
 
 // replied shows the result of a command, and switches to another session if the command says so.
@@ -80,9 +79,6 @@ func (m *Model) replied(msg replyMsg) tea.Cmd {
 	}
 	for _, line := range msg.lines {
 		m.addText(entryNote, line)
-	}
-	if msg.listed != nil {
-		m.listed = msg.listed
 	}
 	if msg.open == "" {
 		return nil
@@ -117,13 +113,15 @@ func (m *Model) helpCommand(string) tea.Cmd {
 	for _, k := range [][2]string{
 		{"Enter", "send a message, which is merged into a running turn; // begins one that starts with a slash"},
 		{"Alt-Enter, Ctrl-J", "start a new line"},
-		{"@", "complete the path of a file"},
+		{"@", "name a file, which is attached: an image, a PDF or a text; @@ begins a word that names none"},
+		{"!", "run a command in your shell, whose output the next message includes; !! begins a message with a !"},
 		{"Up, Down", "recall earlier messages"},
 		{"PgUp, PgDn, wheel", "scroll the conversation; hold Shift to select text with the mouse"},
-		{"Ctrl-O, click", "open or fold tool calls"},
+		{"Ctrl-O, click", "open or fold tool calls, long messages and outputs"},
 		{"y, n", "in an approval: allow or deny the call; r denies with a reason"},
 		{"a, t", "in an approval: allow later calls with the same arguments, or all later calls of this tool"},
-		{"Tab, Esc", "switch between a request and the input"},
+		{"Tab", "switch between a request and the input"},
+		{"Esc", "stop the running turn, or close a menu or leave a request"},
 		{"Ctrl-C twice", "stop the running turn, or leave if none runs"},
 		{"Ctrl-D", "leave; a running turn continues"},
 	} {
@@ -132,11 +130,14 @@ func (m *Model) helpCommand(string) tea.Cmd {
 	return nil
 }
 
-// modelCommand changes the model of the turns that begin with later messages of this chat, or only shows it if name is
-// empty. A running turn keeps its model.
+// modelCommand changes the model of the turns that begin with later messages of this chat. If name is empty, it offers
+// the models in the menu, or shows the model if this configuration knows of no others. A running turn keeps its model.
 func (m *Model) modelCommand(name string) tea.Cmd {
 	switch name {
 	case "":
+		if len(m.modelChoices("")) > 1 {
+			return m.offer("/model ")
+		}
 	case "default":
 		m.o.Requested = ""
 	default:
@@ -149,6 +150,12 @@ func (m *Model) modelCommand(name string) tea.Cmd {
 	m.note("model: %s; new turns use %s", ui.Preview(m.model),
 		ui.Preview(cmp.Or(m.o.Requested, m.o.Model+" (the agent's)")))
 	return nil
+}
+
+// offer puts the beginning of a command into the input, so that the menu offers its arguments.
+func (m *Model) offer(command string) tea.Cmd {
+	m.setInput(command)
+	return m.complete()
 }
 
 // openCommand shows the link to the running turn, or to the session's last turn, in Temporal's Web UI.

@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"io/fs"
@@ -14,18 +15,20 @@ import (
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 )
 
-// menu completes the word in the input: a command after a slash, or a file's path after an @.
+// menu completes the word in the input: a command after a slash, its argument, or a file's path after an @.
 type menu struct {
 	list    list.Model
-	word    string   // the word before the cursor
+	word    string   // the word before the cursor, or a command with its argument
 	closed  string   // the word for which the user has closed the menu
 	files   filesMsg // the paths that it offers after an @
 	reading bool     // files have been read, or are being read
+	listing bool     // the sessions have been read for this command, or are being read
 }
 
 // choice is an item of the menu.
 type choice struct {
 	text     string // what replaces the word
+	label    string // what the menu shows; empty: text
 	does     string // what a command does, for the user
 	argument bool   // the command takes an argument
 }
@@ -42,9 +45,10 @@ func (delegate) Update(tea.Msg, *list.Model) tea.Cmd { return nil }
 // Render implements list.ItemDelegate. It draws a choice as one line.
 func (d delegate) Render(w io.Writer, l list.Model, index int, item list.Item) {
 	c := item.(choice)
-	line := "  " + c.text
+	label := cmp.Or(c.label, c.text)
+	line := "  " + label
 	if c.does != "" {
-		line += strings.Repeat(" ", max(1, 18-len(c.text))) + c.does
+		line += strings.Repeat(" ", max(1, 18-len(label))) + c.does
 	}
 	style := d.m.theme.dim
 	if index == l.Index() {
@@ -92,9 +96,16 @@ func (m *Model) complete() tea.Cmd {
 	c.word = text[strings.LastIndexAny(text, " \n\t")+1:]
 	var items []list.Item
 	var cmd tea.Cmd
+	isArgument := strings.HasPrefix(text, "/model ") || strings.HasPrefix(text, "/sessions ")
+	if isArgument {
+		c.word = text
+	}
+	c.listing = c.listing && strings.HasPrefix(text, "/sessions ") // the next command reads them again
 	closedByUser := c.closed != "" && c.word == c.closed
 	switch {
 	case m.focused || m.reason != "" || closedByUser: // no menu
+	case isArgument:
+		items, cmd = m.argumentChoices(text)
 	case strings.HasPrefix(text, "/") && c.word == text:
 		items = commandChoices(text)
 	case strings.HasPrefix(c.word, "@"):
@@ -117,30 +128,38 @@ func commandChoices(text string) []list.Item {
 	var items []list.Item
 	for _, s := range slashCommands() {
 		if strings.HasPrefix("/"+s.name, text) {
-			items = append(items, choice{"/" + s.name, s.does, s.argument != ""})
+			items = append(items, choice{text: "/" + s.name, does: s.does, argument: s.argument != ""})
 		}
 	}
 	return items
 }
 
-// shownFiles is how many files the menu offers.
-const shownFiles = 50
+// shownChoices is how many files, models or sessions the menu offers.
+const shownChoices = 50
 
-// matchingFiles returns the files whose paths match term best, the best one first, at most shownFiles. An empty term
+// matchingFiles returns the files whose paths match term best, the best one first, at most shownChoices. An empty term
 // matches all files.
 func matchingFiles(term string, files []string) []list.Item {
 	var items []list.Item
 	if term == "" {
-		for _, file := range files[:min(len(files), shownFiles)] {
-			items = append(items, choice{text: "@" + file})
+		for _, file := range files[:min(len(files), shownChoices)] {
+			items = append(items, choice{text: mentionOf(file)})
 		}
 		return items
 	}
 	ranks := list.DefaultFilter(term, files)
-	for _, r := range ranks[:min(len(ranks), shownFiles)] {
-		items = append(items, choice{text: "@" + files[r.Index]})
+	for _, r := range ranks[:min(len(ranks), shownChoices)] {
+		items = append(items, choice{text: mentionOf(files[r.Index])})
 	}
 	return items
+}
+
+// mentionOf returns the word with which a message names a file.
+func mentionOf(file string) string {
+	if strings.Contains(file, " ") {
+		return `@"` + file + `"`
+	}
+	return "@" + file
 }
 
 // menuKey handles a key while the menu is shown. It returns false if the key is not for the menu: the input then
@@ -160,23 +179,23 @@ func (m *Model) menuKey(name string) (cmd tea.Cmd, handled bool) {
 		if c.word == chosen.text { // nothing to complete: Enter submits the input
 			return nil, false
 		}
-		m.acceptChoice(chosen)
+		cmd = m.acceptChoice(chosen)
 		if strings.HasPrefix(chosen.text, "/") && !chosen.argument { // the command is complete
 			return m.submit(), true
 		}
 	case "tab":
-		m.acceptChoice(chosen)
+		cmd = m.acceptChoice(chosen)
 	default:
 		return nil, false
 	}
-	return nil, true
+	return cmd, true
 }
 
 // acceptChoice replaces the last word of the input with a choice.
-func (m *Model) acceptChoice(chosen choice) {
+func (m *Model) acceptChoice(chosen choice) tea.Cmd {
 	m.input.SetValue(strings.TrimSuffix(m.input.Value(), m.menu.word) + chosen.text + " ")
 	m.input.MoveToEnd()
-	m.complete()
+	return m.complete()
 }
 
 // filesMsg are the paths of the files below the current directory.
@@ -190,7 +209,7 @@ const (
 )
 
 // readFiles returns the files below the current directory as a filesMsg. It leaves out hidden files and node_modules,
-// and paths with spaces or unprintable characters, which the menu cannot complete.
+// and paths with quotes or unprintable characters, which a message cannot name.
 func readFiles(ctx context.Context) tea.Msg {
 	var files filesMsg
 	root, visits := os.DirFS("."), 0
@@ -203,7 +222,7 @@ func readFiles(ctx context.Context) tea.Msg {
 			return fs.SkipAll
 		case err != nil || hidden && d.IsDir():
 			return fs.SkipDir
-		case !d.IsDir() && !hidden && termsafe.Line(path, 200) == path && !strings.Contains(path, " "):
+		case !d.IsDir() && !hidden && termsafe.Line(path, 200) == path && !strings.Contains(path, `"`):
 			files = append(files, path)
 		}
 		return nil

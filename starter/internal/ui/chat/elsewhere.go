@@ -10,7 +10,6 @@ import (
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -20,59 +19,39 @@ import (
 // listSessions is how many sessions /sessions lists.
 const listSessions = 20
 
-// sessionsCommand lists the last sessions, or switches to the one that the argument names.
+// sessionsCommand switches to the session that the argument names: by its number in the last list, or by its ID. If the
+// argument is empty, it offers the last sessions in the menu.
 func (m *Model) sessionsCommand(argument string) tea.Cmd {
-	if argument != "" {
-		return m.switchTo(argument)
+	if argument == "" {
+		return m.offer("/sessions ")
 	}
-	return m.background(func(ctx context.Context) tea.Msg {
-		list, err := m.o.Journal.Sessions(ctx, listSessions)
-		if err != nil {
-			return replyMsg{err: fmt.Errorf("listing the sessions: %w", err)}
-		}
-		r := replyMsg{listed: []string{}}
-		for i, s := range list {
-			r.listed = append(r.listed, s.ID)
-			r.lines = append(r.lines, sessionLine(i+1, s))
-		}
-		if len(list) == 0 {
-			r.lines = []string{"the journal has no sessions yet"}
-		} else {
-			r.lines = append(r.lines, "/sessions N switches to one")
-		}
-		return r
-	})
+	n, err := strconv.Atoi(argument)
+	switch {
+	case err != nil || n < 1:
+		return m.openByID(argument)
+	case n <= len(m.listed):
+		return m.switchSession(m.listed[n-1].ID)
+	case len(m.listed) == 0: // nothing was listed, so the number is that of the list as it is now
+		return m.background(func(ctx context.Context) tea.Msg { return m.readSessions(ctx, n, argument) })
+	}
+	return m.openByID(argument)
 }
 
-// sessionLine describes a session, the n-th of the list, in one line.
-func sessionLine(n int, s journal.SessionRecord) string {
-	waits := ""
-	if s.PendingRequests > 0 {
-		waits = " · waiting for you"
-	}
-	return fmt.Sprintf("%d  %s · %s · %s%s · %s", n, termsafe.Line(s.ID, 60), ui.Count(s.Turns, "turn"),
-		s.LastTurn.State,
-		waits, termsafe.Line(s.FirstText, 60))
-}
-
-// switchTo switches to a session, given by its number in the list or by its ID.
-func (m *Model) switchTo(which string) tea.Cmd {
-	if n, err := strconv.Atoi(which); err == nil && n >= 1 && n <= len(m.listed) {
-		return m.switchSession(m.listed[n-1])
-	}
-	if err := turn.CheckSession(which); err != nil {
+// openByID switches to the session with this ID.
+func (m *Model) openByID(id string) tea.Cmd {
+	if err := turn.CheckSession(id); err != nil {
 		m.printError("%v", err)
 		return nil
 	}
 	return m.background(func(ctx context.Context) tea.Msg {
-		_, err := m.o.Journal.Session(ctx, which)
+		_, err := m.o.Journal.Session(ctx, id)
 		switch {
 		case errors.Is(err, journal.ErrNotFound):
-			return replyMsg{err: fmt.Errorf("the journal has no session %q; /sessions lists the last ones", which)}
+			return replyMsg{err: fmt.Errorf("the journal has no session %q; /sessions lists the last ones", id)}
 		case err != nil:
 			return replyMsg{err: fmt.Errorf("looking for the session: %w", err)}
 		}
-		return replyMsg{open: which}
+		return replyMsg{open: id}
 	})
 }
 

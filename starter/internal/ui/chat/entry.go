@@ -2,6 +2,7 @@ package chat
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -23,6 +24,7 @@ const (
 	entryAnswer                  // text of the model
 	entryError                   // an error
 	entryQuoted                  // the text of an elicitation: each line is behind a bar
+	entryShell                   // a command of the user, with its output
 )
 
 // entry is a part of the conversation as the chat shows it.
@@ -30,7 +32,9 @@ type entry struct {
 	kind   entryKind
 	text   string
 	call   *toolCall // of entryCall
-	open   bool      // the details of the call are shown
+	head   string    // of entryShell: the command and how it ended
+	short  string    // what is shown of the text of a message that is not open; empty: all of it
+	open   bool      // the details of the call, or all of the user message or the output, are shown
 	lines  []string  // the layout
 	width  int       // the width of the screen for which lines were laid out; 0 if they must be laid out again
 	paused time.Time // until when a growing entry is not laid out again
@@ -41,7 +45,8 @@ type toolCall struct {
 	turn.CallEvent
 	progress string // a description; empty if the server reports no progress
 	media    []turn.Media
-	late     bool // the result came after the outcome was recorded as unknown
+	diff     string // of a call that has changed a file; otherwise empty
+	late     bool   // the result came after the outcome was recorded as unknown
 }
 
 // renderPause is the pause before a growing entry is laid out again, as a multiple of the time that the last layout
@@ -69,15 +74,21 @@ func (m *Model) entryLines(e *entry) []string {
 	width := m.cols()
 	switch e.kind {
 	case entryOwn:
-		return paint(m.theme.user, marked("› ", wrapText(termsafe.Printable(e.text), width-2)))
+		return paint(m.theme.user, marked("› ", m.fold(e, wrapText(termsafe.Printable(e.shown()), width-2), width-2)))
 	case entryOther:
-		return paint(m.theme.user, marked("» ", wrapText(termsafe.Printable(e.text), width-2)))
+		return paint(m.theme.user, marked("» ", m.fold(e, wrapText(termsafe.Printable(e.text), width-2), width-2)))
 	case entryAnswer:
 		return m.theme.render(e.text, width)
 	case entryCall:
 		return m.callLines(e, width)
 	case entryError:
 		return paint(m.theme.fault, wrapText(termsafe.Printable(e.text), width))
+	case entryShell:
+		lines := paint(m.theme.accent, wrapText(termsafe.Printable(e.head), width))
+		if e.text == "" {
+			return lines
+		}
+		return append(lines, barred(m.fold(e, breakText(e.text, width-2), width-2))...)
 	case entryQuoted:
 		return barred(wrapText(termsafe.Printable(e.text), width-2))
 	}
@@ -112,8 +123,8 @@ func barred(lines []string) []string {
 	return lines
 }
 
-// callLines lays out a tool call: one line, and below it, if the call is open, its arguments and the beginning of its
-// result.
+// callLines lays out a tool call: one line, and below it the beginning of the diff of a call that has changed a file,
+// or, if the call is open, its arguments and the beginning of its result.
 func (m *Model) callLines(e *entry, width int) []string {
 	c := e.call
 	mark, result, style := "→", c.progress, m.theme.accent
@@ -135,12 +146,41 @@ func (m *Model) callLines(e *entry, width int) []string {
 	switch {
 	case e.open:
 		return append(lines, barred(m.callDetails(c, width-2))...)
+	case c.diff != "":
+		return append(lines, barred(m.fold(e, m.theme.paintDiff(breakText(c.diff, width-2)), width-2))...)
 	case c.Outcome == turn.OutcomeError || c.Outcome == turn.OutcomeDenied:
 		if why := termsafe.Line(c.Preview, 160); why != "" {
 			lines = append(lines, paint(m.theme.dim, marked("  ", wrapText(why, width-2)))...)
 		}
 	}
 	return lines
+}
+
+// foldedRows is how many rows of a diff or of a user message are shown before Ctrl-O or a click opens it.
+const foldedRows = 24
+
+// folds reports whether Ctrl-O or a click opens the entry.
+func (e *entry) folds() bool {
+	return e.kind == entryCall || e.kind == entryOwn || e.kind == entryOther || e.kind == entryShell
+}
+
+// shown returns what is shown of the text of a message.
+func (e *entry) shown() string {
+	if e.open {
+		return e.text
+	}
+	return cmp.Or(e.short, e.text)
+}
+
+// fold returns the first foldedRows of an entry's lines, and a row that says how many more there are. It returns all
+// lines of an open entry.
+func (m *Model) fold(e *entry, lines []string, width int) []string {
+	more := len(lines) - foldedRows
+	if e.open || more <= 1 { // the row that says so would take the place of the one that it hides
+		return lines
+	}
+	note := cutWidth(fmt.Sprintf("… %d more rows; Ctrl-O or a click shows them", more), width)
+	return append(lines[:foldedRows:foldedRows], m.theme.dim.Render(note))
 }
 
 func joinNonEmpty(a, b string) string { return strings.TrimSuffix(a+" · "+b, " · ") }
@@ -154,7 +194,7 @@ func (m *Model) callDetails(c *toolCall, width int) []string {
 		arguments = termsafe.Visible(indented.String())
 	}
 	var lines []string
-	if diff := ui.Diff(c.Tool, c.Arguments); diff != "" {
+	if diff := cmp.Or(c.diff, ui.Diff(c.Tool, c.Arguments)); diff != "" {
 		lines = append(m.theme.paintDiff(breakText(diff, width)), m.theme.dim.Render("exact arguments:"))
 	}
 	if arguments != "" {

@@ -19,8 +19,8 @@ type item struct {
 	message *turn.Message
 	// arguments are, for approval_requested, the complete arguments if the event holds only a part of them.
 	arguments string
-	// media are, for tool_call_completed, the parts of the result that are not text.
-	media []turn.Media
+	// call is, for tool_call_completed, the call with its complete arguments and result; nil if it cannot be read.
+	call *journal.CallRecord
 	// usage is what the turn has used so far, and model the model of its last inference. They are set for events of calls
 	// and requests and for the first text of a step; nil and empty otherwise.
 	usage *turn.Usage
@@ -142,7 +142,7 @@ func (f *feed) withDetails(ctx context.Context, e turn.Event, newStep bool) item
 	case turn.EventApprovalRequested:
 		i.arguments = f.arguments(ctx, e)
 	case turn.EventToolCallCompleted:
-		i.media = MediaOf(ctx, f.journal, e)
+		i.call = callRecord(ctx, f.journal, e)
 	}
 	switch e.Kind {
 	case turn.EventToolCallStarted, turn.EventApprovalRequested, turn.EventQuestionAsked, turn.EventTextDelta,
@@ -187,21 +187,24 @@ func (f *feed) arguments(ctx context.Context, e turn.Event) string {
 	return ""
 }
 
-// MediaOf returns the parts of a completed call's result that are not text. The event does not list them, but the
-// journal's record of the call does.
-func MediaOf(ctx context.Context, j *journal.DB, e turn.Event) []turn.Media {
+// callRecord returns the journal's record of a completed call; nil if it cannot be read. The event has only the beginning of
+// the arguments and of the result, and does not list the parts of the result that are not text.
+func callRecord(ctx context.Context, j *journal.DB, e turn.Event) *journal.CallRecord {
 	var done turn.CallEvent
 	if json.Unmarshal(e.Data, &done) != nil {
 		return nil
 	}
-	calls, err := j.Calls(ctx, e.Turn)
+	call, err := j.Call(ctx, e.Turn, done.CallID)
 	if err != nil {
 		return nil
 	}
-	for _, call := range calls {
-		if call.Call.ID == done.CallID {
-			return call.Media
-		}
+	return &call
+}
+
+// MediaOf returns the parts of a completed call's result that are not text.
+func MediaOf(ctx context.Context, j *journal.DB, e turn.Event) []turn.Media {
+	if call := callRecord(ctx, j, e); call != nil {
+		return call.Media
 	}
 	return nil
 }

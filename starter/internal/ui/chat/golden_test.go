@@ -44,6 +44,17 @@ var screens = map[string]func(*stage){
 		s.claim(c)
 		s.prints("parser/scan.go")
 	},
+	"change": func(s *stage) {
+		s.begin("m1", "Rename the function, and note it.")
+		edit := callOf("1.0", `{"path":"parser/comment.go","old_string":"func skip() {","new_string":"func skipLine() {"}`)
+		write := callOf("1.1", `{"path":"NOTES.md","content":"# Notes\n\n- skip is skipLine now\n"}`)
+		edit.Tool, write.Tool = "local/edit_file", "local/write_file"
+		s.settle(s.infer(nil), "", edit, write)
+		s.call(edit, turn.OutcomeOK, "edited parser/comment.go: 1 replaced, the first in line 42\n@@ -40,5 +40,5 @@\n }\n \n"+
+			"-func skip() {\n+func skipLine() {\n \tfor r := next(); r != '\\n'; r = next() {\n \t}")
+		s.call(write, turn.OutcomeOK, "wrote NOTES.md: 33 bytes")
+		s.prints("+- skip is skipLine now")
+	},
 	"approval": func(s *stage) {
 		s.begin("m1", "Rename the function.")
 		c := callOf("1.0",

@@ -12,6 +12,7 @@ import (
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 // Bounds of the input, in bytes. A longer text is for `everturn run -`.
@@ -166,8 +167,7 @@ func (m *Model) inputKey(msg tea.KeyPressMsg) tea.Cmd {
 	}
 	switch name {
 	case "esc":
-		m.escape()
-		return nil
+		return m.escape()
 	case "tab":
 		m.focus()
 		return nil
@@ -183,23 +183,31 @@ func (m *Model) inputKey(msg tea.KeyPressMsg) tea.Cmd {
 	return tea.Batch(cmd, m.complete())
 }
 
-// escape handles Esc in the input. It ends the input of a denial's reason, or shows a hint how to stop or leave.
-func (m *Model) escape() {
-	switch {
+// escape handles Esc in the input. It ends the input of a denial's reason, or stops the user's command or the running turn. While a request
+// waits, it stops nothing: the same key has just switched from the request to the input.
+func (m *Model) escape() tea.Cmd {
+	switch p := m.currentRequest(); {
 	case m.toDeny() != nil:
 		m.focus()
 	case m.reason != "":
 		m.endReason()
-	case m.turn.id != "":
-		m.hint("Ctrl-C twice stops the turn; Ctrl-D leaves it running")
-	default:
+	case m.stopShell():
+	case m.turn.id == "":
 		m.hint("Ctrl-D leaves; /help shows more")
+	case p != nil && p.Kind != turn.RequestQuestion:
+		m.hint("Ctrl-C twice stops the turn; Ctrl-D leaves it running")
+	case !m.turn.stopping:
+		return m.stop()
 	}
+	return nil
 }
 
-// interrupt handles Ctrl-C. The first one clears the input or shows a hint; a second one stops the turn, or leaves if
+// interrupt handles Ctrl-C. It stops the user's command. If none runs, the first one clears the input or shows a hint; a second one stops the turn, or leaves if
 // no turn runs.
 func (m *Model) interrupt() tea.Cmd {
+	if m.stopShell() {
+		return nil
+	}
 	if m.interrupted.IsZero() || m.now().Sub(m.interrupted) > secondPressWithin {
 		m.interrupted = m.now()
 		switch {
@@ -256,7 +264,7 @@ func (m *Model) recall(name string) bool {
 	return true
 }
 
-// submit handles Enter in the input. Its text is the reason of a denial, a slash command, the answer to the current
+// submit handles Enter in the input. Its text is the reason of a denial, a slash command, a command of the shell, the answer to the current
 // question, or a message.
 func (m *Model) submit() tea.Cmd {
 	text := strings.TrimSpace(m.pastes.expand(m.input.Value()))
@@ -271,8 +279,12 @@ func (m *Model) submit() tea.Cmd {
 	if strings.HasPrefix(text, "/") && !strings.HasPrefix(text, "//") {
 		return m.command(text)
 	}
-	if strings.HasPrefix(text, "//") {
-		text = text[1:] // two slashes begin a message that starts with one
+	// A text of several lines was most likely pasted, and must not run.
+	if strings.HasPrefix(text, "!") && !strings.HasPrefix(text, "!!") && !strings.Contains(text, "\n") {
+		return m.runShell(strings.TrimSpace(text[1:]))
+	}
+	if strings.HasPrefix(text, "//") || strings.HasPrefix(text, "!!") {
+		text = text[1:] // two of them begin a message that starts with one
 	}
 	if p := m.question(); p != nil {
 		if p.sent {
@@ -299,15 +311,26 @@ func (m *Model) denyWithReason(text string) tea.Cmd {
 	return m.send(p, false, client.DecideInput{Reason: text})
 }
 
-// queueMessage puts a message into the outbox and clears the input, unless too many messages wait. The message starts a
-// turn or is merged into the running one. With queue, it is not merged, but for the turn after the running one.
+// queueMessage puts a message into the outbox and clears the input, unless too many messages wait or a file that the
+// message names cannot be attached. The message starts a turn or is merged into the running one. With queue, it is not
+// merged, but for the turn after the running one.
 func (m *Model) queueMessage(text string, queue bool) tea.Cmd {
 	if len(m.outbox.list) >= maxOutbox {
 		m.hint("%d messages are already waiting; wait for the turn, or /stop it", maxOutbox)
 		return nil
 	}
+	out := outgoing{typed: text, text: text, queue: queue && m.turn.id != ""}
+	if err := out.attach(m.input.Value()); err != nil {
+		m.printError("%v", err)
+		return nil
+	}
+	if len(out.media) > 0 && m.o.SeesImages != nil && !m.o.SeesImages(m.o.Requested) {
+		m.note("the model takes no images: it is told what was attached, but cannot see it; /model chooses another one")
+	}
+	out.include(m.commands)
+	m.commands = nil
 	m.clearInput(text)
-	m.outbox.put(text, queue && m.turn.id != "")
+	m.outbox.put(out)
 	return nil
 }
 

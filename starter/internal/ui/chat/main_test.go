@@ -121,6 +121,7 @@ type stage struct {
 	msgs   chan tea.Msg
 	timers []func(time.Time) tea.Msg
 	quit   bool
+	bells  int // how often the terminal's bell has rung
 }
 
 func newStage(t *testing.T, width, height int) *stage {
@@ -171,6 +172,10 @@ func (s *stage) take(msg tea.Msg) {
 		return
 	case tea.QuitMsg:
 		s.quit = true
+		return
+	case tea.RawMsg:
+		require.Equal(s, "\a", msg.Msg)
+		s.bells++
 		return
 	default:
 		// a sequence

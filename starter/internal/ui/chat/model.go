@@ -11,6 +11,7 @@ import (
 	"charm.land/bubbles/v2/viewport"
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -38,7 +39,7 @@ type Model struct {
 	stale   bool           // an entry has changed, but its new layout is delayed: see renderPause
 	rows    []int          // by line of the conversation: the index of its entry
 	talk    viewport.Model // the part of the conversation that is on the screen
-	open    bool           // the details of new calls are shown
+	open    bool           // the details of new calls, and all of new user messages, are shown
 
 	pending   []*pendingRequest // the first one is the current request
 	subagents *subagents        // nil until the session has called an agent
@@ -51,8 +52,11 @@ type Model struct {
 	input   textarea.Model
 	pastes  pastes
 	history *history
-	menu    menu
-	pressed time.Time // when the last key was pressed
+	shell   *shellCommand // the user's command that is running; nil: none
+	// commands are those of which the next message includes the output.
+	commands []commandOutput
+	menu     menu
+	pressed  time.Time // when the last key was pressed
 
 	spinner  spinner.Model
 	spinning bool // the next tick of the spinner is scheduled
@@ -63,7 +67,7 @@ type Model struct {
 	interrupted time.Time // when Ctrl-C was pressed, if a second one would stop the turn or leave; zero otherwise
 
 	leaving bool
-	listed  []string // the sessions that /sessions has listed, in the order of their numbers
+	listed  []journal.SessionRecord // the sessions that /sessions has listed, in the order of their numbers
 }
 
 // runningTurn is the running turn, as far as the feed has read it.
@@ -116,10 +120,10 @@ func (m *Model) Init() tea.Cmd {
 }
 
 // Update implements tea.Model. It handles a message, and then does what the new state requires: it sends the next
-// message of the outbox, watches a new request, starts the spinner, removes a new hint later, and lays out the screen.
+// message of the outbox, watches a new request and rings the bell for it, starts the spinner, removes a new hint later, and lays out the screen.
 func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	before := m.noticeCount
-	cmds := []tea.Cmd{m.handle(msg), m.sendNext(), m.watchRequest(), m.startSpinner()}
+	cmds := []tea.Cmd{m.handle(msg), m.sendNext(), m.watchRequest(), m.ringBell(), m.startSpinner()}
 	if count := m.noticeCount; count != before {
 		cmds = append(cmds, m.later(noticeFor, func(time.Time) tea.Msg { return noticeMsg{count} }))
 	}
@@ -152,6 +156,10 @@ func (m *Model) handle(msg tea.Msg) tea.Cmd {
 		return m.openSession(msg)
 	case itemsMsg:
 		return m.showItems(msg)
+	case shellMsg:
+		m.shellEnded(msg)
+	case sessionsMsg:
+		return m.showSessions(msg)
 	case sentMsg:
 		m.sent(msg)
 	case editedMsg:
@@ -211,8 +219,8 @@ func (m *Model) resize(msg tea.WindowSizeMsg) {
 	m.fitInput()
 }
 
-// working reports whether a turn is running or a message is on its way, so that the spinner turns.
-func (m *Model) working() bool { return m.turn.id != "" || len(m.outbox.list) > 0 }
+// working reports whether a turn or a command is running or a message is on its way, so that the spinner turns.
+func (m *Model) working() bool { return m.turn.id != "" || len(m.outbox.list) > 0 || m.shell != nil }
 
 // startSpinner schedules the next tick of the spinner, if one is needed and none is scheduled. An entry whose layout is
 // delayed needs it, too: see advanceSpinner.

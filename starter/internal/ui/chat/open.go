@@ -137,7 +137,7 @@ func (m *Model) showPast(msg openedMsg) {
 			if ui.IsNotice(p) {
 				kind = entryNote
 			}
-			m.addText(kind, text)
+			m.add(&entry{kind: kind, text: text + ui.Media(p.Media), open: m.open})
 		case turn.RoleAssistant:
 			for _, c := range p.ToolCalls {
 				calls[p.TurnID+" "+c.ID] = c
@@ -155,9 +155,10 @@ func (m *Model) showPast(msg openedMsg) {
 			if len(p.Text) > record.PreviewBytes {
 				size = int64(len(p.Text))
 			}
-			m.add(&entry{kind: entryCall, open: m.open, call: &toolCall{media: p.Media, CallEvent: turn.CallEvent{
-				Tool: c.Tool, Arguments: c.Arguments, Outcome: p.Outcome, SizeBytes: size,
-				Preview: turn.Truncate(p.Text, record.PreviewBytes)}}})
+			m.add(&entry{kind: entryCall, open: m.open, call: &toolCall{media: p.Media,
+				diff: changeOf(c, p.Outcome, p.Text), CallEvent: turn.CallEvent{
+					Tool: c.Tool, Arguments: c.Arguments, Outcome: p.Outcome, SizeBytes: size,
+					Preview: turn.Truncate(p.Text, record.PreviewBytes)}}})
 		}
 	}
 }

@@ -39,10 +39,17 @@ type Options struct {
 	// there is no model of this name.
 	Requested  string
 	CheckModel func(name string) error
+	// Models returns the models that the user may choose; nil if they are not known.
+	Models func() []ModelChoice
+	// SeesImages reports whether the model of a message takes images; nil if that is not known.
+	SeesImages func(requested string) bool
 	// Chosen is a message whose Tools and Temperature all messages of the chat get.
 	Chosen turn.UserMessage
 	// Agent is the agent of its turns; empty means the worker's default.
 	Agent string
+	// Workspace is the folder of the file tools, if the worker runs on this machine; otherwise empty. Approvals show
+	// changes with lines from its files.
+	Workspace string
 	// Link returns the address of a turn in Temporal's Web UI; nil if no Web UI is known.
 	Link func(session, turn string) string
 	// History is the file that keeps typed texts for the arrow keys; empty for none.

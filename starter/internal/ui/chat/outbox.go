@@ -12,9 +12,16 @@ import (
 
 // outgoing is a message that was typed in this chat and that the feed has not read from the journal yet.
 type outgoing struct {
-	id, text string
+	id    string
+	typed string // what the user has typed
+	text  string // typed, and what the chat adds: see attach and include
+	media []client.Attachment
+	// added names what the chat has added to the text, and commands are those of which it has added the output.
+	added    []string
+	commands []commandOutput
 	queue    bool // the message is for the next turn
-	accepted bool // the session's workflow has accepted it
+	// accepted means that the session's workflow has accepted it.
+	accepted bool
 }
 
 // outbox holds outgoing messages in the order in which they were typed. They are sent one at a time, so that no message
@@ -32,14 +39,14 @@ const maxOutbox = 50
 
 // put adds a message. If the same text could not be sent before, it gets the same ID again: the message may have been
 // accepted despite the error, and must not count twice.
-func (o *outbox) put(text string, queue bool) {
-	id := o.retry[text]
-	if id == "" {
-		id = "m-" + strings.ToLower(rand.Text()[:16])
+func (o *outbox) put(m outgoing) {
+	m.id = o.retry[m.text]
+	if m.id == "" {
+		m.id = "m-" + strings.ToLower(rand.Text()[:16])
 	}
-	delete(o.retry, text)
-	o.list, o.warned = append(o.list, outgoing{id: id, text: text, queue: queue}), false
-	o.addOwn(id)
+	delete(o.retry, m.text)
+	o.list, o.warned = append(o.list, m), false
+	o.addOwn(m.id)
 }
 
 // addOwn records the ID of a message that was sent from this chat.
@@ -50,10 +57,11 @@ func (o *outbox) addOwn(id string) {
 	o.own[id] = true
 }
 
-// arrived removes a message that the feed has read from the journal, and reports whether it was sent from this chat.
-func (o *outbox) arrived(id string) bool {
-	o.remove(id)
-	return o.own[id]
+// arrived removes a message that the feed has read from the journal, and returns it. own reports whether it was sent
+// from this chat.
+func (o *outbox) arrived(id string) (m outgoing, own bool) {
+	m, _ = o.remove(id)
+	return m, o.own[id]
 }
 
 // remove removes a message and returns it, or returns false if the outbox does not have it.
@@ -67,18 +75,18 @@ func (o *outbox) remove(id string) (outgoing, bool) {
 	return outgoing{}, false
 }
 
-// failed removes a message that could not be sent and returns its text. It returns false if the outbox no longer has
+// failed removes a message that could not be sent and returns it. It returns false if the outbox no longer has
 // the message: the feed has read it from the journal, so it was accepted despite the error.
-func (o *outbox) failed(id string) (string, bool) {
+func (o *outbox) failed(id string) (outgoing, bool) {
 	m, ok := o.remove(id)
 	if !ok {
-		return "", false
+		return m, false
 	}
 	if o.retry == nil {
 		o.retry = map[string]string{}
 	}
 	o.retry[m.text] = m.id
-	return m.text, true
+	return m, true
 }
 
 // accept records that the session's workflow has accepted a message.
@@ -95,7 +103,7 @@ func (o *outbox) unsent() []string {
 	var texts []string
 	for _, m := range o.list {
 		if !m.accepted {
-			texts = append(texts, m.text)
+			texts = append(texts, m.typed)
 		}
 	}
 	return texts
@@ -120,7 +128,7 @@ func (m *Model) sendNext() tea.Cmd {
 		m.outbox.sending = true
 		message := m.o.Chosen
 		message.ID, message.Text, message.Queue, message.Model = next.id, next.text, next.queue, m.o.Requested
-		in := client.SendInput{Session: m.session, Message: message, Agent: m.o.Agent}
+		in := client.SendInput{Session: m.session, Message: message, Agent: m.o.Agent, Attachments: next.media}
 		return m.background(func(ctx context.Context) tea.Msg {
 			_, err := m.o.Client.Send(ctx, in)
 			return sentMsg{next.id, err}
@@ -137,10 +145,12 @@ func (m *Model) sent(msg sentMsg) {
 		m.outbox.accept(msg.id)
 		return
 	}
-	text, failed := m.outbox.failed(msg.id)
+	out, failed := m.outbox.failed(msg.id)
 	if !failed {
 		return
 	}
+	text := out.typed
+	m.commands = append(out.commands, m.commands...)
 	m.printError("the message was not sent: %v", msg.err)
 	if m.input.Value() == "" {
 		m.setInput(text)

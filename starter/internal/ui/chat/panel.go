@@ -70,7 +70,7 @@ func (m *Model) approvalPanel(p *pendingRequest, rows int) []string {
 // diff of a call that edits a file, precede them.
 func (m *Model) argumentLines(p *pendingRequest) []string {
 	exact := breakText(termsafe.Visible(p.Arguments), m.cols())
-	diff := ui.Diff(p.Tool, p.Arguments)
+	diff := m.diffOf(p)
 	if steps := ui.Steps(p.Request); steps != "" {
 		lines := barred(breakText(termsafe.Visible(steps), m.cols()-2))
 		return append(append(lines, m.theme.dim.Render("exact arguments:")), exact...)

@@ -28,6 +28,8 @@ type pendingRequest struct {
 	session string
 	// sent means that a decision has been sent.
 	sent bool
+	// rung means that the terminal's bell has told of the request.
+	rung bool
 
 	page viewport.Model // the visible rows of the arguments
 	rows int            // the number of rows at the last layout
@@ -36,8 +38,9 @@ type pendingRequest struct {
 	read bool
 	// fits means that the tool and at least one row of the arguments are on the screen now.
 	fits bool
-	// offered caches the result of verdicts.
+	// offered caches the result of verdicts, and diff that of diffOf.
 	offered []ui.Verdict
+	diff    *string
 
 	form *form.Dialog // of an elicitation
 }
@@ -113,6 +116,16 @@ func (p *pendingRequest) verdicts() []ui.Verdict {
 	return p.offered
 }
 
+// diffOf returns the diff of the call that waits for approval; "" if it changes no file. It is computed once, so that it
+// stays while the user reads it.
+func (m *Model) diffOf(p *pendingRequest) string {
+	if p.diff == nil {
+		diff := ui.DiffIn(m.o.Workspace, p.Tool, p.Arguments)
+		p.diff = &diff
+	}
+	return *p.diff
+}
+
 // key identifies the request among those of all turns.
 func (p *pendingRequest) key() string { return p.turn + " " + p.ID }
 
@@ -138,6 +151,16 @@ func (m *Model) watchRequest() tea.Cmd {
 	}
 	m.watched, m.focused = p.key(), false
 	return tea.Batch(m.startKeyDelay(p.key()), m.startForm(p))
+}
+
+// ringBell returns the command that rings the terminal's bell if a request is new; otherwise nil.
+func (m *Model) ringBell() (bell tea.Cmd) {
+	for _, p := range m.pending {
+		if !p.rung {
+			p.rung, bell = true, tea.Raw("\a")
+		}
+	}
+	return bell
 }
 
 func (m *Model) startKeyDelay(key string) tea.Cmd {

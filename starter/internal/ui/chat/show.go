@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 	"github.com/everturn/everturn/workflows/plan"
@@ -31,7 +32,7 @@ func (m *Model) showItem(i item) {
 	switch e.Kind {
 	case turn.EventTurnStarted:
 		if i.message != nil {
-			m.showUserMessage(i.message.ID, i.message.Text)
+			m.showUserMessage(i.message.ID, i.message.Text, ui.Media(i.message.Media))
 		}
 	case turn.EventTextDelta:
 		m.showText(e)
@@ -40,14 +41,14 @@ func (m *Model) showItem(i item) {
 	case turn.EventAttemptRestarted:
 		m.withdraw(e)
 	case turn.EventToolCallStarted, turn.EventToolCallCompleted, turn.EventToolCallLateResult:
-		m.showCall(e, i.media)
+		m.showCall(e, i.call)
 	case turn.EventToolProgress:
 		m.showProgress(e)
 	case turn.EventMessageAdded:
 		var added turn.MessageEvent
 		if json.Unmarshal(e.Data, &added) == nil {
 			m.endText()
-			m.showUserMessage(added.MessageID, added.Text)
+			m.showUserMessage(added.MessageID, added.Text, "")
 		}
 	case turn.EventApprovalRequested, turn.EventQuestionAsked:
 		m.showRequest(e, i.arguments)
@@ -112,13 +113,18 @@ func (m *Model) dropRequests() {
 	}
 }
 
-// showUserMessage shows a user message and removes it from the outbox.
-func (m *Model) showUserMessage(id, text string) {
-	kind := entryOther
-	if m.outbox.arrived(id) {
-		kind = entryOwn
+// showUserMessage shows a user message and removes it from the outbox. media describes its attachments, if they are
+// known. What the chat itself has added to the text is shown when the user opens the message.
+func (m *Model) showUserMessage(id, text, media string) {
+	e := &entry{kind: entryOther, text: turn.Truncate(text, pastText) + media, open: m.open}
+	sent, own := m.outbox.arrived(id)
+	if own {
+		e.kind = entryOwn
 	}
-	m.addText(kind, turn.Truncate(text, pastText))
+	if marks := sent.marks(); marks != "" {
+		e.short = turn.Truncate(sent.typed, pastText) + marks
+	}
+	m.add(e)
 }
 
 // showText appends a delta of the model's text to the answer of its step.
@@ -158,14 +164,19 @@ func (m *Model) endText() {
 }
 
 // showCall shows a call that has started, or the result of a call: in the entry of the call, or in a new one if the
-// result is late or the chat has not shown the call. media are the parts of the result that are not text.
-func (m *Model) showCall(e turn.Event, media []turn.Media) {
+// result is late or the chat has not shown the call. done is the journal's record of a completed call; it may be nil.
+func (m *Model) showCall(e turn.Event, done *journal.CallRecord) {
 	var call turn.CallEvent
 	if json.Unmarshal(e.Data, &call) != nil {
 		return
 	}
 	m.endText()
 	t := &m.turn
+	ended := &toolCall{CallEvent: call, late: e.Kind == turn.EventToolCallLateResult}
+	if done != nil {
+		ended.media = done.Media
+		ended.diff = changeOf(done.Call, call.Outcome, done.Text)
+	}
 	shown := t.calls[call.CallID]
 	switch {
 	case e.Kind == turn.EventToolCallStarted:
@@ -173,15 +184,22 @@ func (m *Model) showCall(e turn.Event, media []turn.Media) {
 		t.calls[call.CallID] = m.add(&entry{kind: entryCall, open: m.open, call: &toolCall{CallEvent: call}})
 		return
 	case e.Kind == turn.EventToolCallLateResult || shown == nil:
-		m.add(&entry{kind: entryCall, open: m.open, call: &toolCall{CallEvent: call, media: media,
-			late: e.Kind == turn.EventToolCallLateResult}})
+		m.add(&entry{kind: entryCall, open: m.open, call: ended})
 		return
 	}
 	delete(t.calls, call.CallID)
 	// The event of the result does not have the arguments.
-	call.Arguments, call.ArgumentsBytes = shown.call.Arguments, shown.call.ArgumentsBytes
-	shown.call = &toolCall{CallEvent: call, media: media}
+	ended.Arguments, ended.ArgumentsBytes = shown.call.Arguments, shown.call.ArgumentsBytes
+	shown.call = ended
 	m.change(shown)
+}
+
+// changeOf returns the diff of a call that has, or may have, changed a file; "" for other calls.
+func changeOf(c turn.ToolCall, outcome turn.Outcome, result string) string {
+	if outcome != turn.OutcomeOK && outcome != turn.OutcomeUnknown {
+		return ""
+	}
+	return ui.Changed(c.Tool, c.Arguments, result)
 }
 
 // showProgress shows the progress of a running call.
@@ -196,11 +214,11 @@ func (m *Model) showProgress(ev turn.Event) {
 	}
 }
 
-// foldCalls shows the details of all calls, later ones too, or hides them if they are shown.
+// foldCalls shows the details of all calls and all of each user message, later ones too, or hides them if they are shown.
 func (m *Model) foldCalls() {
 	m.open = !m.open
 	for _, e := range m.entries {
-		if e.kind == entryCall {
+		if e.folds() {
 			e.open = m.open
 			m.change(e)
 		}

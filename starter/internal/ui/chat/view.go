@@ -41,13 +41,13 @@ func (m *Model) scroll(msg tea.Msg) tea.Cmd {
 	return cmd
 }
 
-// click shows or hides the details of the tool call under the mouse.
+// click shows or hides the rest of the tool call or of the user message under the mouse.
 func (m *Model) click(msg tea.MouseClickMsg) {
 	row := msg.Y + m.talk.YOffset()
 	if msg.Y >= m.talk.Height() || row >= len(m.rows) {
 		return
 	}
-	if i := m.rows[row]; i < len(m.entries) && m.entries[i].kind == entryCall {
+	if i := m.rows[row]; i < len(m.entries) && m.entries[i].folds() {
 		m.entries[i].open = !m.entries[i].open
 		m.change(m.entries[i])
 	}
@@ -152,7 +152,7 @@ func (m *Model) pendingLines() []string {
 			state = " · accepted"
 		}
 		width := m.cols() - len(state) + 1 // the dot in state is 2 bytes but 1 column
-		text := cutWidth("› "+termsafe.Line(p.text, 400), max(8, width))
+		text := cutWidth("› "+termsafe.Line(p.typed, 400)+p.marks(), max(8, width))
 		lines = append(lines, m.theme.dim.Render(text+state))
 	}
 	return lines
@@ -179,6 +179,8 @@ func (m *Model) state() string {
 	switch {
 	case !m.interrupted.IsZero() && m.now().Sub(m.interrupted) <= secondPressWithin && t.id != "":
 		return "press Ctrl-C again to stop the turn"
+	case t.id == "" && m.shell != nil:
+		return m.spinner.View() + " running your command"
 	case t.id == "" && len(m.outbox.list) > 0:
 		return m.spinner.View() + " waiting for a worker"
 	case t.id == "" && m.feed == nil:
@@ -251,10 +253,10 @@ func (m *Model) bindings() []key.Binding {
 	case p != nil && !p.sent && m.reason == "" && m.question() == nil:
 		return []key.Binding{bind("", "tab", "decide: allow or deny the call"), bind("", "enter", "send a message")}
 	case m.turn.id != "":
-		return []key.Binding{bind("", "enter", "add to the turn"), bind("", "ctrl+c ctrl+c", "stop"),
+		return []key.Binding{bind("", "enter", "add to the turn"), bind("", "esc", "stop"),
 			bind("", "ctrl+o", "open calls"), bind("", "pgup", "scroll"), bind("", "ctrl+d", "leave")}
 	}
-	return []key.Binding{bind("", "enter", "send"), bind("", "/", "commands"), bind("", "@", "files"),
+	return []key.Binding{bind("", "enter", "send"), bind("", "/", "commands"), bind("", "@", "files"), bind("", "!", "shell"),
 		bind("", "↑", "history"), bind("", "ctrl+o", "open calls"), bind("", "pgup", "scroll"),
 		bind("", "ctrl+d", "leave")}
 }

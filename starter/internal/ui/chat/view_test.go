@@ -8,7 +8,10 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -128,6 +131,48 @@ func TestCallsFoldAndOpen(t *testing.T) {
 	assert.Contains(t, s.all(), "the[2J result")
 }
 
+// A change of a file is shown without a key: a new file in the approval and after the call, and an edit with the lines
+// around it, as the file tool reports them. What is long is folded.
+func TestChangesOfFilesAreShown(t *testing.T) {
+	s := newStage(t, 80, 30)
+	s.begin("m1", "Write.")
+	content := strings.Repeat(`a line of the new file\n`, 40) + "its end"
+	write, edit := callOf("1.0", `{"path":"new.txt","content":"`+content+`"}`),
+		callOf("2.0", `{"path":"old.txt","old_string":"two","new_string":"2"}`)
+	write.Tool, edit.Tool = "local/write_file", "local/edit_file"
+	s.settle(s.infer(nil), "", write)
+	s.asks(approvalOf(write, 1))
+	s.shows("│ +a line of the new file")
+	s.rules(turn.Decision{ID: "1.0", Status: turn.StatusAllowed, Allowed: true, ArgumentsHash: record.HashOf([]byte(write.Arguments))})
+	s.call(write, turn.OutcomeOK, "wrote new.txt: 927 bytes")
+	s.prints("│ +a line of the new file")
+	s.prints("│ … 21 more rows; Ctrl-O")
+	assert.NotContains(t, s.all(), "+its end")
+	attempt := s.infer([]turn.CallOutcome{{CallID: "1.0"}})
+	s.settle(attempt, "", edit)
+	s.call(edit, turn.OutcomeOK, "edited old.txt\n@@ -7,3 +7,3 @@\n one\n-two\n+2\n three")
+	s.prints("│ -two")
+	s.finish(turn.StateCompleted, turn.FinishAnswered, "")
+	s.shows("ready")
+	assert.Contains(t, s.all(), "│  three")
+	s.press(ctrlO)
+	assert.Contains(t, s.all(), "│ +its end")
+
+	s.enter("s", 80, 30)
+	s.prints("│ three")
+	s.prints("│ … 21 more rows; Ctrl-O")
+}
+
+func TestAFailedChangeIsNotShownAsADiff(t *testing.T) {
+	s := newStage(t, 80, 24)
+	s.begin("m1", "Write.")
+	edit := callOf("1.0", `{"path":"old.txt","old_string":"two","new_string":"2"}`)
+	s.settle(s.infer(nil), "", edit)
+	s.call(edit, turn.OutcomeError, "old.txt does not contain old_string")
+	s.prints("old.txt does not contain")
+	assert.NotContains(t, s.all(), "│ -two")
+}
+
 func TestMenusComplete(t *testing.T) {
 	s := newStage(t, 60, 15)
 	s.types("/se")
@@ -165,6 +210,53 @@ func TestTheModelOfLaterTurnsIsChanged(t *testing.T) {
 	s.press(enter)
 	s.prints("(the agent's)")
 	assert.Empty(t, s.o.Requested)
+}
+
+func TestAModelIsChosenFromTheMenu(t *testing.T) {
+	s := newStage(t, 80, 24)
+	s.o.CheckModel = func(string) error { return nil }
+	s.o.Models = func() []ModelChoice {
+		return []ModelChoice{{"openai:large", "$10 in"}, {"openai:large-mini", ""}, {"other:small", "\x1b[2Jcheap"}}
+	}
+	s.says("/model")
+	assert.Contains(t, s.bottom(), "> default")
+	assert.Contains(t, s.bottom(), "  openai:large      $10 in")
+	assert.Contains(t, s.bottom(), "  other:small       [2Jcheap")
+	s.press(down, down, down, enter)
+	assert.Equal(t, "other:small", s.o.Requested)
+	assert.Empty(t, s.input.Value())
+	s.says("/model large")
+	assert.Equal(t, "openai:large", s.o.Requested, "a name that is complete comes first")
+	s.types("/mo")
+	s.press(enter)
+	assert.Contains(t, s.bottom(), "openai:large-mini", "the command is completed with its arguments")
+	s.press(esc)
+	assert.Equal(t, "openai:large", s.o.Requested)
+}
+
+func TestASessionIsChosenFromTheMenu(t *testing.T) {
+	s := newStage(t, 100, 24)
+	s.whole("m1", "The first question", "First.")
+	s.prints("1 step")
+	fork := func(id string) {
+		_, err := s.journal.Fork(t.Context(), journal.ForkInput{Session: "s", At: 2, ID: id, Time: s.story.now()})
+		require.NoError(t, err)
+	}
+	fork("older")
+	fork("newer")
+	s.says("/sessions")
+	s.shows("> 1 The first question")
+	assert.Contains(t, s.bottom(), "· newer")
+	s.press(down, enter)
+	s.until("it goes there", func() bool { return s.session == "older" })
+	s.says("/sessions 1")
+	s.until("it goes there", func() bool { return s.session == "newer" })
+
+	s.enter("s", 100, 24)
+	s.says("/sessions 2")
+	s.until("it goes there, without a list", func() bool { return s.session == "older" })
+	s.says("/sessions 9")
+	s.prints(`the journal has no session "9"`)
 }
 
 func TestTheConversationScrolls(t *testing.T) {
