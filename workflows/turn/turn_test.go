@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -175,18 +174,19 @@ func TestLimitsStopEveryRunaway(t *testing.T) {
 	l := turn.DefaultLimits()
 	l.MaxTokens = 1000
 	for reason, c := range map[turn.FinishReason]turn.Counters{
-		turn.FinishMaxSteps:  {Spent: 12},
+		turn.FinishMaxSteps:  {Spent: l.MaxSteps},
 		turn.FinishMaxErrors: {ConsecutiveErrors: 3},
-		turn.FinishTimeout:   {Busy: 90 * time.Second},
+		turn.FinishTimeout:   {Busy: l.TurnTimeout},
 		turn.FinishMaxTokens: {Usage: turn.Usage{InputTokens: 900, OutputTokens: 100}},
 	} {
 		no := turn.CheckInferenceLimits(l, c)
 		require.NotNil(t, no, reason)
 		assert.Equal(t, reason, no.Reason)
 	}
-	assert.Nil(t, turn.CheckInferenceLimits(l, turn.Counters{Spent: 11, ConsecutiveErrors: 2}))
-	assert.Nil(t, turn.CheckCallLimits(l, turn.Counters{ToolCalls: 7}, 1))
-	assert.Equal(t, turn.FinishMaxToolCalls, turn.CheckCallLimits(l, turn.Counters{ToolCalls: 7}, 2).Reason)
+	assert.Nil(t, turn.CheckInferenceLimits(l, turn.Counters{Spent: l.MaxSteps - 1, ConsecutiveErrors: 2}))
+	assert.Nil(t, turn.CheckCallLimits(l, turn.Counters{ToolCalls: l.MaxToolCalls - 1}, 1))
+	assert.Equal(t, turn.FinishMaxToolCalls, turn.CheckCallLimits(l,
+		turn.Counters{ToolCalls: l.MaxToolCalls - 1}, 2).Reason)
 }
 
 func TestPolicyPermits(t *testing.T) {
