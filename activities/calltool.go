@@ -272,11 +272,11 @@ func (a *Activities) settleCall(ctx context.Context, in workflows.CallInput,
 	return a.receipt(in, record), nil
 }
 
-// receipt returns what the workflow gets of a settled call: the outcome and a preview of the result.
+// receipt returns what the workflow gets of a settled call: the outcome, and a preview and a hash of the result.
 func (a *Activities) receipt(in workflows.CallInput, r journal.CallRecord) workflows.CallResult {
 	return workflows.CallResult{
-		CallID: in.Call.ID, Tool: in.Tool.ID,
-		Outcome: r.Outcome, Preview: turn.Truncate(r.Text, turn.ResultPreview), StickyQueue: a.stickyQueue(in),
+		CallID: in.Call.ID, Tool: in.Tool.ID, Outcome: r.Outcome, Preview: turn.Truncate(r.Text, turn.ResultPreview),
+		ResultHash: turn.HashText(r.Text)[:16], StickyQueue: a.stickyQueue(in), // 64 bits tell results of one turn apart
 	}
 }
 

@@ -184,11 +184,13 @@ type CallInput struct {
 
 // CallResult is the receipt of a call.
 type CallResult struct {
-	CallID  string        `json:"call_id"`
-	Tool    string        `json:"tool"`
-	Outcome turn.Outcome  `json:"outcome"`
-	Preview string        `json:"preview,omitempty"` // of the result's text
-	Busy    time.Duration `json:"busy"`
+	CallID  string       `json:"call_id"`
+	Tool    string       `json:"tool"`
+	Outcome turn.Outcome `json:"outcome"`
+	Preview string       `json:"preview,omitempty"` // of the result's text
+	// ResultHash is a hash of the result's whole text; empty if unknown.
+	ResultHash string        `json:"result_hash,omitempty"`
+	Busy       time.Duration `json:"busy"`
 	// Elicitations are the server's requests for user input. While there are any, the call has no outcome and waits.
 	Elicitations []turn.Elicitation `json:"elicitations,omitempty"`
 	// ElicitationAttempt is the attempt that recorded the elicitations in the journal: this attempt, or an earlier one

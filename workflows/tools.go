@@ -77,6 +77,9 @@ func (r *run) callTool(ctx workflow.Context, p turn.CallTool) turn.Phase {
 	if stop := r.afterToolErrors(receipts); stop != nil {
 		return p.Done(*stop, results)
 	}
+	if exceeded := r.countRepeats(states); exceeded != nil {
+		return p.Done(r.limitResult(exceeded), results)
+	}
 	return p.BuildPrompt(results)
 }
 
@@ -127,6 +130,26 @@ func (r *run) count(receipts []CallResult, approvals map[string]turn.Decision) {
 	case !allDenied(receipts, approvals):
 		c.ConsecutiveErrors++
 	}
+}
+
+// countRepeats counts how often the turn has made the step's calls with the same results in a row. It returns the limit
+// that ends the turn, or nil.
+func (r *run) countRepeats(states []*callState) *turn.LimitExceeded {
+	if r.progress.Config.Version < turn.RepeatsVersion || len(states) == 0 {
+		return nil
+	}
+	calls := make([]turn.CallWithResult, len(states))
+	for i, cs := range states {
+		c := turn.CallWithResult{Tool: cs.call.Tool, ArgumentsHash: cs.call.ArgumentsHash, Outcome: cs.receipt.Outcome,
+			ResultHash: cs.receipt.ResultHash}
+		if cs.outcome.Outcome != "" { // the workflow reports the result, not an activity
+			c.Outcome, c.ResultHash = cs.outcome.Outcome, turn.HashText(cs.outcome.Text)
+		}
+		calls[i] = c
+	}
+	c := &r.progress.Counters
+	c.Repeats = c.Repeats.After(calls)
+	return c.Repeats.Check(calls)
 }
 
 // allDenied reports whether every call needed an approval that a user denied or that expired. A call that the policy

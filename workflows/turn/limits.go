@@ -61,6 +61,8 @@ type Counters struct {
 	// Busy is the working time of inferences and tools, as measured by their activities. It excludes time without a
 	// running worker and time spent waiting for a decision, so a turn does not time out because its worker was dead.
 	Busy time.Duration `json:"busy"`
+	// Repeats counts the latest steps with the same calls and results.
+	Repeats Repeats `json:"repeats,omitzero"`
 }
 
 // Used returns what the turn and its inline subagents have used.
