@@ -343,8 +343,9 @@ const (
 
 // Policy decides which tools may be called and what follows an error.
 type Policy struct {
-	// Patterns of tool IDs: "local/read_file", "mcp/files/*", "*". deny wins over ask, and ask over allow. A tool that
-	// no pattern matches is denied.
+	// Patterns of tool IDs: "local/read_file", "mcp/files/*", "agent/reviewer", "*". deny wins over ask, and ask over
+	// allow. A tool that no pattern matches is denied. Agents that may be called (runtime.agents) need no pattern unless
+	// another agent has one: then only those that a pattern matches may be called.
 	Allow []string `toml:"allow" default:"local/*,mcp/*"`
 	// Tools that are never called.
 	Deny []string `toml:"deny"`

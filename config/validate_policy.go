@@ -37,12 +37,13 @@ func (v *validator) policy(p Policy, r Runtime) {
 	}
 }
 
-// toolPattern rejects a pattern that is malformed, or neither is * nor begins with local/, mcp/ or */.
+// toolPattern rejects a pattern that is malformed, or neither is * nor begins with local/, mcp/, agent/ or */.
 func (v *validator) toolPattern(key, pattern string) {
 	source, _, prefixed := strings.Cut(pattern, "/")
-	canMatch := pattern == "*" || prefixed && slices.Contains([]string{"local", "mcp", "*"}, source)
+	canMatch := pattern == "*" || prefixed && slices.Contains([]string{"local", "mcp", "agent", "*"}, source)
 	if _, err := path.Match(pattern, ""); err != nil || !canMatch {
-		v.add(key, "is %s; it must be local/<tool>, mcp/<server>/<tool>, a pattern of those, or * for all", quote(pattern))
+		v.add(key, "is %s; it must be local/<tool>, mcp/<server>/<tool>, agent/<id>, a pattern of those, or * for all",
+			quote(pattern))
 	}
 }
 
