@@ -360,10 +360,15 @@ type Policy struct {
 	// What follows an inference that failed permanently: "fail" ends the turn, "retry" repeats the inference within
 	// max_steps, "reprompt" tells the model within max_reprompts, "interrupt" ends the turn with its partial result.
 	OnModelError turn.ErrorAction `toml:"on_model_error" default:"fail" enum:"fail,retry,reprompt,interrupt"`
-	// What follows a tool's error: "fail", "reprompt" (the model gets the error as the call's result) or "interrupt".
-	OnToolError turn.ErrorAction `toml:"on_tool_error" default:"reprompt" enum:"fail,reprompt,interrupt"`
+	// What follows a tool's error: "fail", "reprompt" (the model gets the error as the call's result), "interrupt", or
+	// "retry": the call of a repeatable tool is repeated after 1, 2, 4, 8 and 16 seconds, and then the model gets the
+	// error. Each attempt counts towards runtime.max_consecutive_errors: with 2, a call is repeated once.
+	OnToolError turn.ErrorAction `toml:"on_tool_error" default:"reprompt" enum:"fail,reprompt,retry,interrupt"`
 	// What follows a completion that is not a valid action: "fail", "reprompt" or "interrupt".
 	OnInvalidAction turn.ErrorAction `toml:"on_invalid_action" default:"reprompt" enum:"fail,reprompt,interrupt"`
+	// Errors that do not count towards runtime.max_consecutive_errors: "model_error", "tool_error", "invalid_action". The
+	// limits of steps, reprompts and time still end the turn.
+	UncountedErrors []turn.ErrorKind `toml:"uncounted_errors" enum:"model_error,tool_error,invalid_action" example:"tool_error"`
 	// Rules about calls by their arguments. The first rule that matches a call decides, after deny and before ask,
 	// allow and ask_risk. To confine a tool, allow the good calls and deny the others in the next rule.
 	//

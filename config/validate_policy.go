@@ -24,6 +24,7 @@ func (v *validator) policy(p Policy, r Runtime) {
 		}
 	}
 	v.rules(p)
+	v.errorBudget(p, r)
 	if r.MaxReprompts > 0 {
 		return
 	}
@@ -34,6 +35,30 @@ func (v *validator) policy(p Policy, r Runtime) {
 	}
 	if p.OnInvalidAction == turn.ErrorReprompt {
 		v.add("policy.on_invalid_action", contradiction)
+	}
+}
+
+// errorBudget rejects retries that max_consecutive_errors never permits, and uncounted errors that end the turn.
+func (v *validator) errorBudget(p Policy, r Runtime) {
+	for _, e := range []struct {
+		key    string
+		kind   turn.ErrorKind
+		action turn.ErrorAction
+		least  int // max_consecutive_errors with which one retry is possible
+	}{
+		{"policy.on_model_error", turn.ModelError, p.OnModelError, 1},
+		{"policy.on_tool_error", turn.ToolError, p.OnToolError, 2},
+		{"policy.on_invalid_action", turn.InvalidActionError, p.OnInvalidAction, 0},
+	} {
+		i := slices.Index(p.UncountedErrors, e.kind)
+		switch {
+		case i >= 0 && (e.action == turn.ErrorFail || e.action == turn.ErrorInterrupt):
+			v.add(fmt.Sprintf("policy.uncounted_errors[%d]", i), "is %q, but %s is %q, so the first one ends the turn; remove "+
+				"one of them", e.kind, e.key, e.action)
+		case i < 0 && e.action == turn.ErrorRetry && r.MaxConsecutiveErrors < e.least:
+			v.add(e.key, `is "retry", but runtime.max_consecutive_errors is %d; raise it to %d, or add %q to uncounted_errors`,
+				r.MaxConsecutiveErrors, e.least, e.kind)
+		}
 	}
 }
 

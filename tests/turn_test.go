@@ -141,6 +141,23 @@ func TestInvalidActionsAreRepromptedOnce(t *testing.T) {
 	}
 }
 
+// TestAnUnknownToolIsAnsweredWithTheCatalogue checks the note that follows a call of a tool that the turn does not have.
+func TestAnUnknownToolIsAnsweredWithTheCatalogue(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []turn.Mode{turn.ModeNative, turn.ModeJSON} {
+		wrong, final := fakellm.Call("local_ehco", `{}`), fakellm.Text("Well.")
+		if mode == turn.ModeJSON {
+			wrong, final = fakellm.JSONCall("local_ehco", `{}`), fakellm.JSONFinal("Well.")
+		}
+		e := newEnv(t, fakellm.Steps(wrong, final), func(c *config.Config) { c.Runtime.Mode = mode })
+		e.work(withEcho()...)
+		assert.Equal(t, "Well.", e.ask(session(t)+string(mode), "Echo.").Answer)
+		note := e.model.Requests()[1].Chat.Last("user").Content
+		assert.Contains(t, note, "local_echo: Echoes.")
+		assert.Contains(t, note, `"text":{`, "the schema of its arguments")
+	}
+}
+
 func TestAPromptIsAPrefixOfTheNextOne(t *testing.T) {
 	e := newEnv(t, fakellm.Steps(fakellm.Call("local_quick_echo", `{"text":"a"}`),
 		fakellm.Call("local_quick_echo", `{"text":"b"}`), fakellm.Text("done")))

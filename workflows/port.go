@@ -175,6 +175,8 @@ type CallInput struct {
 	ElicitationAttempt int                        `json:"elicitation_attempt,omitempty"`
 	// RepeatIfUnknown means that the workflow will attempt the call once more if its outcome is unknown. See Repeats.
 	RepeatIfUnknown bool `json:"repeat_if_unknown,omitempty"`
+	// RetryIfError means that the workflow will attempt the call once more if its tool returns an error.
+	RetryIfError bool `json:"retry_if_error,omitempty"`
 	// Resume means that the turn has already called this server, which has session affinity, on this worker.
 	Resume bool `json:"resume,omitempty"`
 	// OwningCall is the call that created the turn's connection to that server. If the connection on the worker has

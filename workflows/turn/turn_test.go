@@ -1,6 +1,7 @@
 package turn_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -168,6 +169,29 @@ func TestRenderInJSONModeNeedsNoNativeTools(t *testing.T) {
 	assert.Equal(t, turn.RoleUser, p.Messages[1].Role)
 	assert.Equal(t, `{"type":"tool_call","name":"local/read_file","arguments":{"path":"a"}}`, p.Messages[0].Text)
 	assert.Contains(t, p.Messages[1].Text, "content")
+}
+
+// TestACatalogueIsBounded renders the note about an unknown tool of a turn with many tools.
+func TestACatalogueIsBounded(t *testing.T) {
+	var c turn.PromptConfig
+	for i := range 2000 {
+		c.Descriptors = append(c.Descriptors, turn.Descriptor{Wire: fmt.Sprintf("tool_%04d", i),
+			Description: strings.Repeat("d", 100), Schema: []byte(`{"type":"object"}`)})
+	}
+	note := func(catalogue bool) string {
+		return turn.Render(turn.PromptSpec{Mode: turn.ModeNative, Note: "no.", Catalogue: catalogue}, c, nil, nil).Note
+	}
+	assert.Equal(t, "no.", note(false))
+	got := note(true)
+	assert.Less(t, len(got), 16<<10)
+	for _, part := range []string{"no.", "tool_0000: d", `{"type":"object"}`, " tool_0100", " more"} {
+		assert.Contains(t, got, part)
+	}
+	c.Descriptors[1].Schema = []byte(strings.Repeat(" ", 1<<20))
+	assert.Less(t, len(note(true)), 16<<10)
+	assert.Contains(t, note(true), "tool_0002: d", "a large schema does not displace the other tools")
+	c.Descriptors = nil
+	assert.Contains(t, note(true), "no tools")
 }
 
 func TestLimitsStopEveryRunaway(t *testing.T) {
