@@ -164,6 +164,25 @@ func (p Policy) Offered(t Tool) bool {
 	return permission != Deny
 }
 
+// Asks reports whether calls of the tool need an approval: all of them, or some, depending on their arguments. Taint,
+// plans and grants are not considered.
+func (p Policy) Asks(t Tool) (all, some bool) {
+	others := false // some calls need no approval
+	for _, r := range p.Rules {
+		switch {
+		case !matches([]string{r.Tool}, t.ID):
+		case len(r.Arguments) > 0:
+			some, others = some || r.Permit == Ask, others || r.Permit != Ask
+		default: // the rule decides about all calls that earlier rules do not
+			ask := r.Permit == Ask
+			return ask && !others, some || ask
+		}
+	}
+	permission, _ := p.decideByLists(t)
+	ask, hosts := permission == Ask, t.Hosts != nil && !slices.Contains(t.Hosts.Listed, "*")
+	return ask && !others, some || ask || hosts
+}
+
 // excludes reports whether the user's message narrows the turn to other tools.
 func (p Policy) excludes(t Tool) bool { return len(p.Only) > 0 && !matches(p.Only, t.ID) }
 
