@@ -70,13 +70,20 @@ func (a *Activities) agentOf(name string) (Agent, error) {
 }
 
 // narrow removes the turn's tools that the agent may not call. Tools of kind ActivityAgent stay, because Agent.Agents
-// lists them.
+// lists them, unless Tools names agents, too.
 func (a Agent) narrow(cfg *turn.Config) {
 	if len(a.Tools) == 0 {
 		return
 	}
-	callable := turn.Policy{Allow: a.Tools}
-	keepTools(cfg, func(t turn.Tool) bool { return t.Activity == turn.ActivityAgent || callable.Offered(t) })
+	callable, anyAgent := turn.Policy{Allow: a.Tools}, !namesAgents(a.Tools)
+	keepTools(cfg, func(t turn.Tool) bool {
+		return t.Activity == turn.ActivityAgent && anyAgent || callable.Offered(t)
+	})
+}
+
+// namesAgents reports whether one of the patterns is only for the tools of agents.
+func namesAgents(patterns []string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { return strings.HasPrefix(p, turn.AgentTools) })
 }
 
 // compactionSettings returns how the turn's prompts are compacted, or nil if they are not. A context window and a model

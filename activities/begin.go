@@ -100,6 +100,10 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput, fro
 	if err != nil {
 		return turn.Config{}, turn.Errorf(turn.CodeInputInvalid, nil, err.Error())
 	}
+	told := limits // and not the part of them that is left for this turn
+	if from != nil {
+		told = from.limits
+	}
 	callerTurn, err := a.callerOf(ctx, in)
 	if err != nil {
 		return turn.Config{}, err
@@ -150,7 +154,8 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput, fro
 		return cfg, err
 	}
 	descriptors = slices.DeleteFunc(descriptors, func(d turn.Descriptor) bool { return !cfg.Policy.Offered(d.Pinned()) })
-	planConfirm, system := agent.Plan.Stricter(in.Message.Plan), agent.system(cfg.Unavailable)+chosen.Prompt()
+	planConfirm := agent.Plan.Stricter(in.Message.Plan)
+	system := agent.system(cfg.Unavailable) + limitsPrompt(told, cfg.Policy, descriptors) + chosen.Prompt()
 	if planConfirm != "" { // the turn works by a plan
 		descriptors = a.addPlanTools(&cfg, descriptors)
 		system += "\n\n" + plan.System

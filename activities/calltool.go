@@ -54,8 +54,8 @@ func (a *Activities) CallTool(ctx context.Context, in workflows.CallInput) (work
 
 // callTool claims the call and returns its receipt: at once if the call is settled or must not run again, and otherwise
 // after running it. Its result is then settled, or the call is suspended if its server needs a response. If the outcome
-// of a repeatable call is unknown and the workflow will attempt it again, callTool settles nothing and returns an
-// error. It also returns an error if a later attempt has the call.
+// of a repeatable call is unknown or an error and the workflow will attempt it again, callTool settles nothing and
+// returns an error. It also returns an error if a later attempt has the call.
 func (a *Activities) callTool(ctx context.Context, in workflows.CallInput, clock *clock) (workflows.CallResult, error) {
 	call, tool, claim, err := a.claim(ctx, in, nil)
 	in.Tool = tool
@@ -93,6 +93,9 @@ func (a *Activities) callTool(ctx context.Context, in workflows.CallInput, clock
 		// stays, because the journal grants a repeatable call to a later attempt in spite of it, and counts both attempts.
 		// If this worker stops, the later attempt runs on another one.
 		return workflows.CallResult{}, turn.Errorf(turn.CodeToolOutcomeUnknown, nil, result.Text)
+	case result.Outcome == turn.OutcomeError && in.RetryIfError && !temporal.IsCanceledError(context.Cause(ctx)):
+		// The claim stays here, too: the workflow sets RetryIfError for repeatable calls only.
+		return workflows.CallResult{}, turn.Errorf(turn.CodeToolFailed, nil, turn.Truncate(result.Text, turn.ResultPreview))
 	}
 	res, err := a.settleCall(ctx, in, result)
 	return res, mayHaveRun(err)
@@ -272,11 +275,11 @@ func (a *Activities) settleCall(ctx context.Context, in workflows.CallInput,
 	return a.receipt(in, record), nil
 }
 
-// receipt returns what the workflow gets of a settled call: the outcome and a preview of the result.
+// receipt returns what the workflow gets of a settled call: the outcome, and a preview and a hash of the result.
 func (a *Activities) receipt(in workflows.CallInput, r journal.CallRecord) workflows.CallResult {
 	return workflows.CallResult{
-		CallID: in.Call.ID, Tool: in.Tool.ID,
-		Outcome: r.Outcome, Preview: turn.Truncate(r.Text, turn.ResultPreview), StickyQueue: a.stickyQueue(in),
+		CallID: in.Call.ID, Tool: in.Tool.ID, Outcome: r.Outcome, Preview: turn.Truncate(r.Text, turn.ResultPreview),
+		ResultHash: turn.HashText(r.Text)[:16], StickyQueue: a.stickyQueue(in), // 64 bits tell results of one turn apart
 	}
 }
 

@@ -45,7 +45,8 @@ func (a *Activities) showRetry(ctx context.Context, in workflows.CallInput, err 
 	code := turn.Code(app.Type())
 	first := activity.IsActivity(ctx) && activity.GetInfo(ctx).Attempt == 1
 	beginsToWait := code == turn.CodeToolNotSent && !app.NonRetryable() && first
-	isRepeated := code == turn.CodeToolOutcomeUnknown && in.RepeatIfUnknown // the workflow attempts the call again
+	isRepeated := code == turn.CodeToolOutcomeUnknown && in.RepeatIfUnknown || // the workflow attempts the call again
+		code == turn.CodeToolFailed && in.RetryIfError
 	if !beginsToWait && !isRepeated {
 		return
 	}

@@ -336,9 +336,11 @@ func (a *Activities) addAgents(agent Agent, c *caller, cfg *turn.Config, descrip
 			continue
 		}
 		d := agentTool(a.agents[i], background)
-		// An agent that is configured as callable is allowed, unless another list of the policy denies it.
+		// An agent that is configured as callable is allowed, unless the policy denies it or allows only other agents.
 		policy := cfg.Policy
-		policy.Allow = append(slices.Clone(policy.Allow), d.ID)
+		if !namesAgents(agent.Policy.Allow) {
+			policy.Allow = append(slices.Clone(policy.Allow), d.ID)
+		}
 		if !policy.Offered(d.Pinned()) {
 			continue
 		}

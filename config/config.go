@@ -11,8 +11,9 @@ import (
 // Config is the content of agent.toml. Its zero value is not usable: start from Default or Load.
 //
 // The comment of each field is also its documentation in Example, Schema and docs/configuration.md. The tags give its
-// key (toml), its default, the values that it accepts (enum) and its limits (min, max, maxbytes, and zero, which says
-// what 0 means although it is less than min). shown="written" makes Loaded.Changes show a Secret.
+// key (toml), its default, the values of presets that differ from it (preset), the values that it accepts (enum) and
+// its limits (min, max, maxbytes, and zero, which says what 0 means although it is less than min). shown="written"
+// makes Loaded.Changes show a Secret.
 type Config struct {
 	// The tenant of this client: it sees and begins only sessions of this tenant. Empty means the default tenant.
 	// Workers serve all tenants. --tenant and EVERTURN_TENANT set it for one command.
@@ -99,14 +100,19 @@ type Runtime struct {
 	// How the model requests tools: "native" tool calls, one "json" action per completion, or "auto" by the model's
 	// capabilities.
 	Mode turn.Mode `toml:"mode" default:"auto" enum:"auto,native,json"`
+	// The limits of turns and inferences that are not set: max_steps, max_tool_calls and turn_timeout, and in [llm]
+	// first_token_timeout, idle_timeout and total_timeout. "standard" has their defaults. "brief" is for short questions:
+	// 12 steps, 8 calls and 90s, and timeouts of 1m, 30s and 5m. "coding" is for work of hours: 250 steps, 500 calls and
+	// 4h, and the timeouts of standard.
+	Preset Preset `toml:"preset" default:"standard" enum:"brief,standard,coding"`
 	// Maximum number of inferences in a turn and in those of its subagents; reprompts and retries count.
-	MaxSteps int `toml:"max_steps" default:"12" min:"1"`
+	MaxSteps int `toml:"max_steps" default:"50" preset:"brief=12,coding=250" min:"1"`
 	// Maximum number of tool calls in a turn and in those of its subagents.
-	MaxToolCalls int `toml:"max_tool_calls" default:"8" min:"0"`
+	MaxToolCalls int `toml:"max_tool_calls" default:"100" preset:"brief=8,coding=500" min:"0"`
 	// Number of consecutive errors that a turn survives.
 	MaxConsecutiveErrors int `toml:"max_consecutive_errors" default:"2" min:"0"`
 	// Maximum working time of a turn's inferences and tools in total. Waiting for approvals and answers does not count.
-	TurnTimeout time.Duration `toml:"turn_timeout" default:"1m30s" min:"1s"`
+	TurnTimeout time.Duration `toml:"turn_timeout" default:"30m" preset:"brief=1m30s,coding=4h" min:"1s"`
 	// Timeout of a tool call, unless its server or tool sets another.
 	ToolTimeout time.Duration `toml:"tool_timeout" default:"15s" min:"1ms"`
 	// How often a turn tells the model what was wrong with its completion; 0 means never.
@@ -241,11 +247,11 @@ type LLM struct {
 	// Timeout of connecting, including the TLS handshake.
 	ConnectTimeout time.Duration `toml:"connect_timeout" default:"10s" min:"1ms"`
 	// Timeout from the request to the first event of the response.
-	FirstTokenTimeout time.Duration `toml:"first_token_timeout" default:"1m" min:"1ms"`
+	FirstTokenTimeout time.Duration `toml:"first_token_timeout" default:"5m" preset:"brief=1m" min:"1ms"`
 	// Maximum silence between two events of the response.
-	IdleTimeout time.Duration `toml:"idle_timeout" default:"30s" min:"1ms"`
+	IdleTimeout time.Duration `toml:"idle_timeout" default:"5m" preset:"brief=30s" min:"1ms"`
 	// Timeout of one inference in total.
-	TotalTimeout time.Duration `toml:"total_timeout" default:"5m" min:"1ms"`
+	TotalTimeout time.Duration `toml:"total_timeout" default:"30m" preset:"brief=5m" min:"1ms"`
 	// "record:DIR" keeps each request to a model and its answer as a file in the folder; "replay:DIR" answers from these
 	// files, without a network and a key: see docs/tapes.md. Empty means neither.
 	Tape string `toml:"tape" maxbytes:"4096" example:"record:tapes"`
@@ -338,8 +344,9 @@ const (
 
 // Policy decides which tools may be called and what follows an error.
 type Policy struct {
-	// Patterns of tool IDs: "local/read_file", "mcp/files/*", "*". deny wins over ask, and ask over allow. A tool that
-	// no pattern matches is denied.
+	// Patterns of tool IDs: "local/read_file", "mcp/files/*", "agent/reviewer", "*". deny wins over ask, and ask over
+	// allow. A tool that no pattern matches is denied. Agents that may be called (runtime.agents) need no pattern unless
+	// another agent has one: then only those that a pattern matches may be called.
 	Allow []string `toml:"allow" default:"local/*,mcp/*"`
 	// Tools that are never called.
 	Deny []string `toml:"deny"`
@@ -354,10 +361,15 @@ type Policy struct {
 	// What follows an inference that failed permanently: "fail" ends the turn, "retry" repeats the inference within
 	// max_steps, "reprompt" tells the model within max_reprompts, "interrupt" ends the turn with its partial result.
 	OnModelError turn.ErrorAction `toml:"on_model_error" default:"fail" enum:"fail,retry,reprompt,interrupt"`
-	// What follows a tool's error: "fail", "reprompt" (the model gets the error as the call's result) or "interrupt".
-	OnToolError turn.ErrorAction `toml:"on_tool_error" default:"reprompt" enum:"fail,reprompt,interrupt"`
+	// What follows a tool's error: "fail", "reprompt" (the model gets the error as the call's result), "interrupt", or
+	// "retry": the call of a repeatable tool is repeated after 1, 2, 4, 8 and 16 seconds, and then the model gets the
+	// error. Each attempt counts towards runtime.max_consecutive_errors: with 2, a call is repeated once.
+	OnToolError turn.ErrorAction `toml:"on_tool_error" default:"reprompt" enum:"fail,reprompt,retry,interrupt"`
 	// What follows a completion that is not a valid action: "fail", "reprompt" or "interrupt".
 	OnInvalidAction turn.ErrorAction `toml:"on_invalid_action" default:"reprompt" enum:"fail,reprompt,interrupt"`
+	// Errors that do not count towards runtime.max_consecutive_errors: "model_error", "tool_error", "invalid_action". The
+	// limits of steps, reprompts and time still end the turn.
+	UncountedErrors []turn.ErrorKind `toml:"uncounted_errors" enum:"model_error,tool_error,invalid_action" example:"tool_error"`
 	// Rules about calls by their arguments. The first rule that matches a call decides, after deny and before ask,
 	// allow and ask_risk. To confine a tool, allow the good calls and deny the others in the next rule.
 	//

@@ -23,7 +23,7 @@ func ExampleLoad() {
 	// Output:
 	// 3 from environment EVERTURN_RUNTIME_MAX_STEPS
 	// gpt-4.1 from command line (llm.model)
-	// 1m30s from default
+	// 30m0s from preset standard
 }
 
 func ExampleError() {

@@ -126,7 +126,7 @@ func (d docs) sections(name, header, doc string, isExample bool, v reflect.Value
 func (d docs) all() []section { return d.sections("", "", "", false, reflect.ValueOf(Default())) }
 
 const exampleHead = `agent.toml configures an agent of Everturn. This file lists every setting with its default; an empty file
-means the same. Lines that begin with # and no space are settings without a default.
+means the same. Lines that begin with # and no space are settings without a default, and those that runtime.preset sets.
 
 Environment variables (EVERTURN_<SECTION>_<KEY>, for instance EVERTURN_RUNTIME_MAX_STEPS) override this file, and the
 command line (--set runtime.max_steps=3) overrides both. Strings may contain ${VAR}, which must be set,
@@ -149,7 +149,7 @@ func (d docs) example() string {
 		}
 		for _, m := range s.settings {
 			mark := off
-			if _, unset := m.tag.Lookup("example"); unset {
+			if m.tag.Get("example") != "" || m.tag.Get("preset") != "" {
 				mark = "#"
 			}
 			b.WriteString(hash(m.doc) + mark + join("", m.name) + " = " + m.example() + "\n")

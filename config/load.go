@@ -28,6 +28,7 @@ type Loaded struct {
 	Path       string
 	places     places
 	overridden map[string]string // by key: the variable or flag that sets it
+	preset     map[string]string // by key: the preset or setting from which its value follows
 	written    map[string]string // by key: a value of the file that holds ${}, as it is written
 }
 
@@ -48,6 +49,7 @@ func Load(o LoadOptions) (*Loaded, error) {
 	}
 	l.applyEnviron()
 	l.applyOverrides(o.Overrides)
+	l.applyPreset()
 	l.applyProviderKeys()
 	l.validate()
 	if err := asError(l.problems); err != nil {
@@ -66,8 +68,9 @@ type loader struct {
 
 func newLoader(env map[string]string) *loader {
 	return &loader{
-		env:    env,
-		loaded: &Loaded{Config: Default(), overridden: map[string]string{}, written: map[string]string{}},
+		env: env,
+		loaded: &Loaded{Config: Default(), overridden: map[string]string{}, preset: map[string]string{},
+			written: map[string]string{}},
 	}
 }
 
@@ -119,8 +122,8 @@ func (l *Loaded) override(key string) string {
 	return ""
 }
 
-// Origin returns where the value of a setting comes from: "default", "agent.toml:12", "environment OPENAI_API_KEY" or
-// "command line (runtime.max_steps)".
+// Origin returns where the value of a setting comes from: "default", "agent.toml:12", "environment OPENAI_API_KEY",
+// "command line (runtime.max_steps)" or, with the origin of runtime.preset, "preset coding (agent.toml:3)".
 func (l *Loaded) Origin(key string) string {
 	if source := l.override(key); source != "" {
 		return source
@@ -129,5 +132,14 @@ func (l *Loaded) Origin(key string) string {
 		line, _ := l.places.position(l.places.key[key])
 		return fmt.Sprintf("%s:%d", l.Path, line)
 	}
+	if source := l.preset[key]; source != "" {
+		return source
+	}
 	return "default"
+}
+
+// explicit reports whether the file, the environment or the command line sets a key.
+func (l *Loaded) explicit(key string) bool {
+	_, inFile := l.places.key[key]
+	return inFile || l.override(key) != ""
 }

@@ -56,7 +56,7 @@ func TestShowTellsOriginsAndHidesSecrets(t *testing.T) {
 		"[mcp.servers.tools.\"read.file\"]\nrepeatable = true  # from agent.toml:11",
 		"[mcp.servers.headers]\nAuthorization = 'set'  # from agent.toml:16",
 		"max_steps = 3  # from environment EVERTURN_RUNTIME_MAX_STEPS",
-		"turn_timeout = '1m30s'  # from default",
+		"turn_timeout = '30m'  # from preset standard",
 		"[temporal]\naddress = ''  # from default",
 		"api_key = 'unset'  # from default",
 	} {

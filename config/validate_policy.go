@@ -24,6 +24,7 @@ func (v *validator) policy(p Policy, r Runtime) {
 		}
 	}
 	v.rules(p)
+	v.errorBudget(p, r)
 	if r.MaxReprompts > 0 {
 		return
 	}
@@ -37,12 +38,37 @@ func (v *validator) policy(p Policy, r Runtime) {
 	}
 }
 
-// toolPattern rejects a pattern that is malformed, or neither is * nor begins with local/, mcp/ or */.
+// errorBudget rejects retries that max_consecutive_errors never permits, and uncounted errors that end the turn.
+func (v *validator) errorBudget(p Policy, r Runtime) {
+	for _, e := range []struct {
+		key    string
+		kind   turn.ErrorKind
+		action turn.ErrorAction
+		least  int // max_consecutive_errors with which one retry is possible
+	}{
+		{"policy.on_model_error", turn.ModelError, p.OnModelError, 1},
+		{"policy.on_tool_error", turn.ToolError, p.OnToolError, 2},
+		{"policy.on_invalid_action", turn.InvalidActionError, p.OnInvalidAction, 0},
+	} {
+		i := slices.Index(p.UncountedErrors, e.kind)
+		switch {
+		case i >= 0 && (e.action == turn.ErrorFail || e.action == turn.ErrorInterrupt):
+			v.add(fmt.Sprintf("policy.uncounted_errors[%d]", i), "is %q, but %s is %q, so the first one ends the turn; remove "+
+				"one of them", e.kind, e.key, e.action)
+		case i < 0 && e.action == turn.ErrorRetry && r.MaxConsecutiveErrors < e.least:
+			v.add(e.key, `is "retry", but runtime.max_consecutive_errors is %d; raise it to %d, or add %q to uncounted_errors`,
+				r.MaxConsecutiveErrors, e.least, e.kind)
+		}
+	}
+}
+
+// toolPattern rejects a pattern that is malformed, or neither is * nor begins with local/, mcp/, agent/ or */.
 func (v *validator) toolPattern(key, pattern string) {
 	source, _, prefixed := strings.Cut(pattern, "/")
-	canMatch := pattern == "*" || prefixed && slices.Contains([]string{"local", "mcp", "*"}, source)
+	canMatch := pattern == "*" || prefixed && slices.Contains([]string{"local", "mcp", "agent", "*"}, source)
 	if _, err := path.Match(pattern, ""); err != nil || !canMatch {
-		v.add(key, "is %s; it must be local/<tool>, mcp/<server>/<tool>, a pattern of those, or * for all", quote(pattern))
+		v.add(key, "is %s; it must be local/<tool>, mcp/<server>/<tool>, agent/<id>, a pattern of those, or * for all",
+			quote(pattern))
 	}
 }
 

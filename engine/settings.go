@@ -128,6 +128,7 @@ func policy(p config.Policy) turn.Policy {
 	return turn.Policy{
 		Allow: p.Allow, Deny: p.Deny, Ask: p.Ask, Rules: rules, AskRisk: p.AskRisk, Taint: p.Taint,
 		OnModelError: p.OnModelError, OnToolError: p.OnToolError, OnInvalidAction: p.OnInvalidAction,
+		Uncounted: p.UncountedErrors,
 	}
 }
 

@@ -65,7 +65,7 @@ func (c *cashier) reply(q fakellm.Request) fakellm.Reply {
 	c.byModel[q.Chat.Model] = c.byModel[q.Chat.Model].Add(paid)
 	reply := fakellm.Text("Done.")
 	if q.Step < 6 && c.rng.IntN(3) > 0 {
-		reply = fakellm.Call("local_quick_echo", `{"text":"again"}`)
+		reply = fakellm.Call("local_quick_echo", fmt.Sprintf(`{"text":"again %d"}`, q.Step))
 	}
 	return reply.Counts(u)
 }

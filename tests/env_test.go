@@ -50,6 +50,7 @@ type env struct {
 func newEnv(t *testing.T, s fakellm.Script, change ...func(*config.Config)) *env {
 	t.Helper()
 	e := &env{t: t, dir: t.TempDir(), cfg: config.Default()}
+	e.cfg.SetPreset(config.PresetBrief) // so that a script that never answers ends soon
 	e.model = fakellm.Start(t, s)
 	e.cfg.LLM.Provider, e.cfg.LLM.BaseURL, e.cfg.LLM.Model = config.ProviderOpenAI, e.model.URL(), "scripted"
 	e.cfg.Runtime.Mode = turn.ModeNative

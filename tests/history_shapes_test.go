@@ -1,8 +1,11 @@
 package tests
 
 import (
+	"context"
+	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -150,6 +153,87 @@ func TestPolicyDecidesAboutToolErrors(t *testing.T) {
 			}
 			assert.Len(t, e.model.Requests(), 1, "the model is not asked again")
 			e.keep("v1-tool-error-"+string(decision), session(t), run.GetRunID())
+		})
+	}
+}
+
+// TestAFailedCallIsRetried sets on_tool_error = "retry" and lets a tool fail a number of times.
+func TestAFailedCallIsRetried(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		failures, budget int
+		uncounted        bool
+		once             bool // the tool is not repeatable
+		runs             int
+		outcome          turn.Outcome
+	}{
+		"once":             {failures: 1, budget: 2, runs: 2, outcome: turn.OutcomeOK},
+		"over the budget":  {failures: 9, budget: 2, runs: 2, outcome: turn.OutcomeError},
+		"budget for more":  {failures: 2, budget: 3, runs: 3, outcome: turn.OutcomeOK},
+		"outside a budget": {failures: 2, budget: 0, uncounted: true, runs: 3, outcome: turn.OutcomeOK},
+		"of no repeatable": {failures: 1, budget: 2, once: true, runs: 1, outcome: turn.OutcomeError},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newEnv(t, fakellm.Steps(fakellm.Call("local_shaky", `{}`), fakellm.Text("So it is.")),
+				func(cfg *config.Config) {
+					cfg.Policy.OnToolError, cfg.Runtime.MaxConsecutiveErrors = turn.ErrorRetry, c.budget
+					if c.uncounted {
+						cfg.Policy.UncountedErrors = []turn.ErrorKind{turn.ToolError}
+					}
+					require.NoError(t, cfg.Validate())
+				})
+			var runs atomic.Int32
+			opts := []engine.ToolOption{engine.Repeatable(), engine.LocalActivity()}
+			if c.once {
+				opts = nil
+			}
+			e.work(engine.WithTool("shaky", "Fails at first.", func(context.Context, struct{}) (string, error) {
+				if n := runs.Add(1); int(n) <= c.failures {
+					return "", fmt.Errorf("it shakes, %d", n)
+				}
+				return "steady", nil
+			}, opts...))
+			res := e.ask(session(t), "Use it.")
+			assert.Equal(t, "So it is.", res.Answer)
+			call := e.calls(res.Turn, 1)[0]
+			assert.Equal(t, c.outcome, call.Outcome)
+			assert.EqualValues(t, c.runs, runs.Load())
+			assert.Equal(t, c.runs, call.Runs)
+			if c.outcome == turn.OutcomeError {
+				assert.Contains(t, e.lastResults()[0], fmt.Sprintf("it shakes, %d", c.runs), "the model sees the last error")
+			}
+			assert.Len(t, e.failures(res.Turn), c.runs-1, "each repeated attempt is shown")
+			if name == "once" {
+				e.keep("v2-tool-error-retry", session(t), res.Turn)
+			}
+		})
+	}
+}
+
+// TestUncountedErrorsEndNoTurn makes more errors of each kind than max_consecutive_errors permits, outside of its
+// budget.
+func TestUncountedErrorsEndNoTurn(t *testing.T) {
+	t.Parallel()
+	broken := fakellm.Call("local_broken", `{}`)
+	down := fakellm.Status(http.StatusInternalServerError, "server_error", "oops")
+	for kind, script := range map[turn.ErrorKind]fakellm.Script{
+		turn.ToolError:          fakellm.Steps(broken, broken, fakellm.Text("Well.")),
+		turn.ModelError:         fakellm.Attempts(down, down, fakellm.Text("Well.")),
+		turn.InvalidActionError: fakellm.Steps(fakellm.Call("none", `{}`), fakellm.Call("none", `{}`), fakellm.Text("Well.")),
+	} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			for reason, uncounted := range map[turn.FinishReason][]turn.ErrorKind{
+				turn.FinishAnswered: {kind}, turn.FinishMaxErrors: nil} {
+				e := newEnv(t, script, func(cfg *config.Config) {
+					cfg.Runtime.MaxConsecutiveErrors, cfg.Runtime.MaxReprompts, cfg.LLM.RetryFor = 1, 5, 0
+					cfg.Policy.OnModelError, cfg.Policy.UncountedErrors = turn.ErrorRetry, uncounted
+					require.NoError(t, cfg.Validate())
+				})
+				e.work(withFailing())
+				assert.Equal(t, reason, e.ask(session(t)+string(reason), "Hi.").FinishReason)
+			}
 		})
 	}
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -97,6 +99,48 @@ func TestLimitsEndTurnsWithTheirReason(t *testing.T) {
 			assert.Equal(t, reason, record.Reason)
 			e.keep("v1-limit-"+string(reason), session(t), res.Turn)
 			e.goesOn(session(t))
+		})
+	}
+}
+
+// TestRepeatedCallsEndATurn lets a model make the same calls in each step. The turn ends when they have had the same
+// results five times in a row, and not while the results differ.
+func TestRepeatedCallsEndATurn(t *testing.T) {
+	t.Parallel()
+	echo := func(text string) fakellm.ToolCall {
+		return fakellm.ToolCall{Name: "local_quick_echo", Arguments: `{"text":"` + text + `"}`}
+	}
+	same, other := fakellm.Calls(echo("a")), fakellm.Calls(echo("b"))
+	count := fakellm.Call("local_count", `{}`)
+	for name, c := range map[string]struct {
+		script fakellm.Script
+		reason turn.FinishReason
+		calls  int
+	}{
+		"one call":           {same, turn.FinishRepeatedCalls, 5},
+		"two calls":          {fakellm.Calls(echo("a"), echo("b")), turn.FinishRepeatedCalls, 10},
+		"interrupted":        {fakellm.Steps(same, same, same, same, other, same, same, same, same, same), turn.FinishRepeatedCalls, 10},
+		"results differ":     {fakellm.Steps(count, count, count, count, count, count, fakellm.Text("Six.")), turn.FinishAnswered, 6},
+		"five in one answer": {fakellm.Steps(fakellm.Calls(echo("a"), echo("a"), echo("a"), echo("a"), echo("a")), fakellm.Text("Five.")), turn.FinishAnswered, 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newEnv(t, c.script, func(c *config.Config) { c.SetPreset(config.PresetStandard) })
+			var calls atomic.Int32
+			e.work(append(withEcho(), engine.WithTool("count", "Counts.", func(context.Context, struct{}) (string, error) {
+				return fmt.Sprint(calls.Add(1)), nil
+			}))...)
+			res := e.ask(session(t), "Look.")
+			assert.Equal(t, c.reason, res.FinishReason)
+			assert.Equal(t, c.calls, res.ToolCalls)
+			if c.reason == turn.FinishRepeatedCalls {
+				assert.Equal(t, turn.CodeLimitExceeded, res.Code)
+				assert.Contains(t, res.Message, "local/quick_echo")
+				e.goesOn(session(t))
+			}
+			if name == "one call" {
+				e.keep("v2-limit-repeated_calls", session(t), res.Turn)
+			}
 		})
 	}
 }

@@ -170,7 +170,7 @@ func TestAPlanIsRevisedAndConcluded(t *testing.T) {
 	t.Parallel()
 	var effects atomic.Int32
 	e := newEnv(t, fakellm.Steps(propose("one", "two", "three"), set("1"), reflects(1, plan.Done),
-		set("2"), set("2"), set("2"), set("2"), set("2"),
+		set("2"), set("2.1"), set("2.2"), set("2.3"), set("2.4"),
 		set("over"), reflects(2, plan.Revise), set("unplanned"), propose("deux", "trois"), set("3"),
 		reflects(2, plan.Conclude), fakellm.Text("Enough.")), planner(plan.ConfirmNever),
 		func(c *config.Config) { c.Runtime.MaxSteps = 17 })
@@ -189,6 +189,30 @@ func TestAPlanIsRevisedAndConcluded(t *testing.T) {
 	requests, err := e.journal.Requests(t.Context(), id)
 	require.NoError(t, err)
 	assert.Empty(t, requests)
+}
+
+// TestAPlanOfTenStepsFitsTheDefaultLimits makes three calls, one after the other, in each of ten steps, after two looks
+// around.
+func TestAPlanOfTenStepsFitsTheDefaultLimits(t *testing.T) {
+	t.Parallel()
+	var effects atomic.Int32
+	replies := []fakellm.Script{fakellm.Call("local_list_files", `{"path":"."}`),
+		fakellm.Call("local_search_text", `{"text":"x"}`)}
+	var steps []string
+	for i := range 10 {
+		steps = append(steps, fmt.Sprintf("step %d", i+1))
+	}
+	replies = append(replies, propose(steps...))
+	for i, step := range steps {
+		replies = append(replies, set(step+"a"), set(step+"b"), set(step+"c"), reflects(i+1, plan.Done))
+	}
+	e := newEnv(t, fakellm.Steps(append(replies, fakellm.Text("All ten."))...), func(c *config.Config) {
+		c.SetPreset(config.Default().Runtime.Preset)
+		c.Agents = append(c.Agents, config.Agent{ID: "planner", Plan: plan.ConfirmNever})
+	})
+	e.work(setting(&effects))
+	assert.Equal(t, "All ten.", e.ended(e.planned("change it")).Answer)
+	assert.EqualValues(t, 30, effects.Load())
 }
 
 // TestAMessageDoesNotLoosenAnAgentsPlan asks an agent whose plans are confirmed for a plan that is not, and one without

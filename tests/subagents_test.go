@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -229,6 +230,68 @@ func (e *env) awaitFailedStart(run client.WorkflowRun, fails bool) {
 	}, within, 10*time.Millisecond)
 }
 
+// TestPolicyDecidesAboutCallsOfAgents lets a turn call an agent for which the operator requires approvals. A user denies
+// one task and approves the other. Another agent is denied.
+func TestPolicyDecidesAboutCallsOfAgents(t *testing.T) {
+	t.Parallel()
+	m := fakellm.Cases(
+		fakellm.When("errand of the user", fakellm.Steps(fakellm.Calls(callAgent("a", "deploy one"), callAgent("a", "deploy two")),
+			fakellm.Text("All done."))),
+		fakellm.When("deploy two", fakellm.Text("Deployed.")))
+	e := newEnv(t, m, agents, func(c *config.Config) {
+		c.Policy.Deny = []string{"agent/b"}
+		c.Policy.Rules = []config.PolicyRule{{Tool: "agent/*", Permit: turn.Ask}}
+		require.NoError(t, c.Validate())
+	})
+	e.work()
+	run := e.begin(session(t), "errand of the user", nil)
+	asked := e.waits(run.GetRunID(), 2)
+	assert.Equal(t, []string{"agent/a", "agent/a"}, []string{asked[0].Tool, asked[1].Tool})
+	people := e.people()
+	for i, decide := range []func(context.Context, peopleclient.DecideInput) (peopleclient.DecideResult, error){
+		people.Deny, people.Approve} {
+		_, err := decide(t.Context(), peopleclient.DecideInput{Session: session(t), Call: asked[i].ID,
+			ArgumentsHash: asked[i].ArgumentsHash})
+		require.NoError(t, err)
+	}
+	res := e.result(run)
+	require.Equal(t, "All done.", res.Answer)
+	var outcomes []turn.Outcome
+	for _, c := range e.calls(res.Turn, 2) {
+		outcomes = append(outcomes, c.Outcome)
+	}
+	assert.Equal(t, []turn.Outcome{turn.OutcomeDenied, turn.OutcomeOK}, outcomes)
+	for _, q := range e.model.Requests() {
+		assert.NotContains(t, q.Chat.ToolNames(), "agent_b", "a denied agent is not offered")
+	}
+	e.subagent(res.Turn, "1.1")
+}
+
+// TestAListThatNamesAgentsPermitsOnlyThese names one of two agents in policy.allow, or in the tools of the agent.
+func TestAListThatNamesAgentsPermitsOnlyThese(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*config.Config){
+		"policy": func(c *config.Config) { c.Policy.Allow = []string{"local/*", "agent/a"} },
+		"tools": func(c *config.Config) {
+			c.Agents = append(c.Agents, config.Agent{ID: "c", Agents: []string{"a", "b"}, Tools: []string{"agent/a"}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newEnv(t, fakellm.Text("Hello."), agents, change, func(c *config.Config) { require.NoError(t, c.Validate()) })
+			e.work()
+			in := workflows.Input{Message: &workflows.Message{Text: "Hi."}}
+			if name == "tools" {
+				in.Agent = "c"
+			}
+			e.result(e.start(session(t), in))
+			offered := e.model.Requests()[0].Chat.ToolNames()
+			assert.Contains(t, offered, "agent_a")
+			assert.NotContains(t, offered, "agent_b")
+		})
+	}
+}
+
 // TestAnAgentsFailureIsAnErrorOfItsCall lets agents fail in several ways. The turn goes on.
 func TestAnAgentsFailureIsAnErrorOfItsCall(t *testing.T) {
 	t.Parallel()
@@ -272,8 +335,8 @@ func TestTheHistoryOfManyAgents(t *testing.T) {
 		steps = append(steps, fakellm.Calls(calls...))
 	}
 	var work []fakellm.Script
-	for range *agentSteps {
-		work = append(work, fakellm.Call("local_quick_echo", `{"text":"`+strings.Repeat("words ", 100)+`"}`))
+	for i := range *agentSteps {
+		work = append(work, fakellm.Call("local_quick_echo", fmt.Sprintf(`{"text":"%s%d"}`, strings.Repeat("words ", 100), i)))
 	}
 	m := fakellm.Cases(
 		fakellm.When("errand of the user", fakellm.Steps(append(steps, fakellm.Text("All done."))...)),

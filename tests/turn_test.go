@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -139,6 +140,58 @@ func TestInvalidActionsAreRepromptedOnce(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAnUnknownToolIsAnsweredWithTheCatalogue checks the note that follows a call of a tool that the turn does not have.
+func TestAnUnknownToolIsAnsweredWithTheCatalogue(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []turn.Mode{turn.ModeNative, turn.ModeJSON} {
+		wrong, final := fakellm.Call("local_ehco", `{}`), fakellm.Text("Well.")
+		if mode == turn.ModeJSON {
+			wrong, final = fakellm.JSONCall("local_ehco", `{}`), fakellm.JSONFinal("Well.")
+		}
+		e := newEnv(t, fakellm.Steps(wrong, final), func(c *config.Config) { c.Runtime.Mode = mode })
+		e.work(withEcho()...)
+		assert.Equal(t, "Well.", e.ask(session(t)+string(mode), "Echo.").Answer)
+		note := e.model.Requests()[1].Chat.Last("user").Content
+		assert.Contains(t, note, "local_echo: Echoes.")
+		assert.Contains(t, note, `"text":{`, "the schema of its arguments")
+	}
+}
+
+// TestTheModelIsToldItsLimitsAndApprovals compares the system prompts of the turns of a session, one of which begins
+// with the answer of a subagent.
+func TestTheModelIsToldItsLimitsAndApprovals(t *testing.T) {
+	t.Parallel()
+	gate := fakellm.NewGate()
+	m := fakellm.Cases(
+		fakellm.When("which you have called in the background", fakellm.Text("So it is.")),
+		fakellm.When("errand", fakellm.Steps(fakellm.Calls(inBackground("a", "look")), fakellm.Text("Begun."))),
+		fakellm.When("look", fakellm.Text("Looked.").Hold(0, gate)),
+		fakellm.When("And now?", fakellm.Text("Well.")))
+	e := newEnv(t, m, agents, func(c *config.Config) {
+		c.Runtime.MaxSteps, c.Runtime.MaxToolCalls, c.Runtime.TurnTimeout = 41, 42, 43*time.Minute
+		c.Policy.Ask = []string{"local/echo"}
+	})
+	e.work(withEcho()...)
+	first := e.ask(session(t), "errand of the user")
+	gate.Release()
+	e.answered(session(t), turn.SubagentAnswerID(turn.SubagentSession(first.Turn, "1.0")))
+	e.ask(session(t), "And now?")
+	var prompts []string
+	for _, q := range e.model.Requests() {
+		if q.Chat.Asked() != "look" {
+			prompts = append(prompts, q.Chat.Last("system").Content)
+		}
+	}
+	require.Len(t, prompts, 4)
+	for _, p := range prompts {
+		assert.Equal(t, prompts[0], p, "the prefix stays, so that the provider caches it")
+	}
+	for _, part := range []string{"41 steps", "42 tool calls", "43m", "local_echo"} {
+		assert.Contains(t, prompts[0], part)
+	}
+	assert.NotContains(t, prompts[0], "local_quick_echo")
 }
 
 func TestAPromptIsAPrefixOfTheNextOne(t *testing.T) {

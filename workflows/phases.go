@@ -209,7 +209,7 @@ func (r *run) afterModelError(ctx workflow.Context, p turn.LlmInfer, err error) 
 		}
 		return p.Done(r.limitResult(turn.CheckInferenceLimits(cfg.Limits, *c)))
 	}
-	c.ConsecutiveErrors++
+	c.ConsecutiveErrors += cfg.Policy.Counted(turn.ModelError)
 	switch cfg.Policy.AfterModelError(e.Code, cfg.Limits, *c) {
 	case turn.ErrorRetry:
 		return p.BuildPrompt("")
@@ -268,14 +268,14 @@ func (r *run) afterInvalid(p turn.ParseAction, proposal turn.Proposal) turn.Phas
 			results[i].Code = proposal.Invalid.Code
 		}
 	}
-	c.ConsecutiveErrors++
+	c.ConsecutiveErrors += cfg.Policy.Counted(turn.InvalidActionError)
 	switch cfg.Policy.AfterInvalid(cfg.Limits, *c) {
 	case turn.ErrorReprompt:
 		note := ""
 		if len(results) == 0 {
 			note = "Your last answer was not a valid action: " + reason + "."
 		}
-		return p.BuildPrompt(results, note+r.toolReminder(proposal))
+		return p.BuildPrompt(results, note, r.unknownTool(proposal))
 	case turn.ErrorInterrupt:
 		return p.Done(r.interruptedResult(reason), results)
 	}
@@ -314,20 +314,11 @@ func (r *run) stoppedResult(proposal turn.Proposal) turn.Result {
 	return e
 }
 
-// toolReminder returns a sentence that lists the turn's tools, for a model that requested an unknown tool. It returns
-// "" if the action is invalid for another reason.
-func (r *run) toolReminder(p turn.Proposal) string {
-	if p.Invalid.Name == "" {
-		return ""
-	}
-	if _, known := r.progress.Config.Find(p.Invalid.Name); known {
-		return ""
-	}
-	names := make([]string, 0, len(r.progress.Config.Tools))
-	for _, t := range r.progress.Config.Tools {
-		names = append(names, t.Wire)
-	}
-	return " The tools are: " + strings.Join(names, ", ") + "."
+// unknownTool reports whether the action is invalid because it calls a tool that the turn does not have. The reprompt
+// then lists the turn's tools.
+func (r *run) unknownTool(p turn.Proposal) bool {
+	_, known := r.progress.Config.Find(p.Invalid.Name)
+	return p.Invalid.Name != "" && !known
 }
 
 // deniedOutcomes returns the same denied result for each call, without running any.

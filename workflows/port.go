@@ -175,6 +175,8 @@ type CallInput struct {
 	ElicitationAttempt int                        `json:"elicitation_attempt,omitempty"`
 	// RepeatIfUnknown means that the workflow will attempt the call once more if its outcome is unknown. See Repeats.
 	RepeatIfUnknown bool `json:"repeat_if_unknown,omitempty"`
+	// RetryIfError means that the workflow will attempt the call once more if its tool returns an error.
+	RetryIfError bool `json:"retry_if_error,omitempty"`
 	// Resume means that the turn has already called this server, which has session affinity, on this worker.
 	Resume bool `json:"resume,omitempty"`
 	// OwningCall is the call that created the turn's connection to that server. If the connection on the worker has
@@ -184,11 +186,13 @@ type CallInput struct {
 
 // CallResult is the receipt of a call.
 type CallResult struct {
-	CallID  string        `json:"call_id"`
-	Tool    string        `json:"tool"`
-	Outcome turn.Outcome  `json:"outcome"`
-	Preview string        `json:"preview,omitempty"` // of the result's text
-	Busy    time.Duration `json:"busy"`
+	CallID  string       `json:"call_id"`
+	Tool    string       `json:"tool"`
+	Outcome turn.Outcome `json:"outcome"`
+	Preview string       `json:"preview,omitempty"` // of the result's text
+	// ResultHash is a hash of the result's whole text; empty if unknown.
+	ResultHash string        `json:"result_hash,omitempty"`
+	Busy       time.Duration `json:"busy"`
 	// Elicitations are the server's requests for user input. While there are any, the call has no outcome and waits.
 	Elicitations []turn.Elicitation `json:"elicitations,omitempty"`
 	// ElicitationAttempt is the attempt that recorded the elicitations in the journal: this attempt, or an earlier one

@@ -29,6 +29,7 @@ type callState struct {
 	responses      []turn.ElicitationResponse // responses to the latest elicitations
 	respondsTo     int                        // the number of the attempt that returned these elicitations
 	reached        int                        // the number of attempts that may have reached the tool and ended unknown
+	retried        int                        // the number of attempts that ended with an error of the tool and were repeated
 	dependsOnState bool                       // the call depends on the state that its stateful server keeps for the turn
 	owningCall     string                     // the ID of the call that created this state
 	queue          string                     // the task queue of the worker that must run the call; empty: any
@@ -61,8 +62,10 @@ func (r *run) callTool(ctx workflow.Context, p turn.CallTool) turn.Phase {
 	r.runCalls(ctx, states)
 	results := make([]turn.CallOutcome, len(states)) // for the transcript
 	receipts := make([]CallResult, len(states))      // for the counters and the policy
+	retried := 0
 	for i, cs := range states {
 		results[i], receipts[i] = cs.outcome, cs.receipt
+		retried = max(retried, cs.retried)
 		if err == nil {
 			err = cs.err
 		}
@@ -70,12 +73,15 @@ func (r *run) callTool(ctx workflow.Context, p turn.CallTool) turn.Phase {
 	if ctx.Err() != nil {
 		return p.Done(r.resultOf(ctx.Err()), results)
 	}
-	r.count(receipts, approvals)
+	r.count(receipts, approvals, retried)
 	if err != nil {
 		return p.Done(r.resultOf(err), results)
 	}
 	if stop := r.afterToolErrors(receipts); stop != nil {
 		return p.Done(*stop, results)
+	}
+	if exceeded := r.countRepeats(states); exceeded != nil {
+		return p.Done(r.limitResult(exceeded), results)
 	}
 	return p.BuildPrompt(results)
 }
@@ -107,12 +113,13 @@ func (r *run) runCalls(ctx workflow.Context, states []*callState) {
 }
 
 // count adds a step's calls to the turn's counters. A step is an error for max_consecutive_errors if none of its calls
-// succeeded, unless all of them were denied approval. approvals are the users' decisions by call ID.
-func (r *run) count(receipts []CallResult, approvals map[string]turn.Decision) {
+// succeeded, unless all of them were denied approval. approvals are the users' decisions by call ID. Each of the errors
+// after which a call was repeated counts, too; retried is their number for the call that was repeated most often.
+func (r *run) count(receipts []CallResult, approvals map[string]turn.Decision, retried int) {
 	c := &r.progress.Counters
 	c.ToolCalls += len(receipts)
 	c.Busy += r.worked
-	succeeded := false
+	succeeded, failed := false, false
 	for _, receipt := range receipts {
 		if receipt.Used != nil {
 			used := *receipt.Used
@@ -120,13 +127,36 @@ func (r *run) count(receipts []CallResult, approvals map[string]turn.Decision) {
 			c.Subagents = c.Subagents.Add(used)
 		}
 		succeeded = succeeded || receipt.Outcome == turn.OutcomeOK
+		failed = failed || receipt.Outcome == turn.OutcomeError || receipt.Outcome == turn.OutcomeUnknown
 	}
 	switch {
 	case succeeded:
 		c.ConsecutiveErrors, c.Reprompts = 0, 0
+	case failed:
+		c.ConsecutiveErrors += (1 + retried) * r.progress.Config.Policy.Counted(turn.ToolError)
 	case !allDenied(receipts, approvals):
 		c.ConsecutiveErrors++
 	}
+}
+
+// countRepeats counts how often the turn has made the step's calls with the same results in a row. It returns the limit
+// that ends the turn, or nil.
+func (r *run) countRepeats(states []*callState) *turn.LimitExceeded {
+	if r.progress.Config.Version < turn.RepeatsVersion || len(states) == 0 {
+		return nil
+	}
+	calls := make([]turn.CallWithResult, len(states))
+	for i, cs := range states {
+		c := turn.CallWithResult{Tool: cs.call.Tool, ArgumentsHash: cs.call.ArgumentsHash, Outcome: cs.receipt.Outcome,
+			ResultHash: cs.receipt.ResultHash}
+		if cs.outcome.Outcome != "" { // the workflow reports the result, not an activity
+			c.Outcome, c.ResultHash = cs.outcome.Outcome, turn.HashText(cs.outcome.Text)
+		}
+		calls[i] = c
+	}
+	c := &r.progress.Counters
+	c.Repeats = c.Repeats.After(calls)
+	return c.Repeats.Check(calls)
 }
 
 // allDenied reports whether every call needed an approval that a user denied or that expired. A call that the policy
@@ -236,6 +266,7 @@ func (r *run) attemptCall(ctx workflow.Context, c *callState, tool turn.Tool) (r
 	for n := 1; ; n++ { // n starts again when a suspended call continues, unlike c.attempt
 		c.attempt++
 		in, began := r.callInput(c, tool), r.worked
+		in.RetryIfError = r.retriesError(c, tool)
 		if tool.Activity == turn.ActivityLocal && c.attempt == 1 {
 			receipt, err = r.localCall(ctx, in)
 		} else {
@@ -257,10 +288,22 @@ func (r *run) attemptCall(ctx workflow.Context, c *callState, tool turn.Tool) (r
 		}
 		err = explainUnhosted(tool, r.handleStateLost(c, tool, err))
 		c.busy += r.addWork(began, cmp.Or(receipt.Busy, workingTime(err)))
+		if code(err) == turn.CodeToolFailed && workflow.Sleep(ctx, time.Second<<c.retried) == nil {
+			c.retried++
+			continue
+		}
 		if err == nil || !c.attemptAgain(tool, err, n) || ctx.Err() != nil {
 			return receipt, err
 		}
 	}
+}
+
+// retriesError reports whether a call is attempted again if its tool returns an error: if the policy says so and the
+// turn has time left. A call that has had an elicitation is not, because its responses belong to that attempt.
+func (r *run) retriesError(c *callState, tool turn.Tool) bool {
+	cfg := r.progress.Config
+	return c.elicited == 0 && cfg.Policy.RetriesToolError(tool, cfg.Limits, r.progress.Counters, c.retried) &&
+		turn.CheckCallLimits(cfg.Limits, r.workedSoFar(), 0) == nil
 }
 
 // attemptAgain reports whether to attempt a call again whose last attempt failed with err. It returns true in three

@@ -61,7 +61,7 @@ func TestAStepKeepsToTheTurnsTime(t *testing.T) {
 					}
 				}
 				assert.Equal(t, c.denied, denied)
-				r.count(receipts, nil)
+				r.count(receipts, nil, 0)
 				return r.progress.Counters, nil
 			})
 			var counters turn.Counters

@@ -87,7 +87,7 @@ func (s spec) arguments(step, i int) string {
 	if s.Tool == laneLocal.wire() {
 		return fmt.Sprintf(`{"path":"page-%d.txt"}`, (step+i)%pages)
 	}
-	return fmt.Sprintf(`{"bytes":%d}`, s.Bytes-i)
+	return fmt.Sprintf(`{"bytes":%d}`, s.Bytes-(step+i)%pages) // a turn ends when its calls repeat
 }
 
 // kind is the implementation that runs a turn.

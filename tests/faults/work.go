@@ -32,8 +32,8 @@ func (r *harness) configure() error {
 		return err
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "[runtime]\nmode = \"native\"\nworkspace = %q\nmax_steps = 20\nmax_tool_calls = "+
-		"40\nmax_consecutive_errors = 10\ntool_timeout = %q\n",
+	fmt.Fprintf(&b, "[runtime]\npreset = \"brief\"\nmode = \"native\"\nworkspace = %q\nmax_steps = 20\n"+
+		"max_tool_calls = 40\nmax_consecutive_errors = 10\ntool_timeout = %q\n",
 		inDir(r.dir, "workspace"), r.settings.toolTimeout)
 	b.WriteString(r.settings.runtime)
 	fmt.Fprintf(&b, "[llm]\nprovider = \"openai\"\nbase_url = %q\nmodel = \"scripted\"\napi_key = %q\n",

@@ -261,7 +261,7 @@ func (p planner) latestThatFit(users []KeptText) []KeptText {
 		if room < excerptBytes {
 			return users[i+1:]
 		}
-		hash := hashText(u.Text)
+		hash := HashText(u.Text)
 		users[i] = KeptText{Seq: u.Seq, Text: Truncate(u.Text, room), Artifact: hash}
 		return users[i:]
 	}
@@ -288,7 +288,7 @@ func toolNames(messages []Message) map[callKey]string {
 // refOf returns the reference to the tool output m with sequence number seq. Its notes are the lines at the end of
 // the output that name further artifacts, such as the whole of a truncated output.
 func refOf(seq int64, m Message, tool string) Ref {
-	r := Ref{Seq: seq, Call: m.CallID, Tool: tool, Bytes: int64(len(m.Text)), Artifact: hashText(m.Text)}
+	r := Ref{Seq: seq, Call: m.CallID, Tool: tool, Bytes: int64(len(m.Text)), Artifact: HashText(m.Text)}
 	for line := range strings.SplitSeq(m.Text[max(len(m.Text)-4*excerptBytes, 0):], "\n") {
 		if strings.HasPrefix(line, "[") && strings.Contains(line, " is the artifact ") && len(line) <= 2*excerptBytes {
 			r.Notes = append(r.Notes, line)
@@ -298,8 +298,8 @@ func refOf(seq int64, m Message, tool string) Ref {
 	return r
 }
 
-// hashText returns the ID of a text as an artifact, its hex SHA-256. It must equal journal.HashOf.
-func hashText(text string) string {
+// HashText returns the ID of a text as an artifact, its hex SHA-256. It must equal journal.HashOf.
+func HashText(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
 }

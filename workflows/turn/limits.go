@@ -36,8 +36,8 @@ func (l Limits) MaxCost() *USD {
 // DefaultLimits returns the limits of a turn without configured limits.
 func DefaultLimits() Limits {
 	return Limits{
-		MaxSteps: 12, MaxToolCalls: 8, MaxConsecutiveErrors: 2,
-		TurnTimeout: 90 * time.Second, ToolTimeout: 15 * time.Second,
+		MaxSteps: 50, MaxToolCalls: 100, MaxConsecutiveErrors: 2,
+		TurnTimeout: 30 * time.Minute, ToolTimeout: 15 * time.Second,
 		MaxReprompts: 1, MaxHistoryMessages: 50, KeepHistoryMessages: 30, MaxParallelCalls: 8,
 		RetryFor: 15 * time.Minute,
 	}
@@ -61,6 +61,8 @@ type Counters struct {
 	// Busy is the working time of inferences and tools, as measured by their activities. It excludes time without a
 	// running worker and time spent waiting for a decision, so a turn does not time out because its worker was dead.
 	Busy time.Duration `json:"busy"`
+	// Repeats counts the latest steps with the same calls and results.
+	Repeats Repeats `json:"repeats,omitzero"`
 }
 
 // Used returns what the turn and its inline subagents have used.

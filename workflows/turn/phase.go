@@ -46,8 +46,9 @@ type Progress struct {
 	// Retries counts the repetitions of the step. While the step is repeated, the messages that it merged stay the same,
 	// and new ones wait for the next step.
 	Retries int `json:"retries,omitempty"`
-	// Note is added to the next prompt only.
-	Note string `json:"note,omitempty"`
+	// Note is added to the next prompt only, and with Catalogue a list of the turn's tools.
+	Note      string `json:"note,omitempty"`
+	Catalogue bool   `json:"catalogue,omitempty"`
 	// LastText is the model's latest text: the partial result of a turn that ends without an answer.
 	LastText string `json:"last_text,omitempty"`
 	// StickyQueues are the task queues of the workers that hold the turn's connections to stateful servers, by server.
@@ -165,9 +166,9 @@ func (b BuildPrompt) LlmInfer() LlmInfer {
 	p.From = min(Window(p.From, p.Head.Seq+int64(len(p.Pending)+len(p.Merging)), p.Config.Limits), p.Head.Seq)
 	plan := PromptSpec{
 		Model: p.Config.Model, Mode: p.Config.Mode, PromptConfig: p.Config.PromptConfig, From: p.From, Anchor: p.Anchor,
-		Note: p.Note, Temperature: p.Config.Temperature, MaxTokens: p.Config.MaxTokens,
+		Note: p.Note, Catalogue: p.Catalogue, Temperature: p.Config.Temperature, MaxTokens: p.Config.MaxTokens,
 	}
-	p.Note = ""
+	p.Note, p.Catalogue = "", false
 	return LlmInfer{p: p.observe(PhaseBuildPrompt, PhaseLlmInfer), Prompt: plan}
 }
 
@@ -221,9 +222,9 @@ func (a ParseAction) CallTool(calls []CallProposal) CallTool {
 }
 
 // BuildPrompt reprompts the model. Each of results says why its call did not run. If the completion had no calls,
-// note says what was wrong with it.
-func (a ParseAction) BuildPrompt(results []CallOutcome, note string) BuildPrompt {
-	a.p.Pending, a.p.Note = results, note
+// note says what was wrong with it. catalogue adds the list of the turn's tools to the prompt.
+func (a ParseAction) BuildPrompt(results []CallOutcome, note string, catalogue bool) BuildPrompt {
+	a.p.Pending, a.p.Note, a.p.Catalogue = results, note, catalogue
 	a.p.Counters.Reprompts++
 	return BuildPrompt{a.p.observe(PhaseParseAction, PhaseBuildPrompt)}
 }

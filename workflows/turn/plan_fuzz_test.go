@@ -77,7 +77,7 @@ func (s *played) turn(cfg turn.Config, script []byte) []byte {
 		case len(calls) > 0:
 			b = parse.CallTool(nil).BuildPrompt(calls)
 		case does >= 64:
-			b = parse.BuildPrompt(nil, "say it in JSON")
+			b = parse.BuildPrompt(nil, "say it in JSON", false)
 		default:
 			return script[i+1:]
 		}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -13,7 +14,7 @@ type ErrorAction string
 // The reactions to an error.
 const (
 	ErrorFail      ErrorAction = "fail"      // end the turn as failed
-	ErrorRetry     ErrorAction = "retry"     // repeat the step; consumes a step
+	ErrorRetry     ErrorAction = "retry"     // repeat the inference, which consumes a step, or the tool call
 	ErrorReprompt  ErrorAction = "reprompt"  // tell the model what went wrong; consumes a step and a reprompt
 	ErrorInterrupt ErrorAction = "interrupt" // end the turn with its partial result, for a user to inspect
 )
@@ -48,6 +49,38 @@ type Policy struct {
 	OnModelError    ErrorAction `json:"on_model_error"`
 	OnToolError     ErrorAction `json:"on_tool_error"`
 	OnInvalidAction ErrorAction `json:"on_invalid_action"`
+	// Uncounted are the errors that do not count towards max_consecutive_errors.
+	Uncounted []ErrorKind `json:"uncounted_errors,omitempty"`
+}
+
+// ErrorKind is a kind of error after which the policy decides.
+type ErrorKind string
+
+// The kinds of errors.
+const (
+	ModelError         ErrorKind = "model_error"
+	ToolError          ErrorKind = "tool_error"
+	InvalidActionError ErrorKind = "invalid_action"
+)
+
+// Counted returns 1 if an error of this kind counts towards max_consecutive_errors, and otherwise 0.
+func (p Policy) Counted(kind ErrorKind) int {
+	if slices.Contains(p.Uncounted, kind) {
+		return 0
+	}
+	return 1
+}
+
+// maxErrorRetries bounds how often one call is repeated because its tool returned an error.
+const maxErrorRetries = 5
+
+// RetriesToolError reports whether a call of the tool t is repeated if this attempt of it ends with an error. retried
+// is how often it was repeated for that reason. Each counted error uses up a part of max_consecutive_errors, of which
+// one remains for the model to see the last error.
+func (p Policy) RetriesToolError(t Tool, l Limits, c Counters, retried int) bool {
+	errors := (c.ConsecutiveErrors + retried + 1) * p.Counted(ToolError)
+	return p.OnToolError == ErrorRetry && t.Repeatable && retried < maxErrorRetries &&
+		(errors == 0 || errors < l.MaxConsecutiveErrors)
 }
 
 // TaintMode is the protection of a session whose transcript holds text of untrusted servers. The text may contain
@@ -129,6 +162,25 @@ func (p Policy) Offered(t Tool) bool {
 	}
 	permission, _ := p.decideByLists(t)
 	return permission != Deny
+}
+
+// Asks reports whether calls of the tool need an approval: all of them, or some, depending on their arguments. Taint,
+// plans and grants are not considered.
+func (p Policy) Asks(t Tool) (all, some bool) {
+	others := false // some calls need no approval
+	for _, r := range p.Rules {
+		switch {
+		case !matches([]string{r.Tool}, t.ID):
+		case len(r.Arguments) > 0:
+			some, others = some || r.Permit == Ask, others || r.Permit != Ask
+		default: // the rule decides about all calls that earlier rules do not
+			ask := r.Permit == Ask
+			return ask && !others, some || ask
+		}
+	}
+	permission, _ := p.decideByLists(t)
+	ask, hosts := permission == Ask, t.Hosts != nil && !slices.Contains(t.Hosts.Listed, "*")
+	return ask && !others, some || ask || hosts
 }
 
 // excludes reports whether the user's message narrows the turn to other tools.

@@ -412,3 +412,34 @@ func TestAHostThatIsNotListedIsAskedFor(t *testing.T) {
 		assert.Equal(t, turn.Ask, permission, twice)
 	}
 }
+
+// TestAsksTellsWhichToolsNeedApprovals asks about a tool that rules, lists, its risk or its hosts decide about.
+func TestAsksTellsWhichToolsNeedApprovals(t *testing.T) {
+	const tool = "local/x"
+	allow, ask, docs := []string{"*"}, []string{"local/*"}, map[string]string{"path": "docs/**"}
+	for name, c := range map[string]struct {
+		policy    turn.Policy
+		hosts     []string
+		all, some bool
+	}{
+		"allowed":              {policy: turn.Policy{Allow: allow}},
+		"risk":                 {policy: turn.Policy{Allow: allow, AskRisk: turn.RiskMedium}, all: true, some: true},
+		"list":                 {policy: turn.Policy{Ask: ask}, all: true, some: true},
+		"rule":                 {policy: turn.Policy{Rules: []turn.Rule{{Tool: tool, Permit: turn.Ask}}}, all: true, some: true},
+		"rule before the list": {policy: turn.Policy{Ask: ask, Rules: []turn.Rule{{Tool: tool, Permit: turn.Allow}}}},
+		"rule for some": {policy: turn.Policy{Allow: allow, Rules: []turn.Rule{{Tool: tool, Permit: turn.Ask, Arguments: docs}}},
+			some: true},
+		"all but some": {policy: turn.Policy{Ask: ask, Rules: []turn.Rule{{Tool: tool, Permit: turn.Allow, Arguments: docs}}},
+			some: true},
+		"rule of another tool": {policy: turn.Policy{Allow: allow, Rules: []turn.Rule{{Tool: "mcp/*", Permit: turn.Ask}}}},
+		"hosts":                {policy: turn.Policy{Allow: allow}, hosts: []string{"a.org"}, some: true},
+		"every host":           {policy: turn.Policy{Allow: allow}, hosts: []string{"*"}},
+	} {
+		x := turn.Tool{ID: tool, Risk: turn.RiskMedium}
+		if c.hosts != nil {
+			x.Hosts = &turn.HostRule{Listed: c.hosts}
+		}
+		all, some := c.policy.Asks(x)
+		assert.Equal(t, []bool{c.all, c.some}, []bool{all, some}, name)
+	}
+}

@@ -44,7 +44,9 @@ type PromptSpec struct {
 	From   int64 `json:"from"`
 	Anchor int64 `json:"anchor"`
 	// Note follows the messages and tells the model the reason for a reprompt.
-	Note        string   `json:"note,omitempty"`
+	Note string `json:"note,omitempty"`
+	// Catalogue adds the turn's tools with their descriptions and schemas to the note.
+	Catalogue   bool     `json:"catalogue,omitempty"`
 	Temperature *float64 `json:"temperature,omitempty"`
 	MaxTokens   int      `json:"max_tokens,omitempty"`
 }

@@ -22,6 +22,9 @@ func Render(plan PromptSpec, promptConfig PromptConfig, anchor *Message, window 
 		Model: plan.Model, System: promptConfig.System, Messages: messages, Note: plan.Note,
 		Temperature: plan.Temperature, MaxTokens: plan.MaxTokens,
 	}
+	if plan.Catalogue {
+		p.Note = strings.TrimSpace(p.Note + "\n" + catalogue(promptConfig.Descriptors))
+	}
 	if s := promptConfig.OutputSchema; len(s) > 0 {
 		p.System = strings.TrimSpace(p.System + "\n\n" + outputProtocol(plan.Mode, s))
 	}
@@ -141,9 +144,47 @@ func jsonProtocol(tools []Descriptor) string {
 	if len(tools) == 0 {
 		return b.String()
 	}
-	b.WriteString("\nThe tools, each with the JSON schema of its arguments:\n")
+	b.WriteString("\n" + toolsIntro)
 	for _, t := range tools {
-		fmt.Fprintf(&b, "- %s: %s\n  %s\n", t.Wire, t.Description, t.Schema)
+		b.WriteString(toolEntry(t))
 	}
 	return b.String()
+}
+
+const toolsIntro = "The tools, each with the JSON schema of its arguments:\n"
+
+// toolEntry describes a tool in a list of tools.
+func toolEntry(t Descriptor) string {
+	return fmt.Sprintf("- %s: %s\n  %s\n", t.Wire, t.Description, t.Schema)
+}
+
+// maxCatalogue bounds the descriptions and schemas in catalogue, in bytes.
+const maxCatalogue = 8 << 10
+
+// catalogue lists the tools for a model that called an unknown one. Of tools whose entries exceed maxCatalogue, it has
+// only the names, as long as these fit as well.
+func catalogue(tools []Descriptor) string {
+	if len(tools) == 0 {
+		return "There are no tools: answer without one."
+	}
+	var full, names strings.Builder
+	left := 0
+	for _, t := range tools {
+		switch entry := toolEntry(t); {
+		case full.Len()+len(entry) <= maxCatalogue:
+			full.WriteString(entry)
+		case names.Len()+len(t.Wire) < maxCatalogue/2:
+			names.WriteString(" " + t.Wire)
+		default:
+			left++
+		}
+	}
+	out := toolsIntro + full.String()
+	if names.Len() > 0 {
+		out += "Further tools:" + names.String()
+	}
+	if left > 0 {
+		out += fmt.Sprintf(" and %d more", left)
+	}
+	return out
 }

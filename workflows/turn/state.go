@@ -43,6 +43,8 @@ const (
 	FinishMaxTokens    FinishReason = "max_tokens"
 	FinishMaxCost      FinishReason = "max_cost_usd"
 	FinishTimeout      FinishReason = "turn_timeout"
+	// FinishRepeatedCalls means that the model repeated the same calls with the same results: see MaxRepeats.
+	FinishRepeatedCalls FinishReason = "repeated_calls"
 	// The completion ended early, or the model refused: see StopCause. The partial text is the answer.
 	FinishLength        FinishReason = FinishReason(StopLength)
 	FinishContentFilter FinishReason = FinishReason(StopContentFilter)
@@ -57,8 +59,8 @@ const (
 func (r FinishReason) Known() bool {
 	switch r {
 	case FinishAnswered, FinishDuplicate, FinishNoMessage, FinishKept, FinishMaxSteps, FinishMaxToolCalls, FinishMaxErrors,
-		FinishMaxTokens, FinishMaxCost, FinishTimeout, FinishLength, FinishContentFilter, FinishRefusal, FinishInterrupted,
-		FinishCancelled, FinishFailed, FinishTerminated:
+		FinishMaxTokens, FinishMaxCost, FinishTimeout, FinishRepeatedCalls, FinishLength, FinishContentFilter, FinishRefusal,
+		FinishInterrupted, FinishCancelled, FinishFailed, FinishTerminated:
 		return true
 	}
 	return false

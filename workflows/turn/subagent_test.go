@@ -10,14 +10,14 @@ import (
 // TestNothingLeftIsNoShare divides limits of which too little is left.
 func TestNothingLeftIsNoShare(t *testing.T) {
 	t.Parallel()
-	few := DefaultLimits()
+	l := Limits{MaxSteps: 12, MaxToolCalls: 8, MaxConsecutiveErrors: 2, TurnTimeout: 90 * time.Second}
+	few := l
 	few.MaxTokens = 100
 	assert.False(t, SharesOf(few, Counters{Usage: Usage{InputTokens: 98}}, 3, 3, 0).Inline.Enough(),
 		"a share of 0 would be unlimited")
-	cheap := DefaultLimits()
+	cheap := l
 	cheap.MaxCostUSD = 0.5
 	assert.False(t, SharesOf(cheap, Counters{Subagents: Spending{Cost: Dollar / 2}}, 1, 1, 0).Inline.Enough())
-	l := DefaultLimits()
 	for _, c := range []Counters{{Spent: 11}, {Spent: 10}, {Granted: Spending{Steps: 10}}, {Busy: 90 * time.Second},
 		{Granted: Spending{Time: 90 * time.Second}}} {
 		assert.False(t, SharesOf(l, c, 2, 2, 0).Inline.Enough(), c)

@@ -1,12 +1,12 @@
 package turn_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -185,22 +185,46 @@ func TestTheEnvironmentEndsTheSystemPrompt(t *testing.T) {
 	}
 }
 
+// TestACatalogueIsBounded renders the note about an unknown tool of a turn with many tools.
+func TestACatalogueIsBounded(t *testing.T) {
+	var c turn.PromptConfig
+	for i := range 2000 {
+		c.Descriptors = append(c.Descriptors, turn.Descriptor{Wire: fmt.Sprintf("tool_%04d", i),
+			Description: strings.Repeat("d", 100), Schema: []byte(`{"type":"object"}`)})
+	}
+	note := func(catalogue bool) string {
+		return turn.Render(turn.PromptSpec{Mode: turn.ModeNative, Note: "no.", Catalogue: catalogue}, c, nil, nil).Note
+	}
+	assert.Equal(t, "no.", note(false))
+	got := note(true)
+	assert.Less(t, len(got), 16<<10)
+	for _, part := range []string{"no.", "tool_0000: d", `{"type":"object"}`, " tool_0100", " more"} {
+		assert.Contains(t, got, part)
+	}
+	c.Descriptors[1].Schema = []byte(strings.Repeat(" ", 1<<20))
+	assert.Less(t, len(note(true)), 16<<10)
+	assert.Contains(t, note(true), "tool_0002: d", "a large schema does not displace the other tools")
+	c.Descriptors = nil
+	assert.Contains(t, note(true), "no tools")
+}
+
 func TestLimitsStopEveryRunaway(t *testing.T) {
 	l := turn.DefaultLimits()
 	l.MaxTokens = 1000
 	for reason, c := range map[turn.FinishReason]turn.Counters{
-		turn.FinishMaxSteps:  {Spent: 12},
+		turn.FinishMaxSteps:  {Spent: l.MaxSteps},
 		turn.FinishMaxErrors: {ConsecutiveErrors: 3},
-		turn.FinishTimeout:   {Busy: 90 * time.Second},
+		turn.FinishTimeout:   {Busy: l.TurnTimeout},
 		turn.FinishMaxTokens: {Usage: turn.Usage{InputTokens: 900, OutputTokens: 100}},
 	} {
 		no := turn.CheckInferenceLimits(l, c)
 		require.NotNil(t, no, reason)
 		assert.Equal(t, reason, no.Reason)
 	}
-	assert.Nil(t, turn.CheckInferenceLimits(l, turn.Counters{Spent: 11, ConsecutiveErrors: 2}))
-	assert.Nil(t, turn.CheckCallLimits(l, turn.Counters{ToolCalls: 7}, 1))
-	assert.Equal(t, turn.FinishMaxToolCalls, turn.CheckCallLimits(l, turn.Counters{ToolCalls: 7}, 2).Reason)
+	assert.Nil(t, turn.CheckInferenceLimits(l, turn.Counters{Spent: l.MaxSteps - 1, ConsecutiveErrors: 2}))
+	assert.Nil(t, turn.CheckCallLimits(l, turn.Counters{ToolCalls: l.MaxToolCalls - 1}, 1))
+	assert.Equal(t, turn.FinishMaxToolCalls, turn.CheckCallLimits(l,
+		turn.Counters{ToolCalls: l.MaxToolCalls - 1}, 2).Reason)
 }
 
 func TestPolicyPermits(t *testing.T) {

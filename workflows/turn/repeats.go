@@ -1,0 +1,56 @@
+package turn
+
+import (
+	"fmt"
+	"strings"
+)
+
+// MaxRepeats is the number of steps in a row with the same calls and the same results that ends a turn, because the
+// model learns nothing new from them.
+const MaxRepeats = 5
+
+// RepeatsVersion is the behavior version since which MaxRepeats bounds a turn.
+const RepeatsVersion = 2
+
+// Repeats counts the turn's latest steps whose calls and results are the same.
+type Repeats struct {
+	Calls string `json:"calls,omitempty"` // the hash of the calls and their results; empty means unknown
+	Steps int    `json:"steps,omitempty"`
+}
+
+// CallWithResult is a call of a step, with the hashes of its whole arguments and of its result.
+type CallWithResult struct {
+	Tool, ArgumentsHash string
+	Outcome             Outcome
+	ResultHash          string
+}
+
+// After returns the count after one more step, with these calls; there must be one. An unknown result differs from every other.
+func (r Repeats) After(calls []CallWithResult) Repeats {
+	var b strings.Builder
+	for _, c := range calls {
+		if c.ResultHash == "" {
+			return Repeats{}
+		}
+		fmt.Fprintf(&b, "%q %s %s %s\n", c.Tool, c.ArgumentsHash, c.Outcome, c.ResultHash)
+	}
+	hash := HashText(b.String())
+	if hash != r.Calls {
+		return Repeats{Calls: hash, Steps: 1}
+	}
+	return Repeats{Calls: hash, Steps: r.Steps + 1}
+}
+
+// Check returns the limit that forbids another step after MaxRepeats equal ones, or nil. calls are those of the last
+// step.
+func (r Repeats) Check(calls []CallWithResult) *LimitExceeded {
+	if r.Steps < MaxRepeats {
+		return nil
+	}
+	what := "call of " + calls[0].Tool
+	if len(calls) > 1 {
+		what = fmt.Sprintf("%d calls, the first of %s,", len(calls), calls[0].Tool)
+	}
+	return &LimitExceeded{Reason: FinishRepeatedCalls, Message: fmt.Sprintf("the model made the same %s with the same "+
+		"result %d times in a row. What was done is kept; ask again in other words to go on.", what, r.Steps)}
+}
