@@ -48,6 +48,7 @@ var mistakes = []struct {
 	{[]string{"run", "--timeout", "-1s", "hi"}, "90s"},
 	{[]string{"run", "--turn-timeout", "soon", "hi"}, "90s"},
 	{[]string{"run", "--wait", "--no-wait", "hi"}, "use one of them"},
+	{[]string{"run", "-", "-"}, "can only be read once"},
 	{[]string{"run", "--fork", "hi"}, "the session to fork"},
 	{[]string{"send"}, "at least 1 arg"},
 	{[]string{"send", "s"}, "the message is empty"},
