@@ -50,6 +50,7 @@ func command(a *app.App) *cobra.Command {
 	}
 	root.SetHelpCommandGroupID(groupDevelop)
 	root.SetCompletionCommandGroupID(groupDevelop)
+	a.SessionFlags(root)
 	root.AddCommand(develop.Man(a), develop.DevServer(a))
 	a.Help(root)
 	return root
