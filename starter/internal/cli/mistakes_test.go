@@ -21,6 +21,8 @@ var mistakes = []struct {
 	{[]string{"rnu"}, "did you mean `everturn run`?"},
 	{[]string{"sho"}, "did you mean `everturn show`?"},
 	{[]string{"frobnicate"}, "see `everturn --help`"},
+	{[]string{"completion", "fish2"}, "did you mean `everturn completion fish`?"},
+	{[]string{"completion", "tcsh"}, "see `everturn completion --help`"},
 	{[]string{"config", "shwo"}, "did you mean `everturn config show`?"},
 	{[]string{"run", "--sesion", "x"}, "did you mean --session?"},
 	{[]string{"run", "--frobnicate"}, "see `everturn run --help`"},
