@@ -20,7 +20,7 @@ func (e *Engine) openTelemetry(ctx context.Context) (err error) {
 	e.secrets.Add(telemetry.Credentials()...)
 	e.telemetry, err = telemetry.New(ctx, telemetry.Options{
 		MetricsAddress: e.cfg.Telemetry.MetricsAddress, Content: e.cfg.Telemetry.Content, Redact: e.secrets.String,
-		Provider: e.model.provider, Model: e.model.name, Worker: e.identity(), Version: version.String(), Log: e.log,
+		Provider: e.model.provider, Worker: e.identity(), Version: version.String(), Log: e.log,
 	})
 	if err != nil {
 		return temporalconn.WithKind(config.ErrInvalid, err)
@@ -242,7 +242,8 @@ func (m measuredModel) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink)
 	first := &firstEvent{Sink: sink}
 	began := time.Now()
 	answer, err := m.Model.Infer(ctx, p, first)
-	m.telemetry.Inferred(ctx, telemetry.Inference{Began: began, FirstEvent: first.at, Completion: answer, Err: err})
+	m.telemetry.Inferred(ctx, telemetry.Inference{Provider: p.Provider, Model: p.Model, Began: began, FirstEvent: first.at,
+		Completion: answer, Err: err})
 	return answer, err
 }
 
