@@ -1,6 +1,7 @@
 package config
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
@@ -62,5 +63,16 @@ func TestTenantNamesThatAreRejected(t *testing.T) {
 	for _, bad := range []string{"a/b", " a", "-a", "a b", "é", strings.Repeat("a", 65), "tenant:x", "a\x00"} {
 		_, err := Load(LoadOptions{Overrides: map[string]string{"tenant": bad}})
 		assert.ErrorContains(t, err, "tenant is", "%q", bad)
+	}
+}
+
+// TestForeignKeysNameKeysThatExist checks the dotted keys in the hints about other programs' keys.
+func TestForeignKeysNameKeysThatExist(t *testing.T) {
+	dotted := regexp.MustCompile(`\b[a-z_]+\.[a-z_]+\b`)
+	known := append(settingKeys(), "policy.rules", "mcp.servers", "timeouts.call", "timeouts.connect")
+	for name, hint := range foreign {
+		for _, key := range dotted.FindAllString(hint, -1) {
+			assert.Contains(t, known, key, name)
+		}
 	}
 }
