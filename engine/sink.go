@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -135,7 +136,7 @@ func (s *sink) forward(turnID string, after int64) {
 		events, err := s.read(ctx, reader, &cfg)
 		for _, e := range events {
 			waitsForUser = e.Kind == turn.EventApprovalRequested || e.Kind == turn.EventQuestionAsked
-			s.push(Event{Tenant: cfg.Tenant, Session: cfg.Session, Event: e}, &patience)
+			s.push(Event{Tenant: cfg.Tenant, Session: cfg.Session, Event: withoutSensitive(e, cfg)}, &patience)
 		}
 		// Without new events, a follower ends if the turn waits for its user or the worker stops.
 		position, stop := reader.After, err != nil || len(events) == 0 && (waitsForUser || s.stopping())
@@ -154,6 +155,29 @@ func (s *sink) forward(turnID string, after int64) {
 		}
 		unsubscribe()
 	}
+}
+
+// withoutSensitive returns an event without the sensitive arguments of a call that needs an approval. In the journal the
+// event has them, because users approve exactly these arguments. cfg is the config of the event's turn.
+func withoutSensitive(e turn.Event, cfg journal.TurnConfig) turn.Event {
+	if e.Kind != turn.EventApprovalRequested && e.Kind != turn.EventApprovalDecided {
+		return e
+	}
+	var data turn.RequestEvent
+	var own turn.Config
+	if json.Unmarshal(e.Data, &data) != nil || json.Unmarshal(cfg.Config, &own) != nil {
+		return e // both are JSON in every journal
+	}
+	tool, _ := own.Find(data.Tool)
+	shown := turn.BlankArguments(data.Arguments, tool.Sensitive)
+	if shown == data.Arguments {
+		return e
+	}
+	data.Arguments = shown
+	if b, err := json.Marshal(data); err == nil {
+		e.Data = b
+	}
+	return e
 }
 
 // read returns the next events of a turn. It repeats a read that fails until the worker stops, but returns

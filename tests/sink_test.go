@@ -121,3 +121,40 @@ func TestASinkOfTheNextWorkerGetsTheWholeTurn(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, want, second.events(t, t.Name(), run.GetRunID()))
 }
+
+// TestASensitiveArgumentReachesOnlyTheTool calls a tool with a password: the tool and the user who approves the call get
+// it, but neither a sink nor the stream of a finished call.
+func TestASensitiveArgumentReachesOnlyTheTool(t *testing.T) {
+	t.Parallel()
+	const secret = "canary-of-ann"
+	e := newEnv(t, fakellm.Steps(fakellm.Call("local_login", `{"user":"ann","password":"`+secret+`"}`), fakellm.Text("In.")),
+		func(c *config.Config) { c.Policy.Ask = []string{"local/login"} })
+	type login struct {
+		User     string `json:"user"`
+		Password string `json:"password"`
+	}
+	got := make(chan login, 1)
+	log := &eventLog{}
+	e.work(engine.WithSink(log.send), engine.WithTool("login", "Logs in.",
+		func(_ context.Context, in login) (string, error) { got <- in; return "ok", nil }))
+	run := e.begin(t.Name(), "Log in.", nil)
+	asked := e.waits(run.GetRunID(), 1)[0]
+	assert.Contains(t, asked.Arguments, secret, "a user approves exactly this")
+	e.allow(t.Name(), asked, "")
+	require.Equal(t, "In.", e.result(run).Answer)
+	assert.Equal(t, login{"ann", secret}, <-got)
+
+	shown := 0
+	for _, event := range log.events(t, t.Name(), run.GetRunID()) {
+		assert.NotContains(t, string(event.Data), secret, event.Kind)
+		shown += strings.Count(string(event.Data), `\"user\":\"ann\"`)
+	}
+	assert.Equal(t, 3, shown, "the request, the decision and the call")
+	events, err := e.journal.Events(t.Context(), run.GetRunID(), -1, 1000)
+	require.NoError(t, err)
+	for _, event := range events {
+		if event.Kind == turn.EventToolCallStarted {
+			assert.NotContains(t, string(event.Data), secret)
+		}
+	}
+}

@@ -137,7 +137,7 @@ func (t *Telemetry) writeSpans(all turnTrace) {
 		trace.WithLinks(callerOf(all.config)...))
 	root.SetAttributes(turnAttributes(all)...)
 	if t.options.Content {
-		root.SetAttributes(semconv.GenAIInputMessagesKey.String(t.messages("user", all.question)))
+		root.SetAttributes(semconv.GenAIInputMessagesKey.String(t.messages(all.config, "user", all.question)))
 	}
 	for _, w := range all.requests {
 		root.AddEvent(eventAsked, trace.WithTimestamp(w.AskedAt), trace.WithAttributes(requestAttributes(w)...))
@@ -150,7 +150,7 @@ func (t *Telemetry) writeSpans(all turnTrace) {
 		t.writeInference(ctx, all, i, all.providerOf(n))
 	}
 	for _, c := range all.calls {
-		t.writeCall(ctx, rec, c)
+		t.writeCall(ctx, all, c)
 	}
 	if rec.State == turn.StateFailed || rec.State == turn.StateClosed {
 		markFailed(root, string(rec.Code), string(rec.Reason))
@@ -235,13 +235,14 @@ func (t *Telemetry) writeInference(ctx context.Context, all turnTrace, i journal
 		span.SetAttributes(semconv.GenAIResponseModel(i.Completion.Model))
 	}
 	if t.options.Content {
-		span.SetAttributes(semconv.GenAIOutputMessagesKey.String(t.messages("assistant", []turn.Message{i.Message})))
+		span.SetAttributes(semconv.GenAIOutputMessagesKey.String(t.messages(all.config, "assistant", []turn.Message{i.Message})))
 	}
 	span.End(trace.WithTimestamp(i.SettledAt))
 }
 
 // writeCall writes the span of a call. The span of a call without an attempt has no duration.
-func (t *Telemetry) writeCall(ctx context.Context, rec journal.TurnRecord, c journal.CallRecord) {
+func (t *Telemetry) writeCall(ctx context.Context, all turnTrace, c journal.CallRecord) {
+	rec := all.turn
 	began := c.ClaimedAt
 	if began.IsZero() {
 		began = c.SettledAt
@@ -254,7 +255,7 @@ func (t *Telemetry) writeCall(ctx context.Context, rec journal.TurnRecord, c jou
 		span.SetAttributes(keyMCPMethod.String("tools/call"), keyServer.String(server))
 	}
 	if t.options.Content {
-		span.SetAttributes(semconv.GenAIToolCallArgumentsKey.String(t.content(c.Call.Arguments)),
+		span.SetAttributes(semconv.GenAIToolCallArgumentsKey.String(t.arguments(all.config, c.Call)),
 			semconv.GenAIToolCallResultKey.String(t.content(c.Text)))
 	}
 	if e := errorType(c); e != "" {
