@@ -2,11 +2,13 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"sync"
 	"time"
 
 	"github.com/everturn/everturn/activities"
+	"github.com/everturn/everturn/activities/mcp"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/internal/telemetry"
 	"github.com/everturn/everturn/internal/temporalconn"
@@ -41,6 +43,21 @@ func (e *Engine) observed(j Journal) Journal {
 		e.telemetry.Start(j)
 	}
 	return &observedJournal{Journal: j, telemetry: e.telemetry, sinks: e.sinks}
+}
+
+// sendProcess sends the start or the end of an MCP server's process to the sinks.
+func (e *Engine) sendProcess(server string, p mcp.ProcessEvent) {
+	kind := EventServerStarted
+	if p.Ended != "" {
+		kind = EventServerEnded
+	}
+	data, err := json.Marshal(ServerEvent{Server: server, PID: p.PID, Ended: p.Ended})
+	if err != nil {
+		return // cannot happen: two strings and a number are always JSON
+	}
+	for _, s := range e.sinks {
+		s.offer(Event{Tenant: p.Tenant, Event: turn.Event{Kind: kind, At: p.At, Data: data}})
+	}
 }
 
 // closeSinks closes the sinks concurrently, so that each has the whole sinkTimeout for its last events.

@@ -18,7 +18,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Event is an event of a turn, as Client.Follow yields it, with the turn's session.
+// Event is an event of a turn, as Client.Follow yields it, with the turn's session. Server events (EventServerStarted,
+// EventServerEnded) belong to no turn: they have a tenant, a time and data.
 type Event struct {
 	Tenant  string
 	Session string
@@ -34,8 +35,24 @@ type Sink func(ctx context.Context, e Event) error
 //
 // The sink reads from the journal, at its own pace, and harms nothing else. If it fails, or is behind by more than 1000
 // events for half a minute, events are dropped, counted (everturn.sink.events) and logged.
+//
+// It also gets the server events of this worker, once each.
 func WithSink(send Sink) Option {
 	return func(o *options) { o.sinks = append(o.sinks, send) }
+}
+
+// The kinds of server events: a process of an MCP server started or ended on this worker. Their data is a ServerEvent.
+const (
+	EventServerStarted turn.EventKind = "mcp_server_started"
+	EventServerEnded   turn.EventKind = "mcp_server_ended"
+)
+
+// ServerEvent is the data of a server event.
+type ServerEvent struct {
+	Server string `json:"server"`
+	PID    int    `json:"pid"`
+	// Ended says how the process ended, such as "exit status 1". It is empty for a start.
+	Ended string `json:"ended,omitempty"`
 }
 
 const (
@@ -240,6 +257,23 @@ func (s *sink) push(e Event, patience *time.Duration) {
 		s.drop(errStopped)
 	}
 	*patience = max(*patience-time.Since(began), 0)
+}
+
+// offer queues an event that is in no journal. It never blocks: it drops the event if the queue is full.
+func (s *sink) offer(e Event) {
+	s.mu.Lock()
+	full := false
+	if !s.closed { // otherwise the queue may be closed
+		select {
+		case s.queue <- e:
+		default:
+			full = true
+		}
+	}
+	s.mu.Unlock()
+	if full {
+		s.drop(errSlow)
+	}
 }
 
 // drop counts an event that the sink does not get. It logs the number of dropped events, at most every sinkLogEvery.

@@ -2,11 +2,13 @@ package tests
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -120,6 +122,45 @@ func TestASinkOfTheNextWorkerGetsTheWholeTurn(t *testing.T) {
 	want, err := te.journal.Events(t.Context(), run.GetRunID(), -1, 1000)
 	require.NoError(t, err)
 	assert.Equal(t, want, second.events(t, t.Name(), run.GetRunID()))
+}
+
+// servers returns the server events of a kind by the process that they are about.
+func (l *eventLog) servers(t *testing.T, kind turn.EventKind) map[int]engine.ServerEvent {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	found := map[int]engine.ServerEvent{}
+	for _, e := range l.received {
+		if e.Kind == kind {
+			var data engine.ServerEvent
+			require.NoError(t, json.Unmarshal(e.Data, &data))
+			assert.Empty(t, e.Turn)
+			assert.NotContains(t, found, data.PID, "once each")
+			found[data.PID] = data
+		}
+	}
+	return found
+}
+
+// TestASinkGetsTheStartsAndEndsOfServers kills the process of a server, and stops the worker.
+func TestASinkGetsTheStartsAndEndsOfServers(t *testing.T) {
+	t.Parallel()
+	l := newEffectServer(t)
+	e := newEnv(t, fakellm.Steps(fakellm.Call("mcp_ledger_append", `{"text":"x"}`), fakellm.Text("Done.")),
+		l.host(config.MCPTool{}))
+	log := &eventLog{}
+	stop := e.work(engine.WithSink(log.send))
+	l.open()
+	require.Equal(t, "Done.", e.ask(t.Name(), "Append.").Answer)
+	pid := l.server()
+	assert.Equal(t, engine.ServerEvent{Server: "ledger", PID: pid}, log.servers(t, engine.EventServerStarted)[pid])
+	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+	require.Eventually(t, func() bool { return len(log.servers(t, engine.EventServerEnded)[pid].Ended) > 0 }, within,
+		10*time.Millisecond)
+	assert.Equal(t, engine.ServerEvent{Server: "ledger", PID: pid, Ended: "signal: killed"},
+		log.servers(t, engine.EventServerEnded)[pid])
+	stop()
+	assert.Len(t, log.servers(t, engine.EventServerEnded), len(log.servers(t, engine.EventServerStarted)))
 }
 
 // TestASensitiveArgumentReachesOnlyTheTool calls a tool with a password: the tool and the user who approves the call get
