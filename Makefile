@@ -1,5 +1,5 @@
 # For people; .ci/run does the same on a fresh machine.
-.PHONY: test tidy lint race replay fuzz faults fault-figures points mutants soak bench bench-accept bench-gate bench-smoke bench-people bench-fleet sequences servers man fleet browser
+.PHONY: install test tidy lint race replay fuzz faults fault-figures points mutants soak bench bench-accept bench-gate bench-smoke bench-people bench-fleet sequences servers man fleet browser
 
 FUZZTIME ?= 30s
 TOOL = go tool -modfile=tools/lint.mod
@@ -17,6 +17,21 @@ MODULES = tests/faults tests/bench tests/browser tests/dashboards tests/deploy
 test: lint
 	go test ./...
 	for m in $(MODULES); do go test -C $$m ./... || exit 1; done
+
+# everturn with its completions and manual pages, for this user; PREFIX=/usr/local is for all. DESTDIR is for packagers.
+PREFIX ?= $(HOME)/.local
+BIN = $(DESTDIR)$(PREFIX)/bin
+SHARE = $(DESTDIR)$(PREFIX)/share
+
+install:
+	install -d $(BIN) $(SHARE)/man/man1 $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions \
+		$(SHARE)/fish/vendor_completions.d
+	go build -o $(BIN)/everturn ./starter
+	$(BIN)/everturn man $(SHARE)/man/man1
+	$(BIN)/everturn completion bash > $(SHARE)/bash-completion/completions/everturn
+	$(BIN)/everturn completion zsh > $(SHARE)/zsh/site-functions/_everturn
+	$(BIN)/everturn completion fish > $(SHARE)/fish/vendor_completions.d/everturn.fish
+	@case ":$$PATH:" in *:$(PREFIX)/bin:*) ;; *) echo "add $(PREFIX)/bin to PATH" ;; esac
 
 # go.mod and go.sum of all modules.
 tidy:

@@ -157,7 +157,7 @@ func (a *Activities) claimOnce(ctx context.Context, in workflows.CallInput,
 	mustBeApproved := in.CheckApproval || needsApproval // the journal then looks for the approval
 	claim, err = a.journal.ClaimCall(ctx, journal.ClaimInput{
 		Turn: in.Turn, Step: in.Step, Call: call, Attempt: in.Attempt, Repeatable: tool.Repeatable,
-		Approved: mustBeApproved, Worker: a.worker, At: at, Subagent: subagent,
+		Approved: mustBeApproved, Sensitive: tool.Sensitive, Worker: a.worker, At: at, Subagent: subagent,
 	})
 	if err == nil {
 		a.times.Remove(name)

@@ -204,11 +204,13 @@ const ModeAuto turn.Mode = "auto"
 // LLM selects the model and limits its inferences.
 type LLM struct {
 	// "openai": OpenAI, or any server that implements its Chat Completions. "demo": a built-in set of rules without a
-	// language model. "auto": openai if an api_key or a base_url is set, else demo. Or the id of another provider: see
-	// [[providers]].
+	// language model. Or the id of another provider: see [[providers]]. "auto": openai if an api_key or a base_url is set;
+	// else the first of [[providers]] that has a key or an address of its own; else the first of anthropic, deepseek,
+	// gemini, groq, mistral, openrouter and xai whose key is in the environment; else demo.
 	Provider Provider `toml:"provider" default:"auto" maxbytes:"32"`
-	// The model, as its name or "provider:name"; empty means the one that [llm.select] selects, or else gpt-4.1-mini for
-	// openai. A message can name another (--model).
+	// The model, as its name or "provider:name"; empty means the one that [llm.select] selects, or else the provider's
+	// default: gpt-4.1-mini, claude-sonnet-5-5, deepseek-flash, gemini-3.8-flash, openai/gpt-oss-120b of groq,
+	// mistral-large-4, openrouter/auto or grok-4.7. A message can name another (--model).
 	Model string `toml:"model" maxbytes:"200"`
 	// Models that take over, in this order, when an inference has failed for good, or for fallback_after, with an error
 	// that another model may not have: the provider is unreachable, overloaded or out of quota, or does not have the
@@ -324,7 +326,7 @@ type ModelProvider struct {
 // Provider is the ID of a model provider.
 type Provider string
 
-// The providers. Effective resolves ProviderAuto.
+// The providers. EffectiveLLM resolves ProviderAuto.
 const (
 	ProviderAuto   Provider = "auto"
 	ProviderDemo   Provider = "demo"

@@ -6,12 +6,6 @@ import (
 	"reflect"
 )
 
-// defaultModel is the model of provider openai if the configuration names none.
-const defaultModel = "gpt-4.1-mini"
-
-// demoModel is the only model of provider demo.
-const demoModel = "demo"
-
 const systemPrompt = "You are a careful assistant. Use the tools to look things up instead of guessing, " +
 	"and say so when they do not answer the question."
 
@@ -71,25 +65,6 @@ func defaultDeny() []string {
 		"credentials", "credentials.json", "credentials.toml", "client_secret*.json", "*service-account*.json",
 		"secrets.env", "secrets.json", "secrets.toml", "secrets.yaml", "secrets.yml", "agent.toml",
 	}
-}
-
-// Effective returns l with the provider "auto" and the empty model of openai replaced by what they stand for. The demo
-// has only one model, which replaces any other. Effective leaves a model "provider:name" as it is, unlike
-// Config.EffectiveLLM.
-func (l LLM) Effective() LLM {
-	if l.Provider == ProviderAuto {
-		l.Provider = ProviderDemo
-		if l.APIKey != "" || l.BaseURL != "" {
-			l.Provider = ProviderOpenAI
-		}
-	}
-	switch {
-	case l.Provider == ProviderDemo:
-		l.Model = demoModel
-	case l.Model == "" && l.Provider == ProviderOpenAI:
-		l.Model = defaultModel
-	}
-	return l
 }
 
 //go:generate go test -run TestGenerated -update

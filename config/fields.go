@@ -1,8 +1,10 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -156,27 +158,61 @@ func bare(name string) bool {
 	return name != "" && strings.Trim(name, letters) == ""
 }
 
-// foreign maps keys from other programs' configurations to the text that tells what to write instead.
+// foreign says what to do with keys of other programs' configurations. A key that means something else in one table is
+// listed with the table's name.
 var foreign = map[string]string{
-	"tool_timeout_ms": `runtime.tool_timeout = "15s"`,
-	"timeout_ms":      `a duration such as timeouts.call = "15s"`,
-	"timeout":         `timeouts.call = "15s" of a server, or runtime.tool_timeout`,
-	"allow_tools":     "policy.allow",
-	"allowed_tools":   "policy.allow",
-	"deny_tools":      "policy.deny",
-	"denied_tools":    "policy.deny",
-	"default_model":   "llm.model",
-	"mcpServers":      "[[mcp.servers]]",
-	"mcp_servers":     "[[mcp.servers]]",
+	"allow_tools": "use policy.allow", "allowed_tools": "use policy.allow", "enable_tools": "use policy.allow",
+	"deny_tools": "use policy.deny", "denied_tools": "use policy.deny",
+	"require_high_risk_approval": `use policy.ask_risk = "high", which is the default, or "never"`,
+	"require_approval":           `use policy.ask_risk = "low"`,
+	"approval_policy":            "use policy.ask_risk and policy.ask",
+	"auto_approve":               "use policy.rules with permit = \"allow\"",
+	"sandbox_mode":               "use local_files.write and shell.write",
+
+	"stream": "remove it: every answer is streamed", "stream_default": "remove it: every answer is streamed",
+	"default_model": "use llm.model", "model_provider": "use llm.provider", "backend_id": "use llm.provider",
+	"model_providers": "use [[providers]]",
+	"api_key_env":     `use api_key = "${OPENAI_API_KEY}"`, "env_key": `use api_key = "${OPENAI_API_KEY}"`,
+	"api_base": "use base_url", "endpoint": "use base_url",
+	"max_retries": "use llm.retry_max and llm.retry_for", "retries": "use llm.retry_max and llm.retry_for",
+
+	"instructions": "use system_prompt", "system": "use system_prompt",
+	"max_turns": "use max_steps", "max_iterations": "use max_steps", "max_tool_iterations": "use max_tool_calls",
+
+	"mcpServers": "use [[mcp.servers]]", "mcp_servers": "use [[mcp.servers]]",
+	"timeout":                     `use timeouts.call = "15s" of a server, or runtime.tool_timeout`,
+	"timeout_ms":                  `use a duration such as timeouts.call = "15s"`,
+	"servers.tool_timeout":        `use timeouts.call = "15s"`,
+	"servers.tool_timeout_ms":     `use timeouts.call = "15s"`,
+	"servers.tool_timeout_sec":    `use timeouts.call = "15s"`,
+	"servers.startup_timeout_ms":  `use timeouts.connect = "1m"`,
+	"servers.startup_timeout_sec": `use timeouts.connect = "1m"`,
+	"servers.type":                "use transport",
+	"servers.enabled_tools":       "use allow", "servers.disabled_tools": "use deny",
+	"servers.name": "use id",
 }
 
-// unknownKey returns the message for a key in a table that has no such key. It suggests what foreign says, else the
-// most similar key of that table, else a key of the same name in another section. If there is none, it lists the
-// table's keys.
+// numbered matches a key that other programs write as a number of a unit of time: turn_timeout_ms.
+var numbered = regexp.MustCompile(`^(.+)_(ms|millis|s|sec|secs|seconds)$`)
+
+// unknownKey returns the message for a key in a table that has no such key. It suggests what foreign says, else a
+// duration in place of a number, else the most similar key of that table, else a key of the same name in another
+// section. If there is none, it lists the table's keys.
 func unknownKey(in field, name string) string {
 	key := join(in.key, name)
-	if instead := foreign[name]; instead != "" {
-		return fmt.Sprintf("unknown key %s; use %s", key, instead)
+	if instead := cmp.Or(foreign[in.name+"."+name], foreign[name]); instead != "" {
+		return fmt.Sprintf("unknown key %s; %s", key, instead)
+	}
+	if parts := numbered.FindStringSubmatch(name); parts != nil {
+		const instead = `unknown key %s; use %s with a unit, such as "15s"`
+		if m, ok := in.member(parts[1]); ok && m.value.Type() == durationType {
+			return fmt.Sprintf(instead, key, m.key)
+		}
+		for _, s := range settings(new(Config)) {
+			if s.name == parts[1] && s.value.Type() == durationType {
+				return fmt.Sprintf(instead, key, s.key)
+			}
+		}
 	}
 	var known []string
 	for _, m := range in.members() {

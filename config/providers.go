@@ -26,6 +26,20 @@ var knownProviders = map[Provider]ModelProvider{
 	"xai":          {BaseURL: "https://api.x.ai/v1", API: turn.APIResponses},
 }
 
+// defaultModels are the models of the known providers if the configuration names none, and of the demo, which has only
+// one. A test of package engine checks that the built-in list has them.
+var defaultModels = map[Provider]string{
+	ProviderDemo:   "demo",
+	ProviderOpenAI: "gpt-4.1-mini",
+	"anthropic":    "claude-sonnet-5-5",
+	"deepseek":     "deepseek-flash",
+	"gemini":       "gemini-3.8-flash",
+	"groq":         "openai/gpt-oss-120b",
+	"mistral":      "mistral-large-4",
+	"openrouter":   "openrouter/auto", // which chooses one by the prompt
+	"xai":          "grok-4.7",
+}
+
 // KeyVariable returns the environment variable of a provider's key: ANTHROPIC_API_KEY.
 func KeyVariable(id Provider) string {
 	return strings.ToUpper(strings.ReplaceAll(string(id), "-", "_")) + "_API_KEY"
@@ -99,9 +113,10 @@ func (p ModelProvider) Official() bool {
 	return ok && p.BaseURL == known.BaseURL
 }
 
-// EffectiveLLM returns [llm] with its provider and model resolved. A model "anthropic:claude-…" names its provider,
-// unless llm.provider names another. If llm.base_url is set, a prefix names a provider only if it is openai or has a
-// block in [[providers]], because the server there may have models such as "mistral:7b".
+// EffectiveLLM returns [llm] with its provider and model resolved; the model stays empty if llm.select chooses it among
+// those of a provider that is not known. A model "anthropic:claude-…" names its provider, unless llm.provider names
+// another. If llm.base_url is set, a prefix names a provider only if it is openai or has a block in [[providers]],
+// because the server there may have models such as "mistral:7b". The demo has only one model, which replaces any other.
 func (c Config) EffectiveLLM() LLM {
 	l := c.LLM
 	if before, name, ok := strings.Cut(l.Model, ":"); ok && name != "" {
@@ -112,10 +127,34 @@ func (c Config) EffectiveLLM() LLM {
 			l.Provider, l.Model = id, name
 		}
 	}
-	if l.Provider == ProviderAuto && c.block(ProviderOpenAI) != nil { // the block counts like api_key or base_url in [llm]
-		l.Provider = ProviderOpenAI
+	if l.Provider == ProviderAuto {
+		l.Provider = c.autoProvider()
 	}
-	return l.Effective()
+	if l.Model == "" || l.Provider == ProviderDemo {
+		l.Model = defaultModels[l.Provider]
+	}
+	return l
+}
+
+// autoProvider returns the provider that "auto" stands for: openai if [llm] has its key or an address, or if
+// [[providers]] has it; otherwise the first of c.Providers that needs no key or has one; otherwise the demo. The known
+// providers whose keys are in the environment follow those of the file (see applyProviderKeys).
+func (c Config) autoProvider() Provider {
+	if c.LLM.APIKey != "" || c.LLM.BaseURL != "" || c.block(ProviderOpenAI) != nil {
+		return ProviderOpenAI
+	}
+	for _, b := range c.Providers {
+		if p, _ := c.ModelProvider(b.ID); p.APIKey != "" || !p.Official() {
+			return p.ID
+		}
+	}
+	return ProviderDemo
+}
+
+// ProviderKnown reports whether the configuration determines the provider. It does not if the provider is "auto" and
+// nothing here says which: then the API key may be set for other workers only.
+func (c Config) ProviderKnown() bool {
+	return c.LLM.Provider == ProviderDemo || c.EffectiveLLM().Provider != ProviderDemo
 }
 
 // TapeFolder returns the folder of llm.tape, and whether models' answers are replayed from it rather than recorded into
@@ -185,8 +224,8 @@ func (v *validator) providers(c Config) {
 		slices.Sort(known)
 		v.add("llm.provider", "%s", suggest(fmt.Sprintf("is %s; it must be the id of one in [[providers]], or one of %s",
 			quote(string(l.Provider)), strings.Join(slices.Compact(known), ", ")), string(l.Provider), known))
-	} else if l.Model == "" {
-		v.add("llm.model", "is empty; name a model of the provider %q", l.Provider)
+	} else if l.Model == "" && c.LLM.Select.Preference == "" {
+		v.add("llm.model", "is empty; name a model of the provider %q, or set llm.select.preference", l.Provider)
 	}
 	if b := c.block(ProviderOpenAI); b != nil && c.LLM.BaseURL != "" && c.LLM.BaseURL != b.BaseURL {
 		v.add("providers", `has an entry "openai", so llm.base_url has no effect; remove one of them`)

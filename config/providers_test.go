@@ -1,6 +1,7 @@
 package config
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -62,4 +63,41 @@ func TestAModelMayNameItsProvider(t *testing.T) {
 	c.LLM.Provider = ProviderAuto
 	c.Providers = []ModelProvider{{ID: "anthropic", APIKey: "k"}}
 	assert.NoError(t, c.CheckCredentials())
+}
+
+// TestAutoIsTheFirstProviderWithAKey loads files and environments, and checks which provider answers with which model.
+func TestAutoIsTheFirstProviderWithAKey(t *testing.T) {
+	for name, c := range map[string]struct {
+		file, environ string
+		want          string
+	}{
+		"nothing":               {"", "", "demo:demo"},
+		"OpenAI's key":          {"", "OPENAI_API_KEY", "openai:gpt-4.1-mini"},
+		"an endpoint":           {"llm.base_url = \"http://127.0.0.1:1\"\nllm.model = \"m\"", "", "openai:m"},
+		"a block of openai":     {"[[providers]]\nid = \"openai\"\napi_key = \"k\"", "ANTHROPIC_API_KEY", "openai:gpt-4.1-mini"},
+		"Anthropic's key":       {"", "ANTHROPIC_API_KEY", "anthropic:claude-sonnet-5-5"},
+		"two keys":              {"", "MISTRAL_API_KEY GEMINI_API_KEY", "gemini:gemini-3.8-flash"},
+		"OpenAI's key is first": {"", "ANTHROPIC_API_KEY OPENAI_API_KEY", "openai:gpt-4.1-mini"},
+		"a model of its own":    {"llm.model = \"claude-opus-5\"", "ANTHROPIC_API_KEY", "anthropic:claude-opus-5"},
+		"a model elsewhere":     {"llm.model = \"xai:grok-4.7\"", "ANTHROPIC_API_KEY XAI_API_KEY", "xai:grok-4.7"},
+		"the file before the environment": {"llm.model = \"m\"\n[[providers]]\nid = \"mine\"\nbase_url = \"http://127.0.0.1:1\"",
+			"ANTHROPIC_API_KEY", "mine:m"},
+		"a block without its key": {"[[providers]]\nid = \"xai\"", "ANTHROPIC_API_KEY", "anthropic:claude-sonnet-5-5"},
+		"the demo by name":        {"llm.provider = \"demo\"", "ANTHROPIC_API_KEY", "demo:demo"},
+		"a provider by name":      {"llm.provider = \"anthropic\"", "OPENAI_API_KEY ANTHROPIC_API_KEY", "anthropic:claude-sonnet-5-5"},
+		"a selection": {"llm.provider = \"mine\"\nllm.select.preference = \"cost_first\"\n[[providers]]\nid = \"mine\"\n" +
+			"base_url = \"http://127.0.0.1:1\"", "", "mine:"},
+	} {
+		var environ []string
+		for _, variable := range strings.Fields(c.environ) {
+			environ = append(environ, variable+"=k")
+		}
+		loaded, err := Load(LoadOptions{Environ: environ, Path: write(t, c.file)})
+		require.NoError(t, err, name)
+		l := loaded.Config.EffectiveLLM()
+		assert.Equal(t, c.want, string(l.Provider)+":"+l.Model, name)
+		assert.NoError(t, loaded.Config.CheckCredentials(), name)
+	}
+	_, err := Load(LoadOptions{Path: write(t, "[[providers]]\nid = \"mine\"\nbase_url = \"http://127.0.0.1:1\"")})
+	assert.ErrorContains(t, err, "llm.model")
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
@@ -58,26 +59,20 @@ func TestRemoteTemporalIsTakenWithTLSOrByPermission(t *testing.T) {
 	}
 }
 
-func TestEffectiveModel(t *testing.T) {
-	for name, c := range map[string]struct {
-		in       LLM
-		provider Provider
-		model    string
-	}{
-		"nothing":         {LLM{Provider: ProviderAuto}, ProviderDemo, demoModel},
-		"a key":           {LLM{Provider: ProviderAuto, APIKey: "k"}, ProviderOpenAI, defaultModel},
-		"an endpoint":     {LLM{Provider: ProviderAuto, BaseURL: "http://x", Model: "m"}, ProviderOpenAI, "m"},
-		"demo with a key": {LLM{Provider: ProviderDemo, APIKey: "k", Model: "m"}, ProviderDemo, demoModel},
-	} {
-		got := c.in.Effective()
-		assert.Equal(t, c.provider, got.Provider, name)
-		assert.Equal(t, c.model, got.Model, name)
-	}
-}
-
 func TestTenantNamesThatAreRejected(t *testing.T) {
 	for _, bad := range []string{"a/b", " a", "-a", "a b", "é", strings.Repeat("a", 65), "tenant:x", "a\x00"} {
 		_, err := Load(LoadOptions{Overrides: map[string]string{"tenant": bad}})
 		assert.ErrorContains(t, err, "tenant is", "%q", bad)
+	}
+}
+
+// TestForeignKeysNameKeysThatExist checks the dotted keys in the hints about other programs' keys.
+func TestForeignKeysNameKeysThatExist(t *testing.T) {
+	dotted := regexp.MustCompile(`\b[a-z_]+\.[a-z_]+\b`)
+	known := append(settingKeys(), "policy.rules", "mcp.servers", "timeouts.call", "timeouts.connect")
+	for name, hint := range foreign {
+		for _, key := range dotted.FindAllString(hint, -1) {
+			assert.Contains(t, known, key, name)
+		}
 	}
 }

@@ -70,12 +70,6 @@ func (c Config) ServerQueue(name string) string {
 	return c.Queue(RoleTools) + "-" + name
 }
 
-// Known reports whether the configuration determines the provider. It does not if the provider is "auto" and base_url,
-// api_key and a provider in the model's name are all missing: then the API key may be set for other workers only.
-func (l LLM) Known() bool {
-	return l.Provider != ProviderAuto || l.BaseURL != "" || l.APIKey != "" || strings.Contains(l.Model, ":")
-}
-
 // queueName matches valid names of server queues, which become part of the names of task queues.
 var queueName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
 
@@ -100,7 +94,7 @@ func (v *validator) worker(c Config) {
 	if strings.ContainsAny(w.Deployment, ".:") {
 		v.add("worker.deployment", `is %q; Temporal forbids "." and ":" in this name`, w.Deployment)
 	}
-	if w.Has(RoleTurns) && !w.Has(RoleInference) && !c.LLM.Known() {
+	if w.Has(RoleTurns) && !w.Has(RoleInference) && !c.ProviderKnown() {
 		v.add("worker.roles", `leaves out "inference", so this worker has no API key that tells which provider "auto" `+
 			`means; set llm.provider to that of the workers with the role inference`)
 	}

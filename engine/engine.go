@@ -134,13 +134,13 @@ func (e *Engine) Close() error {
 	if e.probe.server != nil {
 		errs = append(errs, e.probe.server.Close())
 	}
+	if e.tools != nil { // before the sinks, which get the ends of the servers' processes
+		errs = append(errs, e.tools.Close())
+	}
 	e.closeSinks()
 	errs = append(errs, e.telemetry.Close(context.Background()))
 	if e.client != nil {
 		e.client.Close()
-	}
-	if e.tools != nil {
-		errs = append(errs, e.tools.Close())
 	}
 	if e.model != nil {
 		errs = append(errs, e.model.close())

@@ -210,7 +210,11 @@ func (m *model) close() error {
 // model for display. It sends nothing if this worker makes no inferences or if a tape answers.
 func CheckModel(ctx context.Context, cfg config.Config) (string, error) {
 	e := newEngine(cfg, nil)
-	if err := e.openModel(ctx); err != nil {
+	err := e.openModel(ctx)
+	if err == nil {
+		err = e.openModels(ctx)
+	}
+	if err != nil {
 		return "", errors.Join(err, e.Close())
 	}
 	name := e.model.provider + ", " + e.model.name
@@ -220,6 +224,6 @@ func CheckModel(ctx context.Context, cfg config.Config) (string, error) {
 	if e.cfg.LLM.Replays() {
 		return name + "; it is not asked, llm.tape answers", e.Close()
 	}
-	err := e.model.providers[e.model.provider].Ping(ctx)
+	err = e.model.providers[e.model.provider].Ping(ctx)
 	return name, errors.Join(err, e.Close())
 }

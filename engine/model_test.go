@@ -64,3 +64,20 @@ func TestATapeHasNoPartOfASecret(t *testing.T) {
 	answer.Raw, replayed.Raw = nil, nil // the file has the raw answer with line breaks
 	assert.Equal(t, answer, replayed)
 }
+
+// TestTheDefaultModelsAreInTheList: with only the key of a known provider, one of its models answers that can use tools.
+func TestTheDefaultModelsAreInTheList(t *testing.T) {
+	for _, id := range []config.Provider{"openai", "anthropic", "deepseek", "gemini", "groq", "mistral", "openrouter", "xai"} {
+		loaded, err := config.Load(config.LoadOptions{Environ: []string{config.KeyVariable(id) + "=k"}})
+		require.NoError(t, err)
+		cfg := loaded.Config
+		cfg.Journal.Path = filepath.Join(t.TempDir(), "journal.db")
+		all, err := Models(cfg)
+		require.NoError(t, err)
+		chain, err := Chain(all, cfg, "")
+		require.NoError(t, err, id)
+		assert.Equal(t, string(id), chain[0].Provider)
+		assert.Equal(t, turn.ModeNative, chain[0].Mode, id)
+		assert.Equal(t, id != "openrouter", chain[0].Price != nil, "the list has no models of openrouter")
+	}
+}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -131,9 +132,16 @@ func SeesImages(cfg config.Config, requested string) bool {
 	return err != nil || r.Has(models.Vision)
 }
 
-// chain is Chain with the current list of models, which refreshModels may replace, and the engine's configuration.
-func (e *Engine) chain(requested string) ([]turn.Model, error) {
-	return Chain(*e.models.Load(), e.cfg, requested)
+// chain is Chain for the model that a message requests, or else for the one that its agent has; both may be empty. It
+// uses the current list of models, which refreshModels may replace, and the engine's configuration.
+func (e *Engine) chain(requested, agents string) ([]turn.Model, error) {
+	all := *e.models.Load()
+	if requested != "" {
+		if _, err := all.Requested(requested); err != nil {
+			return nil, err
+		}
+	}
+	return Chain(all, e.cfg, cmp.Or(requested, agents))
 }
 
 // Chain returns the models that a turn may use, in the order in which they take over. The first is the requested one,

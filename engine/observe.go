@@ -2,11 +2,13 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"sync"
 	"time"
 
 	"github.com/everturn/everturn/activities"
+	"github.com/everturn/everturn/activities/mcp"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/internal/telemetry"
 	"github.com/everturn/everturn/internal/temporalconn"
@@ -20,7 +22,7 @@ func (e *Engine) openTelemetry(ctx context.Context) (err error) {
 	e.secrets.Add(telemetry.Credentials()...)
 	e.telemetry, err = telemetry.New(ctx, telemetry.Options{
 		MetricsAddress: e.cfg.Telemetry.MetricsAddress, Content: e.cfg.Telemetry.Content, Redact: e.secrets.String,
-		Provider: e.model.provider, Model: e.model.name, Worker: e.identity(), Version: version.String(), Log: e.log,
+		Provider: e.model.provider, Worker: e.identity(), Version: version.String(), Log: e.log,
 	})
 	if err != nil {
 		return temporalconn.WithKind(config.ErrInvalid, err)
@@ -41,6 +43,21 @@ func (e *Engine) observed(j Journal) Journal {
 		e.telemetry.Start(j)
 	}
 	return &observedJournal{Journal: j, telemetry: e.telemetry, sinks: e.sinks}
+}
+
+// sendProcess sends the start or the end of an MCP server's process to the sinks.
+func (e *Engine) sendProcess(server string, p mcp.ProcessEvent) {
+	kind := EventServerStarted
+	if p.Ended != "" {
+		kind = EventServerEnded
+	}
+	data, err := json.Marshal(ServerEvent{Server: server, PID: p.PID, Ended: p.Ended})
+	if err != nil {
+		return // cannot happen: two strings and a number are always JSON
+	}
+	for _, s := range e.sinks {
+		s.offer(Event{Tenant: p.Tenant, Event: turn.Event{Kind: kind, At: p.At, Data: data}})
+	}
 }
 
 // closeSinks closes the sinks concurrently, so that each has the whole sinkTimeout for its last events.
@@ -242,7 +259,8 @@ func (m measuredModel) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink)
 	first := &firstEvent{Sink: sink}
 	began := time.Now()
 	answer, err := m.Model.Infer(ctx, p, first)
-	m.telemetry.Inferred(ctx, telemetry.Inference{Began: began, FirstEvent: first.at, Completion: answer, Err: err})
+	m.telemetry.Inferred(ctx, telemetry.Inference{Provider: p.Provider, Model: p.Model, Began: began, FirstEvent: first.at,
+		Completion: answer, Err: err})
 	return answer, err
 }
 

@@ -71,10 +71,10 @@ func WithInterceptors(list ...interceptor.WorkerInterceptor) Option {
 }
 
 // WithTool adds the typed tool local/<name>. The schema of its arguments comes from In, a struct whose jsonschema tags
-// describe its fields. The model gets a string result as it is and any other as JSON; an error becomes an error result.
-// Names are letters, digits, underscores, dots and dashes; New fails if the name is already used. Without options a
-// tool has medium risk, or high risk if its name or its arguments suggest so (such as "delete"), and its calls are
-// never repeated.
+// describe its fields. The model gets a string result as it is and any other as JSON; an error becomes an error result,
+// and a *ToolError one with its kind. Names are letters, digits, underscores, dots and dashes; New fails if the name is
+// already used. Without options a tool has medium risk, or high risk if its name or its arguments suggest so (such as
+// "delete"), and its calls are never repeated.
 func WithTool[In, Out any](
 	name, description string, fn func(ctx context.Context, in In) (Out, error), opts ...ToolOption,
 ) Option {
@@ -84,6 +84,10 @@ func WithTool[In, Out any](
 		})
 	}
 }
+
+// ToolError is an error of a typed tool with a kind, such as not_found, which the model and the journal get beside the
+// message: {"error":{"kind":"not_found","message":"there is no table 9"}}. Its cause is only logged.
+type ToolError = tools.Error
 
 // ToolOption declares a property of a tool that its types do not show.
 type ToolOption = tools.Option

@@ -46,7 +46,7 @@ func (e *Engine) agents() []activities.Agent {
 			a.SystemPrompt = c.SystemPrompt + e.instructions
 		}
 		if c.Model != "" {
-			a.Models = func(requested string) ([]turn.Model, error) { return e.chain(cmp.Or(requested, c.Model)) }
+			a.Models = func(requested string) ([]turn.Model, error) { return e.chain(requested, c.Model) }
 		}
 		if len(c.Skills) > 0 {
 			a.Skills.All = slices.DeleteFunc(slices.Clone(base.Skills.All),
@@ -83,7 +83,7 @@ func (e *Engine) agent() activities.Agent {
 	}
 	return activities.Agent{
 		Name: cfg.Runtime.Agent, SystemPrompt: cfg.Runtime.SystemPrompt + e.instructions, Workspace: folder,
-		Models: e.chain,
+		Models: func(requested string) ([]turn.Model, error) { return e.chain(requested, "") },
 		Skills: e.skills, Agents: cfg.Runtime.Agents, MaxDepth: cfg.Runtime.MaxAgentDepth,
 		Limits: limits(cfg), MaxArgumentBytes: cfg.Runtime.MaxArgumentBytes, Policy: policy(cfg.Policy),
 		Approvals: turn.Approvals(cfg.Approvals),

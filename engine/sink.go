@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,7 +18,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Event is an event of a turn, as Client.Follow yields it, with the turn's session.
+// Event is an event of a turn, as Client.Follow yields it, with the turn's session. Server events (EventServerStarted,
+// EventServerEnded) belong to no turn: they have a tenant, a time and data.
 type Event struct {
 	Tenant  string
 	Session string
@@ -33,8 +35,24 @@ type Sink func(ctx context.Context, e Event) error
 //
 // The sink reads from the journal, at its own pace, and harms nothing else. If it fails, or is behind by more than 1000
 // events for half a minute, events are dropped, counted (everturn.sink.events) and logged.
+//
+// It also gets the server events of this worker, once each.
 func WithSink(send Sink) Option {
 	return func(o *options) { o.sinks = append(o.sinks, send) }
+}
+
+// The kinds of server events: a process of an MCP server started or ended on this worker. Their data is a ServerEvent.
+const (
+	EventServerStarted turn.EventKind = "mcp_server_started"
+	EventServerEnded   turn.EventKind = "mcp_server_ended"
+)
+
+// ServerEvent is the data of a server event.
+type ServerEvent struct {
+	Server string `json:"server"`
+	PID    int    `json:"pid"`
+	// Ended says how the process ended, such as "exit status 1". It is empty for a start.
+	Ended string `json:"ended,omitempty"`
 }
 
 const (
@@ -135,7 +153,7 @@ func (s *sink) forward(turnID string, after int64) {
 		events, err := s.read(ctx, reader, &cfg)
 		for _, e := range events {
 			waitsForUser = e.Kind == turn.EventApprovalRequested || e.Kind == turn.EventQuestionAsked
-			s.push(Event{Tenant: cfg.Tenant, Session: cfg.Session, Event: e}, &patience)
+			s.push(Event{Tenant: cfg.Tenant, Session: cfg.Session, Event: withoutSensitive(e, cfg)}, &patience)
 		}
 		// Without new events, a follower ends if the turn waits for its user or the worker stops.
 		position, stop := reader.After, err != nil || len(events) == 0 && (waitsForUser || s.stopping())
@@ -154,6 +172,29 @@ func (s *sink) forward(turnID string, after int64) {
 		}
 		unsubscribe()
 	}
+}
+
+// withoutSensitive returns an event without the sensitive arguments of a call that needs an approval. In the journal the
+// event has them, because users approve exactly these arguments. cfg is the config of the event's turn.
+func withoutSensitive(e turn.Event, cfg journal.TurnConfig) turn.Event {
+	if e.Kind != turn.EventApprovalRequested && e.Kind != turn.EventApprovalDecided {
+		return e
+	}
+	var data turn.RequestEvent
+	var own turn.Config
+	if json.Unmarshal(e.Data, &data) != nil || json.Unmarshal(cfg.Config, &own) != nil {
+		return e // both are JSON in every journal
+	}
+	tool, _ := own.Find(data.Tool)
+	shown := turn.BlankArguments(data.Arguments, tool.Sensitive)
+	if shown == data.Arguments {
+		return e
+	}
+	data.Arguments = shown
+	if b, err := json.Marshal(data); err == nil {
+		e.Data = b
+	}
+	return e
 }
 
 // read returns the next events of a turn. It repeats a read that fails until the worker stops, but returns
@@ -216,6 +257,23 @@ func (s *sink) push(e Event, patience *time.Duration) {
 		s.drop(errStopped)
 	}
 	*patience = max(*patience-time.Since(began), 0)
+}
+
+// offer queues an event that is in no journal. It never blocks: it drops the event if the queue is full.
+func (s *sink) offer(e Event) {
+	s.mu.Lock()
+	full := false
+	if !s.closed { // otherwise the queue may be closed
+		select {
+		case s.queue <- e:
+		default:
+			full = true
+		}
+	}
+	s.mu.Unlock()
+	if full {
+		s.drop(errSlow)
+	}
 }
 
 // drop counts an event that the sink does not get. It logs the number of dropped events, at most every sinkLogEvery.

@@ -41,6 +41,7 @@ func (e *Engine) openTools(ctx context.Context) error {
 		MaxCalls: max(e.cfg.Worker.MaxConcurrentActivities*3/4, 1),
 		Servers:  remote, MaxResultBytes: e.cfg.Runtime.MaxResultBytes,
 		Environ: temporalconn.Environ(e.options.environ).LookupEnv, Secrets: e.secrets, Logger: e.log,
+		OnProcess: e.sendProcess,
 	})
 	if err != nil {
 		return err

@@ -86,7 +86,7 @@ func (t *tx) claim(c *call, in ClaimInput) (ClaimState, error) {
 			ClaimedAt: tables.Instant(tables.Nanos(in.At)),
 		}
 		c.Granted = in.Attempt
-		return ClaimGranted, t.insertCall(c, in.At)
+		return ClaimGranted, t.insertCall(c, in.Sensitive, in.At)
 	}
 	c.Rec.Attempt = in.Attempt
 	c.Rec.Runs++
@@ -108,8 +108,9 @@ func outcomeUnknown(c *call) bool {
 	return mayHaveRun(c) || c.Rec.Suspended != 0 && !c.Continuation.Valid
 }
 
-// insertCall inserts the row of c in the ledger, sets c.Row, and emits tool_call_started.
-func (t *tx) insertCall(c *call, at time.Time) (err error) {
+// insertCall inserts the row of c in the ledger, sets c.Row, and emits tool_call_started. sensitive are names of
+// arguments: see ClaimInput.
+func (t *tx) insertCall(c *call, sensitive []string, at time.Time) (err error) {
 	r := c.Rec
 	if c.Arguments, err = t.Put(r.Call.Arguments, tables.TextPlain); err != nil {
 		return err
@@ -123,9 +124,10 @@ func (t *tx) insertCall(c *call, at time.Time) (err error) {
 	if err != nil {
 		return err
 	}
+	shown := turn.BlankArguments(r.Call.Arguments, sensitive)
 	started := turn.CallEvent{CallID: r.Call.ID, Tool: r.Call.Tool,
-		Arguments: record.Preview(r.Call.Arguments, record.PreviewBytes)}
-	if len(started.Arguments) < len(r.Call.Arguments) {
+		Arguments: record.Preview(shown, record.PreviewBytes)}
+	if len(started.Arguments) < len(shown) {
 		started.ArgumentsBytes = int64(len(r.Call.Arguments))
 	}
 	return t.emitData(&c.Scope, turn.Event{Kind: turn.EventToolCallStarted, Step: r.Step, Attempt: r.Attempt, At: at},

@@ -219,7 +219,7 @@ func (t *tx) settleOpenCall(c *call, step int, tc turn.ToolCall, r turn.CallOutc
 	}
 	if c.Row == 0 {
 		c.Rec = CallRecord{Turn: c.TurnID, Step: step, Call: tc}
-		if err := t.insertCall(c, at); err != nil {
+		if err := t.insertCall(c, nil, at); err != nil {
 			return err
 		}
 	}

@@ -128,6 +128,9 @@ type ClaimInput struct {
 	Attempt    int
 	Repeatable bool
 	Approved   bool // the journal must have a decision that allows the call
+	// Sensitive are names of arguments whose values tool_call_started does not show, besides those of
+	// turn.BlankArguments.
+	Sensitive []string
 	// Subagent is set for the call of an agent's tool. That of the first claim stands.
 	Subagent *Subagent
 	Worker   string

@@ -2,6 +2,7 @@ package tests
 
 import (
 	"context"
+	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -53,6 +54,51 @@ func TestEveryWireAPICarriesASession(t *testing.T) {
 				assert.Equal(t, requests[0].Chat.CacheKey, requests[3].Chat.CacheKey)
 				assert.NotContains(t, requests[0].Chat.CacheKey, session(t))
 			}
+		})
+	}
+}
+
+// TestAProviderOtherThanOpenAIIsTheDefault runs turns whose provider is Anthropic, by a key and by its name, with the
+// provider's default model, a selection and a fallback.
+func TestAProviderOtherThanOpenAIIsTheDefault(t *testing.T) {
+	t.Parallel()
+	gone := fakellm.Status(http.StatusNotFound, "model_not_found", "no such model")
+	cheap, costly := ptr(1.0), ptr(10.0)
+	for name, c := range map[string]struct {
+		change func(*config.Config)
+		script map[string]fakellm.Script
+		want   string
+	}{
+		"only its key": {func(c *config.Config) { c.LLM.Provider = config.ProviderAuto },
+			map[string]fakellm.Script{"claude-sonnet-5-5": fakellm.Text("Yes.")}, "claude-sonnet-5-5"},
+		"by name": {func(c *config.Config) { c.LLM.Provider = "anthropic" },
+			map[string]fakellm.Script{"claude-sonnet-5-5": fakellm.Text("Yes.")}, "claude-sonnet-5-5"},
+		"a selection": {func(c *config.Config) {
+			c.LLM.Provider, c.LLM.Select.Preference = "anthropic", "cost_first"
+			c.Models = []config.Model{{Name: "anthropic:costly", InputPrice: costly, OutputPrice: costly},
+				{Name: "anthropic:cheap", InputPrice: cheap, OutputPrice: cheap}}
+		}, map[string]fakellm.Script{"cheap": fakellm.Text("Yes.")}, "cheap"},
+		"a selection and a fallback": {func(c *config.Config) {
+			c.LLM.Provider, c.LLM.Select.Preference = config.ProviderAuto, "quality_first"
+			c.LLM.Fallback = []string{"mine:other"}
+			c.Models = []config.Model{{Name: "anthropic:good", Quality: 1}, {Name: "anthropic:bad", Quality: 2}}
+			c.Providers = append(c.Providers, config.ModelProvider{ID: "mine", API: turn.APIChat,
+				BaseURL: c.Providers[0].BaseURL})
+		}, map[string]fakellm.Script{"good": gone, "other": fakellm.Text("Yes.")}, "other"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newEnv(t, byModel(c.script), func(cfg *config.Config) {
+				cfg.Providers = []config.ModelProvider{{ID: "anthropic", API: config.APIAuto, BaseURL: cfg.LLM.BaseURL, APIKey: "k"}}
+				cfg.LLM.BaseURL, cfg.LLM.Model = "", ""
+				c.change(cfg)
+				require.NoError(t, cfg.Validate())
+			})
+			e.work()
+			res := e.ask(session(t), "Is it you?")
+			assert.Equal(t, "Yes.", res.Answer, res.Message)
+			assert.Equal(t, c.want, res.Model)
+			assert.Equal(t, string(turn.APIMessages), e.model.Requests()[0].API)
 		})
 	}
 }

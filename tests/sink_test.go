@@ -2,11 +2,13 @@ package tests
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -120,4 +122,80 @@ func TestASinkOfTheNextWorkerGetsTheWholeTurn(t *testing.T) {
 	want, err := te.journal.Events(t.Context(), run.GetRunID(), -1, 1000)
 	require.NoError(t, err)
 	assert.Equal(t, want, second.events(t, t.Name(), run.GetRunID()))
+}
+
+// servers returns the server events of a kind by the process that they are about.
+func (l *eventLog) servers(t *testing.T, kind turn.EventKind) map[int]engine.ServerEvent {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	found := map[int]engine.ServerEvent{}
+	for _, e := range l.received {
+		if e.Kind == kind {
+			var data engine.ServerEvent
+			require.NoError(t, json.Unmarshal(e.Data, &data))
+			assert.Empty(t, e.Turn)
+			assert.NotContains(t, found, data.PID, "once each")
+			found[data.PID] = data
+		}
+	}
+	return found
+}
+
+// TestASinkGetsTheStartsAndEndsOfServers kills the process of a server, and stops the worker.
+func TestASinkGetsTheStartsAndEndsOfServers(t *testing.T) {
+	t.Parallel()
+	l := newEffectServer(t)
+	e := newEnv(t, fakellm.Steps(fakellm.Call("mcp_ledger_append", `{"text":"x"}`), fakellm.Text("Done.")),
+		l.host(config.MCPTool{}))
+	log := &eventLog{}
+	stop := e.work(engine.WithSink(log.send))
+	l.open()
+	require.Equal(t, "Done.", e.ask(t.Name(), "Append.").Answer)
+	pid := l.server()
+	assert.Equal(t, engine.ServerEvent{Server: "ledger", PID: pid}, log.servers(t, engine.EventServerStarted)[pid])
+	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+	require.Eventually(t, func() bool { return len(log.servers(t, engine.EventServerEnded)[pid].Ended) > 0 }, within,
+		10*time.Millisecond)
+	assert.Equal(t, engine.ServerEvent{Server: "ledger", PID: pid, Ended: "signal: killed"},
+		log.servers(t, engine.EventServerEnded)[pid])
+	stop()
+	assert.Len(t, log.servers(t, engine.EventServerEnded), len(log.servers(t, engine.EventServerStarted)))
+}
+
+// TestASensitiveArgumentReachesOnlyTheTool calls a tool with a password: the tool and the user who approves the call get
+// it, but neither a sink nor the stream of a finished call.
+func TestASensitiveArgumentReachesOnlyTheTool(t *testing.T) {
+	t.Parallel()
+	const secret = "canary-of-ann"
+	e := newEnv(t, fakellm.Steps(fakellm.Call("local_login", `{"user":"ann","password":"`+secret+`"}`), fakellm.Text("In.")),
+		func(c *config.Config) { c.Policy.Ask = []string{"local/login"} })
+	type login struct {
+		User     string `json:"user"`
+		Password string `json:"password"`
+	}
+	got := make(chan login, 1)
+	log := &eventLog{}
+	e.work(engine.WithSink(log.send), engine.WithTool("login", "Logs in.",
+		func(_ context.Context, in login) (string, error) { got <- in; return "ok", nil }))
+	run := e.begin(t.Name(), "Log in.", nil)
+	asked := e.waits(run.GetRunID(), 1)[0]
+	assert.Contains(t, asked.Arguments, secret, "a user approves exactly this")
+	e.allow(t.Name(), asked, "")
+	require.Equal(t, "In.", e.result(run).Answer)
+	assert.Equal(t, login{"ann", secret}, <-got)
+
+	shown := 0
+	for _, event := range log.events(t, t.Name(), run.GetRunID()) {
+		assert.NotContains(t, string(event.Data), secret, event.Kind)
+		shown += strings.Count(string(event.Data), `\"user\":\"ann\"`)
+	}
+	assert.Equal(t, 3, shown, "the request, the decision and the call")
+	events, err := e.journal.Events(t.Context(), run.GetRunID(), -1, 1000)
+	require.NoError(t, err)
+	for _, event := range events {
+		if event.Kind == turn.EventToolCallStarted {
+			assert.NotContains(t, string(event.Data), secret)
+		}
+	}
 }

@@ -282,6 +282,44 @@ func TestTheSamplerDecidesByTrace(t *testing.T) {
 }
 
 // freeAddress returns an address that a worker can listen on.
+// TestTelemetryNamesTheModelThatAnswered plays a turn whose fallback takes over, and one with a model of its message.
+func TestTelemetryNamesTheModelThatAnswered(t *testing.T) {
+	t.Parallel()
+	c, address := newCollector(t), freeAddress(t)
+	e := newEnv(t, byModel(map[string]fakellm.Script{
+		"first": fakellm.Status(http.StatusNotFound, "model_not_found", "no such model"),
+		"same":  fakellm.Text("Yes.").Usage(7, 2, 0), "third": fakellm.Text("Yes.").Usage(5, 1, 0),
+	}), fallingBack, func(c *config.Config) {
+		c.Providers = []config.ModelProvider{{ID: "mine", API: turn.APIChat, BaseURL: c.LLM.BaseURL}}
+		c.LLM.Fallback, c.Telemetry.MetricsAddress = []string{"mine:same"}, address
+	})
+	e.traced(c)
+	run := e.begin(t.Name(), "Is it you?", nil)
+	require.Equal(t, "same", e.result(run).Model)
+	other := e.start(t.Name()+"-2", workflows.Input{Message: &workflows.Message{Text: "And you?", Model: "openai:third"}})
+	require.Equal(t, "third", e.result(other).Model)
+
+	for turnID, want := range map[string][2]string{run.GetRunID(): {"mine", "same"}, other.GetRunID(): {"openai", "third"}} {
+		for _, span := range c.trace(turnID) {
+			assert.Contains(t, attribute(span, "gen_ai.provider.name"), `"`+want[0]+`"`, span.Name)
+			assert.Contains(t, attribute(span, "gen_ai.request.model"), `"`+want[1]+`"`, span.Name)
+		}
+	}
+	metrics := scrape(t, address)
+	for _, line := range []string{
+		`gen_ai_client_operation_duration_seconds_count{error_type="llm_rejected",gen_ai_operation_name="chat",` +
+			`gen_ai_provider_name="openai",gen_ai_request_model="first"} 1`,
+		`gen_ai_client_operation_time_to_first_chunk_seconds_count{gen_ai_operation_name="chat",` +
+			`gen_ai_provider_name="mine",gen_ai_request_model="same"} 1`,
+		`gen_ai_client_token_usage_sum{gen_ai_operation_name="chat",gen_ai_provider_name="mine",` +
+			`gen_ai_request_model="same",gen_ai_token_type="input"} 7`,
+		`gen_ai_client_token_usage_sum{gen_ai_operation_name="chat",gen_ai_provider_name="openai",` +
+			`gen_ai_request_model="third",gen_ai_token_type="output"} 1`,
+	} {
+		assert.Contains(t, metrics, line)
+	}
+}
+
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

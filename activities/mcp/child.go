@@ -222,11 +222,12 @@ type ProcessEvent struct {
 // maxProcessEvents bounds Health.Processes.
 const maxProcessEvents = 8
 
-// processes logs the starts and ends of a server's processes and keeps the last of them. It has its own lock, because a
+// processes logs and reports the starts and ends of a server's processes and keeps the last of them. It has its own lock, because a
 // process may end while the connector's lock is held.
 type processes struct {
 	server string
 	log    *slog.Logger
+	notify func(server string, e ProcessEvent) // Options.OnProcess
 
 	mu     sync.Mutex
 	events []ProcessEvent
@@ -243,6 +244,9 @@ func (p *processes) record(tenant string, process *childproc.Process) {
 		log.Info("an MCP server's process ended", "with", e.Ended)
 	default:
 		log.Warn("an MCP server's process ended", "with", e.Ended)
+	}
+	if p.notify != nil {
+		p.notify(p.server, e)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -115,7 +115,7 @@ func (h *Host) addProcess(c *connector, s Server) error {
 	if own, ok := s.Env["PATH"]; ok { // the server's own PATH also finds its command
 		searchPath = own
 	}
-	c.processes = &processes{server: s.ID, log: h.opts.Logger}
+	c.processes = &processes{server: s.ID, log: h.opts.Logger, notify: h.opts.OnProcess}
 	c.dialer = &stdioDialer{
 		server: s, searchPath: searchPath, env: env, runAs: runAs, opts: h.opts, total: h.total, processes: c.processes,
 	}

@@ -115,6 +115,8 @@ type Options struct {
 	Secrets *redact.Redactor
 
 	Logger *slog.Logger
+	// OnProcess is called with the start and the end of each server's process. It must not block. It may be nil.
+	OnProcess func(server string, e ProcessEvent)
 }
 
 // Defaults that this program's own functions share with servers.

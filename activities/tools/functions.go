@@ -69,12 +69,30 @@ func Values(argument string, values ...any) Option {
 	return func(s *tool.Settings) { s.Values = map[string][]any{argument: values} }
 }
 
+// Error is an error of a function that has a kind, such as not_found: what a model or a reader of the journal can tell
+// apart without reading the text. The result of the call is {"error":{"kind":…,"message":…}}. Cause goes to the
+// worker's log only.
+type Error struct {
+	Kind    string `json:"kind"`
+	Message string `json:"message"`
+	Cause   error  `json:"-"`
+}
+
+func (e *Error) Error() string {
+	if e.Cause == nil {
+		return e.Kind + ": " + e.Message
+	}
+	return e.Kind + ": " + e.Message + ": " + e.Cause.Error()
+}
+
+func (e *Error) Unwrap() error { return e.Cause }
+
 var functionName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,128}$`)
 
 // Add adds the tool local/<name>. Its schema is derived from In, a struct whose jsonschema tags describe the properties
 // (see jsonschema.For); arguments are validated before fn sees them. The model sees a string result as it is, and any
 // other result as JSON, whose schema is derived from Out for operators (see turn.Descriptor). An error from fn, or a
-// panic, becomes an error result with its text. Names consist of letters, digits, underscores, dots and dashes, and are
+// panic, becomes an error result with its text, or with its kind if it is an *Error. Names consist of letters, digits, underscores, dots and dashes, and are
 // unique.
 func Add[In, Out any](
 	r *Registry, name, description string, fn func(ctx context.Context, in In) (Out, error), opts ...Option,
@@ -267,7 +285,7 @@ func (r *Registry) run(ctx context.Context, req turn.ToolRequest, f function) tu
 	}
 	size := int64(len(text))
 	if err != nil {
-		text = err.Error()
+		text = r.errorText(req, err)
 	}
 	limits := tool.Limits{Shown: r.opts.MaxResultBytes, Full: maxFunctionBytes}
 	out := tool.Text(printable.Head(text, maxFunctionBytes), limits, r.opts.Secrets.Values)
@@ -277,6 +295,23 @@ func (r *Registry) run(ctx context.Context, req turn.ToolRequest, f function) tu
 	out.SizeBytes = max(out.SizeBytes, size) // tool.Text has got at most maxFunctionBytes
 	out.FromServer = f.descriptor.Taints     // an error may quote what the function has read, too
 	return out
+}
+
+// errorText returns the text of an error result. It logs the cause of an *Error.
+func (r *Registry) errorText(req turn.ToolRequest, err error) string {
+	var kind *Error
+	if !errors.As(err, &kind) {
+		return err.Error()
+	}
+	if kind.Cause != nil {
+		r.opts.Logger.Warn("a local tool failed", "tool", req.Tool, "turn", req.Turn, "call", req.CallID, "kind", kind.Kind,
+			"error", kind.Cause)
+	}
+	b, err := json.Marshal(map[string]*Error{"error": kind})
+	if err != nil {
+		return kind.Error() // cannot happen: two strings are always JSON
+	}
+	return string(b)
 }
 
 // callRecovering calls the function and returns its result as text: a string as it is, anything else as JSON. It logs

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -152,6 +153,17 @@ func TestErrorsAndPanicsOfLocalToolsAreResults(t *testing.T) {
 	r = call(t, reg, "local/panic", `{}`)
 	assert.Equal(t, turn.OutcomeError, r.Outcome)
 	assert.Contains(t, r.Text, "has a bug and panicked: ohno")
+}
+
+func TestAnErrorOfALocalToolHasAKind(t *testing.T) {
+	reg := newRegistry(t)
+	require.NoError(t, tools.Add(reg, "book", "", func(context.Context, struct{}) (string, error) {
+		return "", fmt.Errorf("booking: %w", &tools.Error{Kind: "not_found", Message: "there is no table \"9\"",
+			Cause: errors.New("SELECT … FROM tables: no rows")})
+	}))
+	r := call(t, reg, "local/book", `{}`)
+	assert.Equal(t, turn.OutcomeError, r.Outcome)
+	assert.JSONEq(t, `{"error":{"kind":"not_found","message":"there is no table \"9\""}}`, r.Text)
 }
 
 func TestALocalToolsDeadlineAndCancellation(t *testing.T) {

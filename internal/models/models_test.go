@@ -41,8 +41,6 @@ func TestTheSnapshotIsSortedDatedAndHasItsNotice(t *testing.T) {
 	for _, v := range []string{"anthropic", "deepseek", "google", "groq", "meta", "mistral", "openai", "xai"} {
 		assert.True(t, list.Has(v), v)
 	}
-	_, ok := list.Find("openai", "gpt-4.1-mini") // config's default
-	assert.True(t, ok)
 }
 
 func TestPricesAreExact(t *testing.T) {
@@ -123,6 +121,28 @@ func TestAnUnknownModelIsAnErrorWithAlternatives(t *testing.T) {
 		assert.Equal(t, want.Configured, unknown.Configured, name)
 		if want.Alternatives != nil {
 			assert.Equal(t, want.Alternatives, unknown.Alternatives, name)
+		}
+	}
+}
+
+func TestARequestedModelHasAConfiguredProvider(t *testing.T) {
+	own := models.Models{List: models.BuiltIn(), Endpoints: []models.Endpoint{{ID: "openai"}, {ID: "anthropic",
+		Vendor: "anthropic"}}, Overrides: []models.Override{{Model: "ft:mine"}}}
+	for name, want := range map[string]string{
+		"qwen3:8b": "openai:qwen3:8b", "mistral:latest": "openai:mistral:latest", "llama3.2:x": "openai:llama3.2:x",
+		"a/b:free": "openai:a/b:free", "openai:nope:gpt": "openai:nope:gpt", "ft:mine": "openai:ft:mine",
+		"anthropic:claude-opus-5": "anthropic:claude-opus-5", "gpt": "openai:gpt",
+	} {
+		r, err := own.Requested(name)
+		require.NoError(t, err, name)
+		assert.Equal(t, want, r.ID(), name)
+	}
+	for _, m := range []models.Models{own, vendors("openai", "anthropic")} {
+		for _, name := range []string{"nope:gpt", "antropic:claude-opus-5", "gemini:gemini-2.5-pro", "demo:demo"} {
+			_, err := m.Requested(name)
+			var unknown *models.UnknownError
+			require.ErrorAs(t, err, &unknown, name)
+			assert.Equal(t, []string{"openai", "anthropic"}, unknown.Providers, name)
 		}
 	}
 }

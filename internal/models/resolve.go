@@ -3,6 +3,7 @@ package models
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -66,12 +67,19 @@ type UnknownError struct {
 	Date         string   // of the list
 	Alternatives []string // the nearest names, in the form provider:name
 	Configured   bool     // the provider is in the configuration
+	Providers    []string // those in the configuration, if Provider is not
+	Exact        string   // the name that Requested takes as one of the default provider, if there may be such a model
 }
 
 func (e *UnknownError) Error() string {
 	if !e.Configured {
-		return fmt.Sprintf("model %q: provider %s is not configured; set llm.provider to it, or add it to [[providers]] "+
-			"with its key, or choose another model", turn.Truncate(e.Name, 100), e.Provider)
+		s := fmt.Sprintf("model %q: provider %s is not configured, only %s; choose another model, or set llm.provider to "+
+			"the provider or add it to [[providers]], with its key", turn.Truncate(e.Name, 100), e.Provider,
+			strings.Join(e.Providers, ", "))
+		if e.Exact != "" {
+			s += "; if the name of the model has the colon, write " + turn.Truncate(e.Exact, 120)
+		}
+		return s
 	}
 	s := fmt.Sprintf("provider %s has no model %q in the list of %s", e.Provider, turn.Truncate(e.Name, 100), e.Date)
 	if len(e.Alternatives) > 0 {
@@ -91,7 +99,7 @@ func (m Models) Resolve(name string) (Resolved, error) {
 		}
 		// The name is one of a provider that is not configured, unless the default endpoint may have any name.
 		if m.List.Has(before) && endpoint.Vendor != "" || before == Demo {
-			return Resolved{}, &UnknownError{Name: name, Provider: before, Date: m.List.Date}
+			return Resolved{}, m.noProvider(name, before)
 		}
 	}
 	first, err := m.find(endpoint, name)
@@ -107,6 +115,38 @@ func (m Models) Resolve(name string) (Resolved, error) {
 		}
 	}
 	return Resolved{}, err
+}
+
+// A name of the form provider:name, and the tag of a name such as qwen3:8b or mistral:latest, as Ollama has them.
+var (
+	providerPrefix = regexp.MustCompile(`^[a-z0-9_-]{1,32}:`)
+	tagged         = regexp.MustCompile(`^[^:]+:(latest|[0-9][^:]*)$`)
+)
+
+// Requested is Resolve for a name that a user gives with a message. In it, what is before a colon must be a configured
+// provider, although a server of the operator may have models of any name: otherwise it would get a misspelt provider
+// as a part of the model's name. Names that the operator describes and tags such as qwen3:8b stay names.
+func (m Models) Requested(name string) (Resolved, error) {
+	prefix := strings.TrimSuffix(providerPrefix.FindString(name), ":")
+	tag := m.Endpoints[0].Vendor == "" && tagged.MatchString(name)
+	known := slices.ContainsFunc(m.Endpoints, func(e Endpoint) bool { return e.ID == prefix }) ||
+		slices.ContainsFunc(m.Overrides, func(o Override) bool { return o.Model == name })
+	if prefix != "" && !known && !tag {
+		return Resolved{}, m.noProvider(name, prefix)
+	}
+	return m.Resolve(name)
+}
+
+// noProvider returns the error for a name of a provider that is not configured.
+func (m Models) noProvider(name, provider string) error {
+	e := &UnknownError{Name: name, Provider: provider, Date: m.List.Date}
+	for _, endpoint := range m.Endpoints {
+		e.Providers = append(e.Providers, endpoint.ID)
+	}
+	if first := m.Endpoints[0]; first.Vendor == "" {
+		e.Exact = first.ID + ":" + name
+	}
+	return e
 }
 
 // find returns the model of an endpoint with this name, with the operator's overrides. An endpoint without Vendor has

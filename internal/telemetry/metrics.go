@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -106,6 +107,8 @@ func (t *Telemetry) CallsNotRun(ctx context.Context, outcomes []turn.CallOutcome
 
 // Inference is one request to the model, for Inferred.
 type Inference struct {
+	Provider   string // "": the default one
+	Model      string
 	Began      time.Time
 	FirstEvent time.Time // when the first event of the stream arrived; zero if none did
 	Completion turn.Completion
@@ -117,8 +120,9 @@ func (t *Telemetry) Inferred(ctx context.Context, i Inference) {
 	if t.meters == nil {
 		return
 	}
-	provider, chat := genaiconv.ProviderNameAttr(t.options.Provider), genaiconv.OperationNameChat
-	model := semconv.GenAIRequestModel(t.options.Model)
+	chat := genaiconv.OperationNameChat
+	provider := genaiconv.ProviderNameAttr(cmp.Or(i.Provider, t.options.Provider))
+	model := semconv.GenAIRequestModel(i.Model)
 	if !i.FirstEvent.IsZero() {
 		t.measured.firstChunk.Record(ctx, i.FirstEvent.Sub(i.Began).Seconds(), chat, provider, model)
 	}

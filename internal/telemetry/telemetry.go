@@ -36,8 +36,7 @@ type Options struct {
 	Content bool
 	Redact  func(string) string
 
-	Provider string // the provider of Model
-	Model    string
+	Provider string // of inferences that name none
 	Worker   string // the worker's identity
 	Version  string // of the program
 	Log      *slog.Logger

@@ -75,6 +75,7 @@ type turnTrace struct {
 	turn       journal.TurnRecord
 	config     turn.Config
 	inferences []journal.Inference
+	changes    []turn.ModelEvent // for each inference, the last change of the model until then; nil without fallbacks
 	calls      []journal.CallRecord
 	requests   []journal.RequestRecord
 	question   []turn.Message // the user's message, if contents are exported
@@ -109,6 +110,15 @@ func (t *Telemetry) readTurn(ctx context.Context, turnID string) (all turnTrace,
 	if all.inferences, err = own.Inferences(ctx, turnID); err != nil {
 		return all, err
 	}
+	if len(all.config.Models) > 1 {
+		for _, i := range all.inferences {
+			change, err := own.ModelChange(ctx, i.Key)
+			if err != nil {
+				return all, err
+			}
+			all.changes = append(all.changes, change)
+		}
+	}
 	if all.calls, err = own.Calls(ctx, turnID); err != nil {
 		return all, err
 	}
@@ -127,7 +137,7 @@ func (t *Telemetry) writeSpans(all turnTrace) {
 		trace.WithLinks(callerOf(all.config)...))
 	root.SetAttributes(turnAttributes(all)...)
 	if t.options.Content {
-		root.SetAttributes(semconv.GenAIInputMessagesKey.String(t.messages("user", all.question)))
+		root.SetAttributes(semconv.GenAIInputMessagesKey.String(t.messages(all.config, "user", all.question)))
 	}
 	for _, w := range all.requests {
 		root.AddEvent(eventAsked, trace.WithTimestamp(w.AskedAt), trace.WithAttributes(requestAttributes(w)...))
@@ -136,11 +146,11 @@ func (t *Telemetry) writeSpans(all turnTrace) {
 				requestAttributes(w), keyDecision.String(string(w.Decision.Status)))...))
 		}
 	}
-	for _, i := range all.inferences {
-		t.writeInference(ctx, all, i)
+	for n, i := range all.inferences {
+		t.writeInference(ctx, all, i, all.providerOf(n))
 	}
 	for _, c := range all.calls {
-		t.writeCall(ctx, rec, c)
+		t.writeCall(ctx, all, c)
 	}
 	if rec.State == turn.StateFailed || rec.State == turn.StateClosed {
 		markFailed(root, string(rec.Code), string(rec.Reason))
@@ -177,12 +187,24 @@ func callerOf(cfg turn.Config) []trace.Link {
 	return nil
 }
 
-// turnAttributes returns the attributes of a turn's root span.
+// providerOf returns the provider of the turn's inference n, counted from 0.
+func (all turnTrace) providerOf(n int) string {
+	if n < len(all.changes) && all.changes[n].Provider != "" {
+		return all.changes[n].Provider
+	}
+	return all.config.Provider
+}
+
+// turnAttributes returns the attributes of a turn's root span. Its model is that of the last inference.
 func turnAttributes(all turnTrace) []attribute.KeyValue {
 	rec := all.turn
+	provider, model := all.config.Provider, all.config.Model
+	if last := len(all.inferences) - 1; last >= 0 {
+		provider, model = all.providerOf(last), all.inferences[last].Model
+	}
 	return append(usageAttributes(rec.Usage),
 		semconv.GenAIOperationNameInvokeAgent, semconv.GenAIAgentName(rec.Agent),
-		semconv.GenAIProviderNameKey.String(all.config.Provider), semconv.GenAIRequestModel(all.config.Model),
+		semconv.GenAIProviderNameKey.String(provider), semconv.GenAIRequestModel(model),
 		semconv.GenAIConversationID(rec.Session), keyTurn.String(rec.ID), keyState.String(string(rec.State)),
 		keyFinishReason.String(string(rec.Reason)), keySteps.Int(rec.Steps), keyCalls.Int(rec.Calls),
 	)
@@ -195,11 +217,11 @@ func requestAttributes(w journal.RequestRecord) []attribute.KeyValue {
 
 // writeInference writes the span of the last attempt of a step's inference. The span of an inference that was not
 // settled is marked as failed and ends with the turn.
-func (t *Telemetry) writeInference(ctx context.Context, all turnTrace, i journal.Inference) {
+func (t *Telemetry) writeInference(ctx context.Context, all turnTrace, i journal.Inference, provider string) {
 	id := all.turn.ID
 	_, span := t.startSpan(ctx, id, inferenceSpan(id, i.Key.Step, i.Attempt), opInference+" "+i.Model, i.StartedAt,
 		trace.WithSpanKind(trace.SpanKindClient))
-	span.SetAttributes(semconv.GenAIOperationNameChat, semconv.GenAIProviderNameKey.String(all.config.Provider),
+	span.SetAttributes(semconv.GenAIOperationNameChat, semconv.GenAIProviderNameKey.String(provider),
 		semconv.GenAIRequestModel(i.Model), semconv.GenAIConversationID(all.turn.Session), keyStep.Int(i.Key.Step),
 		keyAttempt.Int(i.Attempt), keyFailures.Int(i.Failures))
 	if !i.Settled {
@@ -213,13 +235,14 @@ func (t *Telemetry) writeInference(ctx context.Context, all turnTrace, i journal
 		span.SetAttributes(semconv.GenAIResponseModel(i.Completion.Model))
 	}
 	if t.options.Content {
-		span.SetAttributes(semconv.GenAIOutputMessagesKey.String(t.messages("assistant", []turn.Message{i.Message})))
+		span.SetAttributes(semconv.GenAIOutputMessagesKey.String(t.messages(all.config, "assistant", []turn.Message{i.Message})))
 	}
 	span.End(trace.WithTimestamp(i.SettledAt))
 }
 
 // writeCall writes the span of a call. The span of a call without an attempt has no duration.
-func (t *Telemetry) writeCall(ctx context.Context, rec journal.TurnRecord, c journal.CallRecord) {
+func (t *Telemetry) writeCall(ctx context.Context, all turnTrace, c journal.CallRecord) {
+	rec := all.turn
 	began := c.ClaimedAt
 	if began.IsZero() {
 		began = c.SettledAt
@@ -232,7 +255,7 @@ func (t *Telemetry) writeCall(ctx context.Context, rec journal.TurnRecord, c jou
 		span.SetAttributes(keyMCPMethod.String("tools/call"), keyServer.String(server))
 	}
 	if t.options.Content {
-		span.SetAttributes(semconv.GenAIToolCallArgumentsKey.String(t.content(c.Call.Arguments)),
+		span.SetAttributes(semconv.GenAIToolCallArgumentsKey.String(t.arguments(all.config, c.Call)),
 			semconv.GenAIToolCallResultKey.String(t.content(c.Text)))
 	}
 	if e := errorType(c); e != "" {

@@ -28,3 +28,14 @@ func TestATraceIsWrittenForEveryTenant(t *testing.T) {
 		assert.Contains(t, all.question[0].Text, "hello from "+tenant)
 	}
 }
+
+func TestSensitiveArgumentsAreNotExported(t *testing.T) {
+	tel := &Telemetry{options: Options{Content: true, Redact: func(s string) string { return s }}}
+	cfg := turn.Config{Tools: []turn.Tool{{ID: "mcp/bank/pay", Sensitive: []string{"pin"}}}}
+	call := turn.ToolCall{ID: "1.0", Tool: "mcp/bank/pay", Arguments: `{"to":"ann","pin":"canary","password":"canary"}`}
+	assert.Equal(t, `{"to":"ann","pin":"[blanked]","password":"[blanked]"}`, tel.arguments(cfg, call))
+	message := tel.messages(cfg, "assistant", []turn.Message{{ToolCalls: []turn.ToolCall{call},
+		Text: `{"action":"tool","arguments":{"password":"canary"}}`}})
+	assert.Contains(t, message, "ann")
+	assert.NotContains(t, message, "canary")
+}

@@ -78,7 +78,7 @@ func TestVariablesAreSettings(t *testing.T) {
 		assert.Equal(t, "secret", password)
 		assert.Equal(t, "postgres:5432", journal.Host)
 		if s.Name == "worker" {
-			assert.Equal(t, config.ProviderOpenAI, c.LLM.Effective().Provider)
+			assert.Equal(t, config.ProviderOpenAI, c.EffectiveLLM().Provider)
 		}
 	}
 	assert.Equal(t, 5, ours)
@@ -106,7 +106,7 @@ func TestWithoutAKeyTheDemoModelAnswers(t *testing.T) {
 		"OPENAI_BASE_URL=" + variable(t, worker, "OPENAI_BASE_URL"),
 	}})
 	require.NoError(t, err)
-	assert.Equal(t, config.ProviderDemo, loaded.Config.LLM.Effective().Provider)
+	assert.Equal(t, config.ProviderDemo, loaded.Config.EffectiveLLM().Provider)
 	assert.Equal(t, 2, worker.GetScale())
 }
 

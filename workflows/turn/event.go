@@ -61,7 +61,7 @@ type Event struct {
 type CallEvent struct {
 	CallID    string `json:"call_id"`
 	Tool      string `json:"tool"`
-	Arguments string `json:"arguments,omitempty"` // a preview
+	Arguments string `json:"arguments,omitempty"` // a preview: see BlankArguments
 	// ArgumentsBytes is the size of the whole arguments, if Arguments is truncated.
 	ArgumentsBytes int64   `json:"arguments_bytes,omitempty"`
 	Outcome        Outcome `json:"outcome,omitempty"` // completed only

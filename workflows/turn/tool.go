@@ -92,6 +92,7 @@ type Tool struct {
 	ElicitationTimeout time.Duration `json:"elicitation_timeout,omitempty"`
 	Queue              string        `json:"queue,omitempty"`
 	Hosts              *HostRule     `json:"hosts,omitempty"`
+	Sensitive          []string      `json:"sensitive,omitempty"` // see the function Sensitive
 }
 
 // Pinned returns the fields of d that a turn config holds.
@@ -100,7 +101,7 @@ func (d Descriptor) Pinned() Tool {
 		ID: d.ID, Wire: d.Wire, Hash: d.Hash, Activity: d.Activity, Risk: d.Risk, Repeatable: d.Repeatable,
 		Effects: d.Effects,
 		Timeout: d.Timeout, TotalTimeout: d.TotalTimeout, ElicitationTimeout: d.ElicitationTimeout,
-		Queue: d.Queue, Hosts: d.Hosts,
+		Queue: d.Queue, Hosts: d.Hosts, Sensitive: Sensitive(d.Schema),
 	}
 }
 

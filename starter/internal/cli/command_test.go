@@ -39,6 +39,28 @@ func TestEveryCommandExplainsItself(t *testing.T) {
 	visit(command((&app.App{Streams: app.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}})))
 }
 
+// TestEverySessionIsAFlagAndAnArgument checks that each command that takes a session takes it with -s, and as an
+// argument unless the arguments are the message.
+func TestEverySessionIsAFlagAndAnArgument(t *testing.T) {
+	commands := 0
+	var visit func(cmd *cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			visit(sub)
+		}
+		flag, argument := cmd.Flags().ShorthandLookup("s"), strings.Contains(cmd.Use, "session")
+		assert.False(t, argument && flag == nil, cmd.Use)
+		if flag != nil && !argument {
+			assert.Contains(t, []string{"run [message...]", "create <name> [message...]"}, cmd.Use)
+		}
+		if argument {
+			commands++
+		}
+	}
+	visit(command(&app.App{}))
+	assert.Greater(t, commands, 18)
+}
+
 func TestCompletionScripts(t *testing.T) {
 	c := newConsole(t)
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {

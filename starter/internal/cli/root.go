@@ -50,7 +50,14 @@ func command(a *app.App) *cobra.Command {
 	}
 	root.SetHelpCommandGroupID(groupDevelop)
 	root.SetCompletionCommandGroupID(groupDevelop)
+	a.SessionFlags(root)
 	root.AddCommand(develop.Man(a), develop.DevServer(a))
+	root.InitDefaultCompletionCmd("") // cobra's, which without this line accepts every word as a shell
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "completion" {
+			cmd.Args, cmd.RunE = app.OnlySubcommands, app.ShowHelp
+		}
+	}
 	a.Help(root)
 	return root
 }

@@ -85,7 +85,8 @@ func (c *clone) untouched(t *testing.T) {
 
 // needless are the commands that use no configuration, or only show it.
 var needless = map[string]bool{"init": true, "trust": true, "config show": true, "config schema": true,
-	"events schema": true, "man": true, "version": true, "dev-server": true, "keys new": true, "skills check": true}
+	"events schema": true, "man": true, "version": true, "dev-server": true, "keys new": true, "skills check": true,
+	"completion bash": true, "completion fish": true, "completion powershell": true, "completion zsh": true}
 
 // lines has the arguments of commands that do not read the configuration with one to three words.
 var lines = map[string][]string{

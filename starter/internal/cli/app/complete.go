@@ -60,3 +60,46 @@ func (a *App) CompleteSessions(n int) cobra.CompletionFunc {
 		return offers
 	})
 }
+
+// SessionFlags gives root and each of its subcommands whose first argument is a session the flag --session, with which
+// that argument can be given instead.
+func (a *App) SessionFlags(root *cobra.Command) {
+	for _, cmd := range root.Commands() {
+		a.SessionFlags(cmd)
+	}
+	words := strings.Fields(root.Use)
+	if len(words) < 2 || strings.Trim(words[1], "[]<>") != "session" || root.Flags().Lookup("session") != nil {
+		return
+	}
+	session := root.Flags().StringP("session", "s", "", "the `ID` of the session, instead of the first argument")
+	_ = root.RegisterFlagCompletionFunc("session", a.CompleteSessions(1)) // the flag exists
+	given := func() bool { return root.Flags().Changed("session") }
+	with := func(args []string) []string {
+		if !given() {
+			return args
+		}
+		return append([]string{*session}, args...)
+	}
+	check, run, complete := root.Args, root.RunE, root.ValidArgsFunction
+	if complete == nil {
+		complete = a.CompleteSessions(1)
+	}
+	root.Args = func(cmd *cobra.Command, args []string) error {
+		err := check(cmd, with(args))
+		if given() && len(args) > 0 && (args[0] == *session || err != nil && check(cmd, args) == nil) {
+			return SessionTwice(args[0], *session)
+		}
+		return err
+	}
+	root.RunE = func(cmd *cobra.Command, args []string) error { return run(cmd, with(args)) }
+	root.ValidArgsFunction = func(cmd *cobra.Command, args []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return complete(cmd, with(args), word)
+	}
+}
+
+// SessionTwice returns the error for a command line with a session as an argument and another one, or the same, as a
+// flag.
+func SessionTwice(argument, flag string) error {
+	return Usage("the session is given twice, as the argument %q and with --session %s: use one of them",
+		Line(argument, 60), Quoted(flag))
+}

@@ -27,7 +27,7 @@ func checkModel(cfg config.Config, name string, own bool) error {
 		return nil
 	}
 	all, _ := engine.Models(cfg) // an unreadable model list is logged by the workers
-	if _, err := all.Resolve(name); err != nil {
+	if _, err := all.Requested(name); err != nil {
 		return AsUsage(err)
 	}
 	return nil

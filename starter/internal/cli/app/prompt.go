@@ -6,7 +6,9 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/everturn/everturn/journal/record"
@@ -27,16 +29,43 @@ func (a *App) PromptOrNone(ctx context.Context, args []string) (string, error) {
 	return text, err
 }
 
-// Prompt returns the message of a command: the arguments, joined by spaces, or standard input. It reads standard input
-// only if the argument is "-", or if there is no argument and standard input is a pipe or a file. With another argument
-// it does not read standard input, because that may be an inherited pipe that never ends.
+// Prompt returns the message of a command: the arguments, joined by spaces, with standard input as a paragraph of its
+// own. The argument "-" marks its place. Without one, standard input follows the arguments if it is a pipe or a file;
+// a terminal and /dev/null are not read. Blank arguments are an error, whatever standard input is: they are probably a
+// variable that is not set.
 func (a *App) Prompt(ctx context.Context, args []string) (string, error) {
-	text := strings.Join(args, " ")
-	if text == "-" || len(args) == 0 && readable(a.In) {
-		var err error
-		if text, err = readPrompt(ctx, a.In); err != nil {
+	before, after, dash := args, []string(nil), slices.Index(args, "-")
+	if dash >= 0 {
+		before, after = args[:dash], args[dash+1:]
+		if slices.Contains(after, "-") {
+			return "", Usage("the message has two \"-\", but standard input can only be read once: quote the message")
+		}
+	}
+	var paragraphs []string
+	add := func(text string) {
+		if strings.TrimSpace(text) != "" {
+			paragraphs = append(paragraphs, text)
+		}
+	}
+	add(strings.Join(before, " "))
+	if dash >= 0 || readable(a.In) && (len(args) == 0 || len(paragraphs) > 0) {
+		text, err := a.readInput(ctx)
+		if err != nil {
 			return "", err
 		}
+		add(text)
+	}
+	add(strings.Join(after, " "))
+	if len(paragraphs) == 0 {
+		return "", errEmptyPrompt
+	}
+	return strings.Join(paragraphs, "\n\n"), nil
+}
+
+// TextOrInput returns the text, or standard input if the text is "-".
+func (a *App) TextOrInput(ctx context.Context, text string) (string, error) {
+	if text == "-" {
+		return a.Prompt(ctx, []string{text})
 	}
 	if strings.TrimSpace(text) == "" {
 		return "", errEmptyPrompt
@@ -44,34 +73,67 @@ func (a *App) Prompt(ctx context.Context, args []string) (string, error) {
 	return text, nil
 }
 
-// readPrompt reads f to its end and returns the text. A read cannot be interrupted: if ctx ends first, readPrompt
-// returns and its goroutine stays blocked until the program exits.
-func readPrompt(ctx context.Context, f *os.File) (string, error) {
+// silentInput is how long standard input may send nothing before the command tells the user that it waits for it.
+const silentInput = 2 * time.Second
+
+// readInput reads standard input to its end and returns the text. A read cannot be interrupted: if ctx ends first,
+// readInput returns and its goroutine stays blocked until the program exits.
+func (a *App) readInput(ctx context.Context) (string, error) {
 	type content struct {
 		b   []byte
 		err error
 	}
 	read := make(chan content, 1)
+	silent := time.NewTimer(silentInput)
+	defer silent.Stop()
 	go func() {
-		b, err := io.ReadAll(io.LimitReader(f, maxPrompt+1))
+		b, err := io.ReadAll(io.LimitReader(&timedReader{a.In, silent}, maxPrompt+1))
 		read <- content{b, err}
 	}()
-	select {
-	case <-ctx.Done():
-		return "", context.Cause(ctx)
-	case c := <-read:
-		switch {
-		case c.err != nil:
-			return "", Usage("reading the message from standard input: %w", c.err)
-		case len(c.b) > maxPrompt:
-			return "", Usage("the message on standard input is larger than %d MiB: put the text into a file of the workspace, "+
-				"and tell the model to read it", maxPrompt>>20)
-		case !utf8.Valid(c.b) || bytes.IndexByte(c.b, 0) >= 0:
-			return "", Usage("the message on standard input is not text in UTF-8: convert it first, or put the file into the " +
-				"workspace and name it in the message")
+	for noted := false; ; {
+		select {
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		case <-silent.C:
+			if noted {
+				continue
+			}
+			noted = true
+			a.Note("waiting for the end of standard input, which is a part of the message; to send the message without it, " +
+				"add `< /dev/null`")
+		case c := <-read:
+			return checkInput(c.b, c.err)
 		}
-		return string(c.b), nil
 	}
+}
+
+// timedReader restarts a timer with each read that returns data.
+type timedReader struct {
+	io.Reader
+	timer *time.Timer
+}
+
+func (r *timedReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if n > 0 {
+		r.timer.Reset(silentInput)
+	}
+	return n, err
+}
+
+// checkInput returns what was read from standard input as text, or an error if it is too large or not text.
+func checkInput(b []byte, err error) (string, error) {
+	switch {
+	case err != nil:
+		return "", Usage("reading the message from standard input: %w", err)
+	case len(b) > maxPrompt:
+		return "", Usage("the message on standard input is larger than %d MiB: put the text into a file of the workspace, "+
+			"and tell the model to read it", maxPrompt>>20)
+	case !utf8.Valid(b) || bytes.IndexByte(b, 0) >= 0:
+		return "", Usage("the message on standard input is not text in UTF-8: convert it first, or put the file into the " +
+			"workspace and name it in the message")
+	}
+	return string(b), nil
 }
 
 // readable reports whether f is a pipe or a regular file. Reading them ends by itself, unlike reading from a terminal.

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"bufio"
 	"context"
 	"os"
 	"strings"
@@ -21,12 +22,17 @@ func TestWhereThePromptComesFrom(t *testing.T) {
 		want string
 	}{
 		"arguments":                         {nil, []string{"which", "files"}, "which files"},
-		"arguments beside an open pipe":     {stdio.Pipe(t, "", false), []string{"which"}, "which"},
-		"arguments beside a file":           {stdio.File(t, "from the file"), []string{"which"}, "which"},
+		"arguments beside a pipe":           {stdio.Pipe(t, "a diff\n", true), []string{"review", "it"}, "review it\n\na diff\n"},
+		"arguments beside a file":           {stdio.File(t, "a diff\n"), []string{"review"}, "review\n\na diff\n"},
+		"arguments beside an empty pipe":    {stdio.Pipe(t, "\n", true), []string{"review"}, "review"},
+		"arguments beside a terminal":       {stdio.Terminal(t), []string{"review"}, "review"},
+		"arguments beside /dev/null":        {stdio.Open(t, os.DevNull), []string{"review"}, "review"},
+		"arguments beside a closed one":     {closed, []string{"review"}, "review"},
 		"nothing beside a file":             {stdio.File(t, "from the file\n"), nil, "from the file\n"},
 		"nothing beside a pipe":             {stdio.Pipe(t, "from the pipe", true), nil, "from the pipe"},
 		"a dash and a pipe":                 {stdio.Pipe(t, "from the pipe", true), []string{"-"}, "from the pipe"},
-		"a dash among words is a word":      {stdio.Pipe(t, "", false), []string{"a", "-"}, "a -"},
+		"a dash behind words":               {stdio.Pipe(t, "a diff", true), []string{"review:", "-"}, "review:\n\na diff"},
+		"a dash before words":               {stdio.Pipe(t, "a diff\n", true), []string{"-", "review", "it"}, "a diff\n\n\nreview it"},
 		"nothing beside /dev/null":          {stdio.Open(t, os.DevNull), nil, ""},
 		"a dash and /dev/null":              {stdio.Open(t, os.DevNull), []string{"-"}, ""},
 		"nothing beside a closed one":       {closed, nil, ""},
@@ -48,6 +54,32 @@ func TestWhereThePromptComesFrom(t *testing.T) {
 			assert.Equal(t, c.want, text)
 		})
 	}
+}
+
+func TestTwoDashesAreAnError(t *testing.T) {
+	_, err := (&App{Streams: Streams{In: stdio.File(t, "x")}}).Prompt(t.Context(), []string{"-", "and", "-"})
+	assert.Equal(t, ExitConfig, ExitCode(err))
+}
+
+// TestASilentPipeIsNamed lets a pipe be silent until the command has said that it waits for it.
+func TestASilentPipeIsNamed(t *testing.T) {
+	t.Parallel()
+	in, writer, err := os.Pipe()
+	require.NoError(t, err)
+	notes, err2, err := os.Pipe()
+	require.NoError(t, err)
+	t.Cleanup(func() { in.Close(); writer.Close(); notes.Close(); err2.Close() })
+	go func() {
+		note, err := bufio.NewReader(notes).ReadString('\n')
+		if assert.NoError(t, err) {
+			assert.Contains(t, note, "standard input")
+		}
+		_, _ = writer.WriteString("a diff") // a failure is a prompt without it
+		writer.Close()
+	}()
+	text, err := (&App{Streams: Streams{In: in, Err: err2}}).Prompt(t.Context(), []string{"review"})
+	require.NoError(t, err)
+	assert.Equal(t, "review\n\na diff", text)
 }
 
 func TestADashWithAClosedStandardInputIsAnError(t *testing.T) {

@@ -91,7 +91,7 @@ func (f answerFlags) split(ctx context.Context, a *app.App, args []string) (name
 		return nil, "", app.Usage("there is no answer: give it as the last argument, for example `everturn answer s-k2j3 q4 " +
 			"\"Yes.\"`, or see `everturn answer --help`")
 	}
-	text, err = a.Prompt(ctx, args[last:])
+	text, err = a.TextOrInput(ctx, args[last])
 	return args[:last], strings.TrimSuffix(text, "\n"), err
 }
 

@@ -394,7 +394,7 @@ func (x *examination) journalID(ctx context.Context) (string, error) {
 func missingWorker(ctx context.Context, c temporalconn.Conn, cfg config.Config) (string, error) {
 	type need struct{ queue, start string }
 	needed := []need{{cfg.Queue(config.RoleTools), `with the role "tools" in worker.roles`}}
-	if cfg.LLM.Known() { // the name of the queue depends on the provider
+	if cfg.ProviderKnown() { // the name of the queue depends on the provider
 		needed = append(needed, need{cfg.Queue(config.RoleInference),
 			`with the role "inference" in worker.roles and the same [llm] as here`})
 	}

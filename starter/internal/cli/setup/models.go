@@ -159,7 +159,7 @@ is a name or provider:name. Exit codes: 0 it is known, 3 no configured provider 
 				}
 				name = chain[0].Provider + ":" + chain[0].Name
 			}
-			r, err := all.Resolve(name)
+			r, err := all.Requested(name)
 			if err != nil {
 				return app.AsUsage(err)
 			}

@@ -27,7 +27,7 @@ func Chat(a *app.App) *cobra.Command {
 	var c choices
 	var chosen turn.UserMessage
 	cmd := &cobra.Command{
-		Use:   "chat",
+		Use:   "chat [session]",
 		Short: "Talk to a session on this terminal",
 		Long: `Talk to a session on this terminal. Answers and tool calls appear as they happen, and keys decide
 approvals.
@@ -38,8 +38,12 @@ that begin with a message of this chat. In a message, @path attaches a file; a l
 runs a command in your shell. /help lists the commands and keys.`,
 		Example: `  everturn chat --dev
   everturn chat -c`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: a.CompleteSessions(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.take(args); err != nil {
+				return err
+			}
 			if err := f.check(); err != nil {
 				return err
 			}

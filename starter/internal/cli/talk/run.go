@@ -38,9 +38,9 @@ func Run(a *app.App) *cobra.Command {
 		Short: "Send a message and follow the turn to its answer",
 		Long: `Send a message to a session and follow the turn to its answer.
 
-The message is the arguments. If it is "-", or if there are no arguments and standard input is a
-pipe or a file, the command reads it from standard input. --dev starts everything on this machine: a
-Temporal server, its Web UI and a worker in this process.
+The message is the arguments, followed by standard input if that is a pipe or a file. The argument
+"-" puts standard input elsewhere, and also reads a terminal; < /dev/null leaves it out. --dev
+starts everything on this machine: a Temporal server, its Web UI and a worker in this process.
 
 If the session has a running turn, the message is merged into it before the next inference. If the
 turn waits for a decision, the command asks on the terminal; without a terminal, it prints how to
@@ -50,7 +50,7 @@ Exit codes: 0 answered, 1 failed, 2 cancelled, 3 usage or configuration, 4 crede
 journal or workers unreachable, 6 waiting for a decision, 7 a limit or a refusal, 124 a timeout.`,
 		Example: `  everturn run --dev "Which files are here, and what is this project about?"
   everturn run -s research "And the tests?"
-  git diff | everturn run - --max-steps 5`,
+  git diff | everturn run "Review this change."`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.limits.Read(cmd.Flags())
 			if err := f.choices.apply(cmd, &f.message); err != nil {

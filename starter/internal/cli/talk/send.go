@@ -21,8 +21,8 @@ func Send(a *app.App) *cobra.Command {
 whatever happens next.
 
 The message is merged into the session's running turn before the next inference. With --queue, or if
-no turn is running, it starts a turn of its own. The text is the arguments, or standard input as for
-run.`,
+no turn is running, it starts a turn of its own. The text is the arguments and standard input, as
+for run.`,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: a.CompleteSessions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -31,11 +31,23 @@ func (f *sessionFlags) register(a *app.App, cmd *cobra.Command) {
 // named reports whether the flags choose a session.
 func (f sessionFlags) named() bool { return f.session != "" || f.last }
 
+// take takes the session from the arguments, of which there is at most one, as --session takes it.
+func (f *sessionFlags) take(args []string) error {
+	switch {
+	case len(args) == 0:
+		return nil
+	case f.session != "":
+		return app.SessionTwice(args[0], f.session)
+	}
+	f.session = args[0]
+	return nil
+}
+
 // check returns an error for flags that exclude each other, or for an invalid session ID.
 func (f sessionFlags) check() error {
 	switch {
 	case f.last && f.session != "":
-		return app.Usage("--continue and --session exclude each other: use one of them")
+		return app.Usage("--continue and a session exclude each other: use one of them")
 	case f.slow && !f.dev:
 		return app.Usage("--slow needs --dev; start another worker with `everturn worker --slow` instead")
 	case f.session == "":
