@@ -30,6 +30,8 @@ func repository(t *testing.T, files map[string]string) string {
 	}
 	run(t, dir, "add", "-A")
 	run(t, dir, "commit", "-q", "--allow-empty", "-m", "begin")
+	run(t, dir, "config", "hook.x.event", "reference-transaction") // of git 2.54 and newer
+	run(t, dir, "config", "hook.x.command", "touch "+dir+"/HOOKED")
 	for _, hook := range []string{"pre-commit", "post-commit", "reference-transaction", "post-merge", "post-checkout"} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, ".git/hooks", hook), []byte("#!/bin/sh\ntouch "+dir+"/HOOKED\n"),
 			0o755))

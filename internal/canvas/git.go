@@ -25,6 +25,9 @@ var unconfigured = []string{
 	"-c", "core.quotePath=false", "-c", "core.pager=cat", "-c", "gc.auto=0", "-c", "maintenance.auto=false",
 	"-c", "commit.gpgSign=false", "-c", "diff.external=", "-c", "protocol.allow=never", "-c", "log.showSignature=false",
 	"-c", "fastimport.unpackLimit=1000", "-c", "core.fsync=all",
+	// Hooks by configuration, of git 2.54 and newer.
+	"-c", "hook.reference-transaction.enabled=false", "-c", "hook.post-index-change.enabled=false",
+	"-c", "hook.pre-auto-gc.enabled=false", "-c", "hook.post-checkout.enabled=false",
 }
 
 // gitError is the error of a git command that exited with a non-zero code, or was killed by a signal (code -1).

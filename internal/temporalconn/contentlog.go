@@ -31,7 +31,7 @@ func ContentFree(h slog.Handler) slog.Handler {
 var (
 	failureRecords = []string{activityError, "Activity panic.", "LocalActivity panic.", "Activity complete after timeout."}
 	failureTexts   = []string{"Error", "PanicError"}
-	ownTexts       = []string{"message", "cause", "it said", "server_text", "problem"}
+	ownTexts       = []string{"message", "cause", "it said", "server_text", "problem", "why", "reason", "dropped"}
 )
 
 // Handle implements slog.Handler. It replaces the attributes whose texts may quote content.
