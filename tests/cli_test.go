@@ -177,7 +177,10 @@ func TestCLITakesALongMessageFromStandardInput(t *testing.T) {
 	require.NoError(t, err)
 	defer r.Close()
 	defer w.Close()
-	h.begin(r, "run", "a prompt beside a pipe that stays open").exits(0)
+	silent := h.begin(r, "run", "a prompt beside a pipe that stays open")
+	silent.says("standard input")
+	require.NoError(t, w.Close())
+	silent.exits(0)
 }
 
 func TestCLISignalsDetachAndThenStop(t *testing.T) {

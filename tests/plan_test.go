@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -241,8 +242,8 @@ func TestThePlanStaysInThePrompt(t *testing.T) {
 	t.Parallel()
 	var effects atomic.Int32
 	script := []fakellm.Script{propose("one", "two"), set("1"), reflects(1, plan.Done)}
-	for range 8 {
-		script = append(script, set("2"))
+	for i := range 8 {
+		script = append(script, set(strconv.Itoa(2+i)))
 	}
 	e := newEnv(t, fakellm.Steps(append(script, reflects(2, plan.Done), fakellm.Text("Done."))...),
 		planner(plan.ConfirmNever),
