@@ -66,10 +66,15 @@ func (e *Engine) openSkills(context.Context) error {
 	for _, p := range problems {
 		e.log.Warn("a skill is left out", "path", p.Path, "problem", p.Message)
 	}
+	for i, s := range set.All {
+		set.All[i].Description, set.All[i].Body = e.secrets.String(s.Description), e.secrets.String(s.Body)
+	}
 	e.skills = set
-	if e.instructions, err = projectInstructions(e.cfg); err != nil {
+	instructions, err := projectInstructions(e.cfg)
+	if err != nil {
 		e.log.Warn(projectFile+" is left out", "error", err)
 	}
+	e.instructions = e.secrets.String(instructions)
 	if len(set.All) == 0 {
 		return nil
 	}

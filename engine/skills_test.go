@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/internal/redact"
 )
 
 // workspaceOf returns the configuration of a workspace whose authors may instruct the agent.
@@ -80,4 +81,21 @@ func TestSkillsOfTheWorkspaceStayInIt(t *testing.T) {
 	set, _, err = Skills(cfg)
 	require.NoError(t, err)
 	assert.Len(t, set.All, 1)
+}
+
+func TestInstructionsHoldNoSecret(t *testing.T) {
+	cfg, dir := workspaceOf(t)
+	skill := filepath.Join(dir, ".agents/skills/release")
+	require.NoError(t, os.MkdirAll(skill, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(skill, "SKILL.md"),
+		[]byte("---\nname: release\ndescription: With key-5e1f09c2\n---\nSend key-5e1f09c2."), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "AGENTS.md"), []byte("The key is key-5e1f09c2."), 0o600))
+	e := newEngine(cfg, nil)
+	e.secrets = redact.New()
+	e.secrets.Add("key-5e1f09c2")
+	t.Cleanup(func() { assert.NoError(t, e.Close()) })
+	require.NoError(t, e.openTools(t.Context()))
+	require.NoError(t, e.openSkills(t.Context()))
+	assert.Contains(t, e.instructions, "[redacted]")
+	assert.NotContains(t, e.instructions+e.skills.All[0].Description+e.skills.All[0].Body, "key-5e1f09c2")
 }

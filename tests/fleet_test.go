@@ -39,7 +39,7 @@ func TestFleet(t *testing.T) {
 	))
 	dir := t.TempDir()
 	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o711)) // root's Postgres runs as another user
-	options := fleet.Options{Dir: dir, Workers: 2, Settings: asking(model), Postgres: []string{"fsync=off"},
+	options := fleet.Options{Dir: dir, Workers: 2, Settings: asking(model) + "preset = \"brief\"\n", Postgres: []string{"fsync=off"},
 		Worker: binary(t, "./worker"), Starter: binary(t, "./starter"), Progress: t.Output()}
 	f := startFleet(t, options)
 	h := &userFolder{t: t, dir: options.Dir, address: f.Address(), environ: []string{"HOME=" + t.TempDir()}}

@@ -28,6 +28,7 @@ const (
 	maxDescription   = 1024      // characters
 	maxCompatibility = 500       // characters
 	maxFile          = 256 << 10 // bytes of SKILL.md
+	maxFrontmatter   = 8 << 10   // bytes; the memory that YAML needs can grow with their square
 	maxDepth         = 6
 	maxFolders       = 2000
 	maxSkills        = 500
@@ -236,6 +237,10 @@ func parse(text string) (Skill, error) {
 			"another line ---")
 	}
 	head, body := text[m[2]:m[3]], strings.TrimSpace(text[m[1]:])
+	if len(head) > maxFrontmatter {
+		return Skill{}, fmt.Errorf("its frontmatter is larger than %d KiB; move parts of it below the second line ---",
+			maxFrontmatter>>10)
+	}
 	var f frontmatter
 	if err := yaml.Unmarshal([]byte(head), &f); err != nil { // try again with quotes around values with colons
 		if yaml.Unmarshal([]byte(bareColon.ReplaceAllStringFunc(head, quoteValue)), &f) != nil {

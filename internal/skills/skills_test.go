@@ -194,3 +194,13 @@ func TestABodyCannotEndItsElement(t *testing.T) {
 		assert.Equal(t, 1, strings.Count(text, "</skill_content>"))
 	}
 }
+
+// TestALargeFrontmatterIsNotParsed has frontmatter for which the YAML parser would need gigabytes of memory.
+func TestALargeFrontmatterIsNotParsed(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "keys")
+	require.NoError(t, os.Mkdir(folder, 0o700))
+	text := "---\nname: keys\ndescription: x\nmetadata:\n" + strings.Repeat("  ? []\n  : c\n", 4000) + "---\nbody\n"
+	require.NoError(t, os.WriteFile(filepath.Join(folder, skills.File), []byte(text), 0o600))
+	_, err := skills.ReadFolder(folder)
+	assert.ErrorContains(t, err, "frontmatter is larger than 8 KiB")
+}

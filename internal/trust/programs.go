@@ -64,8 +64,14 @@ func Programs(s config.MCPServer, root string, lookup func(string) string) ([]Pr
 				info, err := os.Stat(path)
 				// The model must not create a missing file that the server would then run.
 				missing := err != nil && !strings.HasPrefix(word, "-") && (word == command || strings.ContainsAny(word, "./"))
+				relative := base.Relative && !filepath.IsAbs(word)
 				if missing || err == nil && info.Mode().IsRegular() {
-					found = append(found, Program{path, base.Relative && !filepath.IsAbs(word)})
+					found = append(found, Program{path, relative})
+				}
+				if missing && strings.Contains(word, "/") { // an interpreter may complete the name: node ./server
+					for _, completed := range withExtension(path) {
+						found = append(found, Program{completed, relative})
+					}
 				}
 			}
 		}
@@ -138,6 +144,17 @@ func absolute(dir, path string) string {
 		return filepath.Clean(path)
 	}
 	return filepath.Join(dir, path)
+}
+
+// withExtension returns the existing files, at most 100, whose names are that of path with an extension.
+func withExtension(path string) (files []string) {
+	entries, _ := os.ReadDir(filepath.Dir(path)) // none if the directory cannot be read
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), filepath.Base(path)+".") && len(files) < 100 {
+			files = append(files, filepath.Join(filepath.Dir(path), e.Name()))
+		}
+	}
+	return files
 }
 
 // isRegular reports whether path is an existing regular file.

@@ -201,6 +201,7 @@ func TestTheFilesThatServersRunAreFound(t *testing.T) {
 		"a default of a variable":     `command = "${NONE:-tools}/x"`,
 		"the server's environment":    `command = "python3"` + "\n" + `env = { LD_PRELOAD = "tools/x" }`,
 		"the server's directory":      `command = "python3"` + "\n" + `args = ["x"]` + "\n" + `dir = "tools"`,
+		"a name without extension":    `command = "node"` + "\n" + `args = ["./tools/server"]`,
 		"a link":                      `command = "./link"`,
 		"the server's own PATH":       `command = "x"` + "\n" + `env = { PATH = "${HERE}/tools:/bin" }`,
 		"a relative PATH":             `command = "env"` + "\n" + `args = ["x"]` + "\n" + `env = { PATH = "tools:/bin" }`,
@@ -216,6 +217,7 @@ func TestTheFilesThatServersRunAreFound(t *testing.T) {
 			u.write("tools/x", "1")
 			require.NoError(t, os.Symlink("tools/x", filepath.Join(u.dir, "link")))
 			require.NoError(t, os.Symlink("tools/x", filepath.Join(u.dir, "a link")))
+			require.NoError(t, os.Symlink("x", filepath.Join(u.dir, "tools/server.js")))
 			require.NoError(t, os.Symlink("tools", filepath.Join(u.dir, "$HERE")))
 			require.NoError(t, os.Mkdir(filepath.Join(u.dir, "tools/in"), 0o700))
 			require.NoError(t, os.Symlink("tools/in", filepath.Join(u.dir, "deep")))
@@ -353,7 +355,7 @@ headers.Authorization = "Bearer ${CI_TOKEN}"
 // TestEveryAddressIsShown sets each setting of Config whose name says that it is an address. Those that nothing
 // connects to are the exception.
 func TestEveryAddressIsShown(t *testing.T) {
-	noConnection := []string{"temporal.ui_url", "codec_server.url", "worker.health_address", "telemetry.metrics_address"}
+	noConnection := []string{"temporal.ui_url", "worker.health_address", "telemetry.metrics_address"}
 	var addresses []string
 	var write func(table string, of reflect.Type) string
 	write = func(table string, of reflect.Type) (text string) {
@@ -388,7 +390,7 @@ func TestEveryAddressIsShown(t *testing.T) {
 			}
 		}
 	}
-	assert.Len(t, addresses, 8)
+	assert.Len(t, addresses, 9)
 	assert.ElementsMatch(t, addresses, shown)
 }
 
