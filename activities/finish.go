@@ -72,14 +72,19 @@ func (a *Activities) finish(ctx context.Context, in workflows.FinishInput) (jour
 
 // openRefused begins a turn in the journal that Begin has failed to begin, so that the journal records its message and
 // its failure. It does nothing if the session already has the message. The turn ends at once, so it begins even if
-// other messages come first (OutOfOrder). If the message itself cannot be recorded, a note replaces its text.
+// other messages come first (OutOfOrder), and the session keeps its agent. If the message itself cannot be recorded, a
+// note replaces its text.
 func (a *Activities) openRefused(ctx context.Context, in workflows.FinishInput) error {
+	agent, err := a.agentOfSession(ctx, in)
+	if err != nil {
+		return err
+	}
 	begin := turn.BeginInput{
 		Session: in.Session, Tenant: in.Tenant, Turn: in.Turn, WorkflowID: workflows.WorkflowID(in.Tenant, in.Session),
 		RunID: in.Turn,
-		Agent: a.agent.Name, Message: *in.Opening, OutOfOrder: true, Config: json.RawMessage(`{}`), At: time.Now(),
+		Agent: agent, Message: *in.Opening, OutOfOrder: true, Config: json.RawMessage(`{}`), At: time.Now(),
 	}
-	_, err := a.journal.Begin(ctx, begin)
+	_, err = a.journal.Begin(ctx, begin)
 	var large *journal.TooLargeError
 	switch {
 	case errors.Is(err, journal.ErrNotFound): // the message's blob is lost, which is why the turn failed
@@ -92,6 +97,23 @@ func (a *Activities) openRefused(ctx context.Context, in workflows.FinishInput) 
 	begin.Message.Blob = ""
 	_, err = a.journal.Begin(ctx, begin)
 	return err
+}
+
+// agentOfSession returns the agent of the session's last turn. If the session has no turn, it is the agent that the
+// message names, or the default agent if there is no such agent.
+func (a *Activities) agentOfSession(ctx context.Context, in workflows.FinishInput) (string, error) {
+	rec, err := a.journal.Tenant(in.Tenant).Session(ctx, in.Session)
+	if err == nil && rec.LastTurn.Agent != "" {
+		return rec.LastTurn.Agent, nil
+	}
+	if err != nil && !errors.Is(err, journal.ErrNotFound) {
+		return "", err
+	}
+	agent, err := a.agentOf(in.Opening.Agent)
+	if err != nil {
+		agent = a.agent
+	}
+	return agent.Name, nil
 }
 
 // undelivered returns the IDs of those messages that no turn of the session has. It skips messages without an ID. j is

@@ -11,6 +11,7 @@ import (
 
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/follow"
+	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -69,6 +70,7 @@ type follower struct {
 	t          Turn
 	reader     follow.TurnReader
 	onlyResult bool         // the caller is Wait, which needs no events
+	begun      bool         // the journal has told which message began the turn f.t
 	message    string       // events before this message are skipped; empty if none are, or if it has been reached
 	outcomes   chan outcome // receives the turn's outcome from Temporal; nil once it has been received
 	outcome    *outcome     // the turn's outcome as Temporal reported it; nil until then
@@ -109,7 +111,7 @@ func (f *follower) run(ctx context.Context, emit func(turn.Event) bool) error {
 // which turn takes the message, any change of the session closes the channel too.
 func (f *follower) changed(ctx context.Context) <-chan struct{} {
 	topics := []journal.Topic{{Turn: f.t.ID}}
-	if f.t.Merged {
+	if f.t.Merged || !f.begun {
 		topics = append(topics, journal.Topic{Session: f.t.Session})
 	}
 	return f.c.journal.Changed(ctx, topics...)
@@ -131,6 +133,9 @@ func (f *follower) awaitOutcome(ctx context.Context) {
 // advance passes the events that the journal has by now to emit. It returns true if the turn is over or emit returned
 // false.
 func (f *follower) advance(ctx context.Context, emit func(turn.Event) bool) (done bool, err error) {
+	if err := f.checkFirst(ctx); err != nil {
+		return false, err
+	}
 	if f.t.Merged {
 		if taken, err := f.findMergedTurn(ctx); !taken || err != nil {
 			return f.outcome != nil, err // with an outcome, no turn will take the message
@@ -160,6 +165,23 @@ func (f *follower) advance(ctx context.Context, emit func(turn.Event) bool) (don
 			return done, nil
 		}
 	}
+}
+
+// checkFirst makes f.t a merged message if another message has begun its turn: one that an earlier turn had left came
+// first.
+func (f *follower) checkFirst(ctx context.Context) error {
+	if f.begun = f.begun || f.t.Merged || f.t.MessageID == ""; f.begun {
+		return nil
+	}
+	row, err := f.c.journal.Turn(ctx, f.t.ID)
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	if f.begun = err == nil; f.begun && row.MessageID != record.CleanText(f.t.MessageID) {
+		f.t.Merged = true
+		f.awaitOutcome(ctx)
+	}
+	return err
 }
 
 // findMergedTurn makes f follow the turn that has taken a merged message. It returns false if no turn has taken it yet.

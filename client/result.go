@@ -17,7 +17,7 @@ func (c *Client) Result(ctx context.Context, t Turn) (workflows.Result, error) {
 	if c.journal == nil {
 		return workflows.Result{}, errNoJournal
 	}
-	if t.Merged {
+	if t.MessageID != "" {
 		row, err := c.journal.Delivered(ctx, t.Session, t.MessageID)
 		if err != nil {
 			return workflows.Result{}, err

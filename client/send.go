@@ -76,6 +76,7 @@ func (c *Client) Send(ctx context.Context, in SendInput) (Turn, error) {
 		in.Message.ID = "m-" + strings.ToLower(rand.Text()[:16])
 	}
 	in.Alone = in.Alone || len(in.OutputSchema) > 0
+	in = in.withChoices()
 	in.updateID = in.Message.ID
 	if in.Message.Late {
 		// A turn has accepted the message in an update with the message's ID, and left it. Temporal answers another update
@@ -108,6 +109,18 @@ func (c *Client) Send(ctx context.Context, in SendInput) (Turn, error) {
 		return err
 	})
 	return t, err
+}
+
+// withChoices returns in with the message's own agent, limits and output schema, if it has any, in place of those of in,
+// and without them in the message: older workers read them only in a turn's input.
+func (in SendInput) withChoices() SendInput {
+	m := &in.Message
+	in.Agent, in.Limits = cmp.Or(m.Agent, in.Agent), cmp.Or(m.Limits, in.Limits)
+	if len(m.OutputSchema) > 0 {
+		in.OutputSchema = m.OutputSchema
+	}
+	m.Agent, m.Limits, m.OutputSchema = "", nil, nil
+	return in
 }
 
 // checkRepeated refuses a message if a message with the same ID and another text began a turn. Otherwise the caller
@@ -251,21 +264,25 @@ func (c *Client) attach(ctx context.Context, in *SendInput) error {
 // startTurn starts a turn with the message in its input. Unlike an update, that needs no worker, and it saves two
 // events in the history. If a turn is running, the error is a WorkflowExecutionAlreadyStarted.
 func (c *Client) startTurn(ctx context.Context, in SendInput) (client.WorkflowRun, error) {
+	m := in.Message
+	m.Queue = m.Queue || in.Alone // a message that an earlier turn left may come first
 	o := c.start(in, enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL)
 	// Otherwise the SDK returns the running turn instead of an error, and the message is lost.
 	o.WorkflowExecutionErrorWhenAlreadyStarted = true
-	return c.temporal.ExecuteWorkflow(ctx, o, workflows.TurnWorkflow, c.input(in, &in.Message))
+	return c.temporal.ExecuteWorkflow(ctx, o, workflows.TurnWorkflow, c.input(in, &m))
 }
 
 // updateWithStart sends the message to the running turn in an update. If that turn has just ended, the same request
 // starts a new turn for the message. If it ends before it takes the update, the error is errClosing.
 func (c *Client) updateWithStart(ctx context.Context, in SendInput, res *workflows.SendResult) error {
+	m := in.Message // it may begin a turn of its own after the running one
+	m.Agent, m.Limits, m.OutputSchema = in.Agent, in.Limits, in.OutputSchema
 	o := c.start(in, enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING)
 	h, err := c.temporal.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
 		StartWorkflowOperation: c.temporal.NewWithStartWorkflowOperation(o, workflows.TurnWorkflow, c.input(in, nil)),
 		UpdateOptions: client.UpdateWorkflowOptions{
 			UpdateID: in.updateID, WorkflowID: o.ID, UpdateName: workflows.SendUpdate,
-			Args: []any{in.Message}, WaitForStage: client.WorkflowUpdateStageCompleted,
+			Args: []any{m}, WaitForStage: client.WorkflowUpdateStageCompleted,
 		},
 	})
 	if err == nil {

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -35,9 +36,10 @@ func (r *run) deliverLeft(ctx workflow.Context, e turn.Result, left []Message) e
 		return nil
 	}
 	r.stopping = true // a message that arrived from now on would not be in left
+	agent := cmp.Or(r.progress.Config.Agent, r.in.Agent)
 	left = slices.Clone(left)
 	for i := range left {
-		left[i].Late = true
+		left[i].Late, left[i].Agent = true, cmp.Or(left[i].Agent, agent)
 	}
 	// The turn is settled; this Finish only records the messages in the journal.
 	if _, err := runJournal(ctx, Activities.Finish, FinishInput{Tenant: r.in.Tenant, FinishInput: turn.FinishInput{
@@ -55,7 +57,7 @@ func (r *run) deliverLeft(ctx workflow.Context, e turn.Result, left []Message) e
 	})
 	for {
 		err := workflow.ExecuteChildWorkflow(ctx, DeliverWorkflow, DeliverInput{
-			Version: WireVersion, Session: r.session, Tenant: r.in.Tenant, Agent: r.in.Agent, Left: left,
+			Version: WireVersion, Session: r.session, Tenant: r.in.Tenant, Agent: agent, Left: left,
 		}).GetChildWorkflowExecution().Get(ctx, nil)
 		var taken *temporal.ChildWorkflowExecutionAlreadyStartedError
 		if !errors.As(err, &taken) {

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -56,9 +57,15 @@ func (r *run) start(ctx workflow.Context, p turn.Start) turn.Phase {
 
 // beginWith runs Begin with message m. It repeats Begin with another message in two cases. If the session's previous
 // turn left messages that come before m, the first of them begins the turn. If m begins no turn (BeginResult.Kept), the
-// next message of the inbox does, if there is one.
+// next message of the inbox does, if there is one. The agent, limits and output schema of the run's input are those of m.
 func (r *run) beginWith(ctx workflow.Context, m Message) (BeginResult, error) {
+	m.Limits = cmp.Or(m.Limits, r.in.Limits)
+	if len(m.OutputSchema) == 0 {
+		m.OutputSchema = r.in.OutputSchema
+	}
+	var waiting *Message // the message that Earlier ones come before
 	for {
+		m.Agent = cmp.Or(m.Agent, r.in.Agent)
 		r.opening = m.ID
 		begun, err := r.begin(ctx, m)
 		if err != nil {
@@ -67,11 +74,30 @@ func (r *run) beginWith(ctx workflow.Context, m Message) (BeginResult, error) {
 		}
 		switch {
 		case len(begun.Earlier) > 0:
+			m.ID = cmp.Or(m.ID, "turn:"+r.turnID) // as the journal names it; the session recognizes messages by their IDs
+			own := m
+			waiting = &own
 			r.putFirst(append(begun.Earlier, m)) // Earlier has no answers of subagents, so its first message is taken
 		case !begun.Kept || len(r.progress.Inbox) == 0:
+			if waiting != nil && begun.Config.Version >= turn.OwnTurnVersion {
+				r.keepApart(*waiting, begun.Config.Agent)
+			}
 			return begun, nil
 		}
 		m = r.takeFirstMessage()
+	}
+}
+
+// keepApart queues the message m, which has come to begin a turn, if it would lose its choices or its agent by being
+// merged into the turn that another message has begun. agent is that of the turn.
+func (r *run) keepApart(m Message, agent string) {
+	if !m.Chooses() && (m.Agent == "" || m.Agent == agent) {
+		return
+	}
+	for i := range r.progress.Inbox {
+		if r.progress.Inbox[i].ID == m.ID {
+			r.progress.Inbox[i].Queue = true
+		}
 	}
 }
 

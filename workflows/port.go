@@ -76,7 +76,7 @@ func activityName(method any) string {
 type BeginInput struct {
 	turn.BeginInput
 	Limits *LimitsRequest `json:"limits,omitempty"`
-	// OutputSchema is the OutputSchema of the turn's Input.
+	// OutputSchema is the OutputSchema of the turn's message or Input.
 	OutputSchema json.RawMessage `json:"output_schema,omitempty"`
 }
 

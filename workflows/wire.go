@@ -56,17 +56,8 @@ type Input struct {
 // Message is a user's message to a session.
 type Message = turn.UserMessage
 
-// LimitsRequest overrides configured limits for one turn. Durations are strings such as "90s".
-type LimitsRequest struct {
-	MaxSteps     *int     `json:"max_steps,omitempty"`
-	MaxToolCalls *int     `json:"max_tool_calls,omitempty"`
-	MaxTokens    *int64   `json:"max_tokens,omitempty"`
-	MaxCostUSD   *float64 `json:"max_cost_usd,omitempty"`
-	TurnTimeout  *string  `json:"turn_timeout,omitempty"`
-	ToolTimeout  *string  `json:"tool_timeout,omitempty"`
-	// RetryFor is how long an inference waits for a provider that is unavailable; "0s": it fails at once.
-	RetryFor *string `json:"retry_for,omitempty"`
-}
+// LimitsRequest overrides configured limits for one turn.
+type LimitsRequest = turn.LimitsRequest
 
 // Result is the result of a turn. It is also the detail of the error of a failed or cancelled turn.
 type Result struct {
@@ -134,11 +125,16 @@ func (in Input) check(workflowID string) *turn.Error {
 	if err := turn.CheckSession(session); err != nil {
 		return invalid("%s", err.Error())
 	}
-	if _, err := in.Limits.Apply(turn.DefaultLimits()); err != nil {
+	return checkRequested(in.Limits, in.OutputSchema)
+}
+
+// checkRequested rejects limits and an output schema that no turn can apply.
+func checkRequested(limits *LimitsRequest, outputSchema json.RawMessage) *turn.Error {
+	if _, err := limits.Apply(turn.DefaultLimits()); err != nil {
 		return invalid("%s", err.Error())
 	}
-	if len(in.OutputSchema) > maxOutputSchema {
-		return invalid("the output_schema is %d bytes; the maximum is %d", len(in.OutputSchema), maxOutputSchema)
+	if len(outputSchema) > maxOutputSchema {
+		return invalid("the output_schema is %d bytes; the maximum is %d", len(outputSchema), maxOutputSchema)
 	}
 	return nil
 }
@@ -212,52 +208,11 @@ func checkMessage(m Message) *turn.Error {
 			return invalid("an attachment of the message is not described by a hash and a media type")
 		}
 	}
+	if err := checkAgent(m.Agent); err != nil {
+		return err
+	}
+	if err := checkRequested(m.Limits, m.OutputSchema); err != nil {
+		return err
+	}
 	return checkChoices(m)
 }
-
-// Apply returns l with the requested limits, or an error that names the first invalid one. If r is nil, it returns l
-// unchecked.
-func (r *LimitsRequest) Apply(l turn.Limits) (turn.Limits, error) {
-	if r == nil {
-		return l, nil
-	}
-	set(&l.MaxSteps, r.MaxSteps)
-	set(&l.MaxToolCalls, r.MaxToolCalls)
-	set(&l.MaxTokens, r.MaxTokens)
-	set(&l.MaxCostUSD, r.MaxCostUSD)
-	if err := setDuration(&l.TurnTimeout, r.TurnTimeout, "turn_timeout"); err != nil {
-		return l, err
-	}
-	if err := setDuration(&l.ToolTimeout, r.ToolTimeout, "tool_timeout"); err != nil {
-		return l, err
-	}
-	if err := setDuration(&l.RetryFor, r.RetryFor, "retry_for"); err != nil {
-		return l, err
-	}
-	return l, l.Validate()
-}
-
-// set copies *from to *to, unless from is nil.
-func set[T any](to, from *T) {
-	if from != nil {
-		*to = *from
-	}
-}
-
-// setDuration parses *from as a duration and stores it in *to, unless from is nil. name is the limit's name in an
-// error.
-func setDuration(to *time.Duration, from *string, name string) error {
-	if from == nil {
-		return nil
-	}
-	d, err := time.ParseDuration(*from)
-	if err != nil {
-		return fmt.Errorf("limits: %s is %q; write a duration such as \"90s\"", name, turn.Truncate(*from, 80))
-	}
-	*to = d
-	return nil
-}
-
-// A session belongs to a tenant, or to the default tenant if none is named. Updates, queries and cancellation of a
-// running turn address its workflow ID. The workflow ID contains the tenant, so a caller who acts for another tenant
-// cannot address the session under any session ID. The journal's key of a session is its tenant and its ID.

@@ -28,7 +28,7 @@ type PromptConfig struct {
 // that Begin recorded for its whole life. Code of a later version must check Config.Version wherever it decides
 // differently, so that older histories replay. Config.Version is 0 until Begin returns, so decisions before that, or
 // about a turn whose Begin failed, must not depend on it.
-const BehaviorVersion = 2
+const BehaviorVersion = 3
 
 // Config is the configuration of a turn. Begin reads it once, and the history and the journal keep it.
 type Config struct {

@@ -90,9 +90,10 @@ func noteUnseen(t *app.TurnClient, attachments []client.Attachment, model string
 }
 
 // noteMerged prints a note if a message with choices, or with an agent, was merged into a running turn, because the
-// turn keeps its own.
+// turn keeps its own. A queued message gets a turn of its own.
 func noteMerged(t *app.TurnClient, s app.Started, m turn.UserMessage, agent string) {
-	if s.Merged && (m.Model != "" || len(m.Tools) > 0 || m.Temperature != nil || m.Plan != "" || agent != "") {
-		t.App.Note("the message was merged into the running turn, which keeps its agent, model, tools, temperature and plan")
+	if s.Merged && !s.Queued && (m.Chooses() || agent != "") {
+		t.App.Note("the message was merged into the running turn, which keeps its agent, model, tools, temperature, plan " +
+			"and limits")
 	}
 }

@@ -121,11 +121,9 @@ func sendAndFollow(ctx context.Context, t *app.TurnClient, f runFlags, prompt st
 	t.NoteOtherSettings(ctx)
 	sendCtx, cancel := f.follow.bound(ctx)
 	defer cancel()
-	f.message.Text, f.message.Model = prompt, f.model
+	f.message.Text, f.message.Model, f.message.Limits = prompt, f.model, f.limits.Request
 	s, err := t.Send(sendCtx, client.SendInput{Session: session, Message: f.message, Agent: agent,
-		Attachments: f.attachments,
-		Limits:      f.limits.Request,
-		Alone:       f.alone, OutputSchema: f.schema})
+		Attachments: f.attachments, Alone: f.alone, OutputSchema: f.schema})
 	switch {
 	case err != nil && sendCtx.Err() != nil && ctx.Err() == nil: // --timeout
 		return &app.ExitError{Code: app.ExitTimeout,
