@@ -31,6 +31,11 @@ func TestVisibleHidesNothing(t *testing.T) {
 		"\u0301 1\u0301 \"\u0301":            `\u0301 1` + "\u0301" + ` "\u0301`,
 		"a\u200b\u0301":                      `a\u200b\u0301`,
 		"e" + strings.Repeat("\u0301", 6):    "e" + strings.Repeat("\u0301", 4) + `\u0301\u0301`,
+
+		strings.Repeat("\u0d4e", 10) + ";x":         strings.Repeat("\u0d4e", 8) + `\u0d4e\u0d4e;x`,
+		strings.Repeat("\u1100", 10):                strings.Repeat("\u1100", 8) + `\u1100\u1100`,
+		"👍" + strings.Repeat("\U0001f3fd", 9) + "x": "👍" + strings.Repeat("\U0001f3fd", 7) + `\U0001f3fd\U0001f3fdx`,
+		"लक्ष्म्या 한국어 👍🏽":                          "लक्ष्म्या 한국어 👍🏽",
 	} {
 		assert.Equal(t, want, termsafe.Visible(in))
 	}
