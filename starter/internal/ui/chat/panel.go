@@ -70,19 +70,23 @@ func (m *Model) approvalPanel(p *pendingRequest, rows int) []string {
 	return append(head, arguments[p.page.YOffset():][:p.page.Height()]...)
 }
 
-// argumentLines lays out the arguments of a call, exactly as the call would run with them. The steps of a plan, or the
-// diff of a call that edits a file, precede them.
+// argumentLines lays out the arguments of a call, exactly as the call would run with them. The calls that run together
+// with the call, and the steps of a plan or the diff of a call that edits a file, precede them.
 func (m *Model) argumentLines(p *pendingRequest) []string {
-	exact := breakText(termsafe.Visible(p.Arguments), m.cols())
-	diff := m.diffOf(p)
-	if steps := ui.Steps(p.Request); steps != "" {
-		lines := barred(breakText(termsafe.Visible(steps), m.cols()-2))
-		return append(append(lines, m.theme.dim.Render("exact arguments:")), exact...)
-	} else if diff == "" {
-		return exact
+	var lines []string
+	if title, calls := ui.Beside(p.Request); title != "" {
+		lines = paint(m.theme.warn, wrapText(title, m.cols()))
+		lines = append(lines, barred(breakText(termsafe.Visible(calls), m.cols()-2))...)
 	}
-	lines := barred(m.theme.paintDiff(breakText(diff, m.cols()-2)))
-	return append(append(lines, m.theme.dim.Render("exact arguments:")), exact...)
+	if steps := ui.Steps(p.Request); steps != "" {
+		lines = append(lines, barred(breakText(termsafe.Visible(steps), m.cols()-2))...)
+	} else if diff := m.diffOf(p); diff != "" {
+		lines = append(lines, barred(m.theme.paintDiff(breakText(diff, m.cols()-2)))...)
+	}
+	if len(lines) > 0 {
+		lines = append(lines, m.theme.dim.Render("exact arguments:"))
+	}
+	return append(lines, breakText(termsafe.Visible(p.Arguments), m.cols())...)
 }
 
 // recordShown records which of the rows of the arguments are on the screen now. A call may be allowed once all were:
