@@ -186,11 +186,13 @@ func withoutSensitive(e turn.Event, cfg journal.TurnConfig) turn.Event {
 		return e // both are JSON in every journal
 	}
 	tool, _ := own.Find(data.Tool)
-	shown := turn.BlankArguments(data.Arguments, tool.Sensitive)
-	if shown == data.Arguments {
-		return e
+	data.Arguments = turn.BlankArguments(data.Arguments, tool.Sensitive)
+	if data.Beside != nil {
+		for i, c := range data.Beside.Calls {
+			tool, _ := own.Find(c.Tool)
+			data.Beside.Calls[i].Arguments = turn.BlankArguments(c.Arguments, tool.Sensitive)
+		}
 	}
-	data.Arguments = shown
 	if b, err := json.Marshal(data); err == nil {
 		e.Data = b
 	}

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/everturn/everturn/journal/internal/tables"
 	"github.com/everturn/everturn/journal/record"
@@ -107,9 +109,40 @@ func (t *tx) copyCall(sc *scope, r *tables.Request) error {
 		}
 		r.Rec.Tool, r.Size = c.call.Tool, int64(len(c.call.Arguments))
 		r.Rec.Arguments = record.Preview(c.call.Arguments, turn.WaitArguments)
-		return nil
+		return copyBeside(r.Rec.Beside, list)
 	}
 	return fmt.Errorf("the model's last message does not request this call: %w", ErrConflict)
+}
+
+// copyBeside sets the tools and the previews of the arguments of the calls beside an approval from the calls of the
+// turn's last assistant message. ErrConflict if that message does not request one of them.
+func copyBeside(beside *turn.Beside, list []requestedCall) error {
+	if beside == nil {
+		return nil
+	}
+	for i, c := range beside.Calls {
+		requested := slices.IndexFunc(list, func(r requestedCall) bool { return r.call.ID == c.ID })
+		if requested < 0 {
+			return fmt.Errorf("the model's last message does not request call %s, which should run beside: %w", c.ID, ErrConflict)
+		}
+		call := list[requested].call
+		beside.Calls[i].Tool, beside.Calls[i].Arguments = call.Tool, bothEnds(call.Arguments, turn.BesideArguments)
+	}
+	return nil
+}
+
+// bothEnds returns at most limit bytes of s: if s is longer, its beginning and its end with an ellipsis between them. A
+// long member of a JSON object so does not hide those after it.
+func bothEnds(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	room := (limit - len("…")) / 2
+	end := len(s) - room
+	for end < len(s) && !utf8.RuneStart(s[end]) {
+		end++
+	}
+	return record.Preview(s, room) + "…" + s[end:]
 }
 
 // copyTool sets the tool of an elicitation from the ledger's record of the call. ErrConflict if the call has never run:

@@ -194,7 +194,7 @@ var allowedImports = map[string][]string{
 		"starter/internal/ui/form",
 		"starter/internal/ui/termsafe", "charm.land", "github.com/charmbracelet"},
 	"starter/internal/ui/form":     {"internal/nearest", "workflows/turn", "starter/internal/ui/termsafe", "charm.land"},
-	"starter/internal/ui/termsafe": {"internal/invisible"},
+	"starter/internal/ui/termsafe": {"internal/invisible", "github.com/charmbracelet/x/ansi"},
 	"internal/invisible":           {},
 	"docs":                         {},
 	"internal/version":             {},

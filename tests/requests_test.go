@@ -311,18 +311,32 @@ func TestCallsWaitForAllApprovalsOfTheirStep(t *testing.T) {
 func TestAnApprovalNamesTheCallsThatRunWithIt(t *testing.T) {
 	t.Parallel()
 	var effects atomic.Int32
+	long := `{"text":"` + strings.Repeat("x", 5000) + `> build.sh"}`
 	e := newEnv(t, fakellm.Steps(fakellm.Calls(
-		fakellm.ToolCall{Name: "local_note", Arguments: `{"text":"evil"}`},
-		fakellm.ToolCall{Name: "local_echo", Arguments: `{"text":"b"}`},
+		fakellm.ToolCall{Name: "local_note", Arguments: `{"text":"a"}`},
+		fakellm.ToolCall{Name: "local_read", Arguments: `{"text":"b"}`},
+		fakellm.ToolCall{Name: "local_note", Arguments: `{"text":"c"}`},
+		fakellm.ToolCall{Name: "local_echo", Arguments: `{"text":"low risk"}`},
+		fakellm.ToolCall{Name: "local_note", Arguments: long},
 		fakellm.ToolCall{Name: "local_touch", Arguments: `{"text":"build.sh"}`},
 	), fakellm.Text("Done.")), askToTouch)
 	note := engine.WithTool("note", "Notes.", func(context.Context, echoIn) (string, error) { return "noted", nil },
 		engine.Risk(turn.RiskMedium))
-	e.work(append(withEcho(), touching(&effects), note)...)
+	read := engine.WithTool("read", "Reads.", echo, engine.ReadOnly(), engine.Risk(turn.RiskLow))
+	e.work(append(withEcho(), touching(&effects), note, read)...)
 	begun := e.say(session(t), workflows.Message{Text: "Build."})
 	request := e.waits(begun.ID, 1)[0]
-	assert.Contains(t, request.Why, `local/note {"text":"evil"}`)
-	assert.NotContains(t, request.Why, "local/echo", "it changes nothing")
+	require.NotNil(t, request.Beside)
+	assert.Equal(t, 4, request.Beside.Count)
+	var beside []string
+	for _, c := range request.Beside.Calls {
+		beside = append(beside, c.ID+" "+c.Tool)
+	}
+	assert.Equal(t, []string{"1.0 local/note", "1.2 local/note", "1.3 local/echo", "1.4 local/note"}, beside,
+		"the call that changes nothing is not named")
+	assert.Equal(t, `{"text":"a"}`, request.Beside.Calls[0].Arguments)
+	last := request.Beside.Calls[3].Arguments
+	assert.True(t, strings.HasSuffix(last, `> build.sh"}`) && len(last) <= turn.BesideArguments, last)
 	_, err := decider(e.people(), true)(t.Context(),
 		client.DecideInput{Session: session(t), Call: request.ID, ArgumentsHash: request.ArgumentsHash, By: "ann"})
 	require.NoError(t, err)

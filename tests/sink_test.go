@@ -163,12 +163,15 @@ func TestASinkGetsTheStartsAndEndsOfServers(t *testing.T) {
 	assert.Len(t, log.servers(t, engine.EventServerEnded), len(log.servers(t, engine.EventServerStarted)))
 }
 
-// TestASensitiveArgumentReachesOnlyTheTool calls a tool with a password: the tool and the user who approves the call get
-// it, but neither a sink nor the stream of a finished call.
+// TestASensitiveArgumentReachesOnlyTheTool calls a tool with a password, beside another one: the tool and the user who
+// approves the call get it, but neither a sink nor the stream of a finished call.
 func TestASensitiveArgumentReachesOnlyTheTool(t *testing.T) {
 	t.Parallel()
 	const secret = "canary-of-ann"
-	e := newEnv(t, fakellm.Steps(fakellm.Call("local_login", `{"user":"ann","password":"`+secret+`"}`), fakellm.Text("In.")),
+	e := newEnv(t, fakellm.Steps(fakellm.Calls(
+		fakellm.ToolCall{Name: "local_login", Arguments: `{"user":"ann","password":"` + secret + `"}`},
+		fakellm.ToolCall{Name: "local_join", Arguments: `{"user":"bea","password":"` + secret + `"}`},
+	), fakellm.Text("In.")),
 		func(c *config.Config) { c.Policy.Ask = []string{"local/login"} })
 	type login struct {
 		User     string `json:"user"`
@@ -177,10 +180,13 @@ func TestASensitiveArgumentReachesOnlyTheTool(t *testing.T) {
 	got := make(chan login, 1)
 	log := &eventLog{}
 	e.work(engine.WithSink(log.send), engine.WithTool("login", "Logs in.",
-		func(_ context.Context, in login) (string, error) { got <- in; return "ok", nil }))
+		func(_ context.Context, in login) (string, error) { got <- in; return "ok", nil }), engine.WithTool("join", "Joins.",
+		func(context.Context, login) (string, error) { return "ok", nil }, engine.Risk(turn.RiskMedium)))
 	run := e.begin(t.Name(), "Log in.", nil)
 	asked := e.waits(run.GetRunID(), 1)[0]
 	assert.Contains(t, asked.Arguments, secret, "a user approves exactly this")
+	require.NotNil(t, asked.Beside)
+	assert.Contains(t, asked.Beside.Calls[0].Arguments, secret)
 	e.allow(t.Name(), asked, "")
 	require.Equal(t, "In.", e.result(run).Answer)
 	assert.Equal(t, login{"ann", secret}, <-got)
@@ -188,9 +194,9 @@ func TestASensitiveArgumentReachesOnlyTheTool(t *testing.T) {
 	shown := 0
 	for _, event := range log.events(t, t.Name(), run.GetRunID()) {
 		assert.NotContains(t, string(event.Data), secret, event.Kind)
-		shown += strings.Count(string(event.Data), `\"user\":\"ann\"`)
+		shown += strings.Count(string(event.Data), `\"user\":\"`)
 	}
-	assert.Equal(t, 3, shown, "the request, the decision and the call")
+	assert.Equal(t, 6, shown, "the request, the decision and the call, each of two calls")
 	events, err := e.journal.Events(t.Context(), run.GetRunID(), -1, 1000)
 	require.NoError(t, err)
 	for _, event := range events {

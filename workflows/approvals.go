@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"strings"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -60,32 +59,30 @@ func (r *run) approvalRequests(calls []turn.CallProposal, expiresAt time.Time) [
 		if c.Permission == turn.Ask && known && c.Code == "" {
 			requests = append(requests, turn.Request{
 				ID: c.ID, Kind: turn.RequestApproval, Step: r.progress.Counters.Step, Tool: c.Tool, Arguments: c.Arguments,
-				ArgumentsHash: c.ArgumentsHash, Risk: tool.Risk, Why: c.Why + beside, MaxGrant: c.MaxGrant,
-				ExpiresAt: expiresAt,
+				ArgumentsHash: c.ArgumentsHash, Risk: tool.Risk, Why: c.Why, MaxGrant: c.MaxGrant,
+				Beside: beside, ExpiresAt: expiresAt,
 			})
 		}
 	}
 	return requests
 }
 
-// unasked returns a text that names the calls of a step that need no approval and may change something, or "". They run
-// together with the calls that a user decides about, so what the user looks at meanwhile is not yet what they change.
-func (r *run) unasked(calls []turn.CallProposal) string {
-	const shown = 2
-	var names []string
+// unasked returns the calls of a step that run without an approval and may change or send something, or nil.
+func (r *run) unasked(calls []turn.CallProposal) *turn.Beside {
+	var beside turn.Beside
 	for _, c := range calls {
 		tool, known := r.progress.Config.Find(c.Tool)
-		if c.Permission == turn.Allow && known && c.Code == "" && tool.Risk != turn.RiskLow {
-			names = append(names, c.Tool+" "+turn.Truncate(c.Arguments, 80))
+		if c.Permission != turn.Allow || !known || c.Code != "" || tool.ReadOnly {
+			continue
+		}
+		if beside.Count++; beside.Count <= turn.MaxBeside {
+			beside.Calls = append(beside.Calls, turn.ToolCall{ID: c.ID, Tool: c.Tool})
 		}
 	}
-	switch more := len(names) - shown; {
-	case len(names) == 0:
-		return ""
-	case more > 0:
-		names = append(names[:shown], fmt.Sprintf("%d more", more))
+	if beside.Count == 0 {
+		return nil
 	}
-	return "; runs together with " + strings.Join(names, " and ")
+	return &beside
 }
 
 // approve handles the update Approve: it records the user's decision. Repeating the same decision changes nothing.

@@ -71,7 +71,7 @@ func (f Folder) Files() (map[string]string, error) {
 			programs = append(programs, target)
 		}
 		if target != written {
-			files[written] = "leads to " + f.recordName(target)
+			files[written] = leadsTo + f.recordName(target)
 		}
 	}
 	for _, path := range programs {
@@ -83,6 +83,9 @@ func (f Folder) Files() (map[string]string, error) {
 	}
 	return files, nil
 }
+
+// leadsTo begins the content of a link in a record. Its target follows, as the record names it.
+const leadsTo = "leads to "
 
 // hashOf returns the hex SHA-256 of a file.
 func hashOf(path string) (string, error) {

@@ -38,7 +38,7 @@ func (f Folder) Sections() []Section {
 		for _, written := range slices.Sorted(maps.Keys(secrets)) {
 			line := written
 			if real := f.recordName(secrets[written]); real != written {
-				line += ", which leads to " + real
+				line += leads("", leadsTo+real)
 			}
 			files = append(files, line)
 		}
@@ -181,15 +181,30 @@ func (f Folder) Changes(r Record) ([]string, error) {
 		switch before, known := r.Files[name]; {
 		case name == config.DefaultPath:
 		case !known:
-			lines = append(lines, "new file "+name)
+			lines = append(lines, "new file "+name+leads("", files[name]))
 		case before != files[name]:
-			lines = append(lines, "changed file "+name)
+			lines = append(lines, "changed file "+name+leads(before, files[name]))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Files)) {
 		if _, exists := files[name]; !exists {
-			lines = append(lines, "removed file "+name)
+			lines = append(lines, "removed file "+name+leads(r.Files[name], ""))
 		}
 	}
 	return lines, nil
+}
+
+// leads returns the end of a line about a file of a record: where it leads now, and where it led before, if it is or was
+// a link. Both are content of a record: see Folder.Files.
+func leads(before, now string) (text string) {
+	if target, ok := strings.CutPrefix(now, leadsTo); ok {
+		text = ", which leads to " + target
+		if filepath.IsAbs(target) {
+			text += ", outside of the folder"
+		}
+	}
+	if target, ok := strings.CutPrefix(before, leadsTo); ok {
+		text += "; it led to " + target + " before"
+	}
+	return text
 }

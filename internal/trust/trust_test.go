@@ -179,7 +179,16 @@ func TestALinkToASecretIsWatched(t *testing.T) {
 	require.NoError(t, os.Remove(link))
 	require.NoError(t, os.Symlink(filepath.Join(elsewhere, "id_ed25519"), link))
 	assert.False(t, u.trusts(u.dir))
-	assert.Equal(t, []string{"changed file " + link}, u.changes())
+	from, to := filepath.Join(elsewhere, "token"), filepath.Join(elsewhere, "id_ed25519")
+	assert.Equal(t, []string{"changed file " + link + ", which leads to " + to +
+		", outside of the folder; it led to " + from + " before"}, u.changes())
+
+	u.write("value", "1")
+	require.NoError(t, os.Remove(link))
+	require.NoError(t, os.Symlink("value", link))
+	assert.Contains(t, u.changes(), "changed file "+link+", which leads to value; it led to "+from+" before")
+	require.NoError(t, os.Remove(link))
+	assert.Contains(t, u.changes(), "removed file "+link+"; it led to "+from+" before")
 }
 
 // TestTheFilesThatServersRunAreFound has the ways in which a server's settings can name a file of the folder.

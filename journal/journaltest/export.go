@@ -33,7 +33,9 @@ func exported(t *testing.T, open func() *journal.DB) (*script, []byte) {
 	s.begin()
 	big := turn.ToolCall{ID: "1.0", Tool: "local/write_file", Arguments: bigText(3000, "arguments")}
 	s.infer(1, bigText(4000, "thinking"), big)
-	s.ask(approvalOf(big))
+	request := approvalOf(big)
+	request.Beside = &turn.Beside{Count: 1, Calls: []turn.ToolCall{{ID: big.ID}}}
+	s.ask(request)
 	always := allowed(approvalOf(big))
 	always.Grant = turn.GrantCall
 	s.decide(always)

@@ -89,6 +89,7 @@ func (s *script) askFails(in turn.AskInput) error {
 func askedOnce(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 2)
 	first, question := approvalOf(list[0]), questionOf("q1", 1)
+	first.Beside = &turn.Beside{Count: 17, Calls: []turn.ToolCall{{ID: list[1].ID, Tool: "another"}}}
 	in := s.askInput(first, question)
 	again := func(want ...turn.DecisionStatus) {
 		t.Helper()
@@ -103,6 +104,8 @@ func askedOnce(t *testing.T, open func() *journal.DB) {
 	s.unchanged(func() { again() }) // the worker died before it could report it
 	assert.Equal(t, turn.StateWaiting, s.turnState())
 	first.Arguments = list[0].Arguments
+	first.Beside = &turn.Beside{Count: 17, Calls: []turn.ToolCall{
+		{ID: list[1].ID, Tool: list[1].Tool, Arguments: list[1].Arguments}}}
 	want := []journal.RequestRecord{
 		{Session: "s", Turn: "t1", Request: first, ArgumentsBytes: int64(len(first.Arguments)), AskedAt: in.At},
 		{Session: "s", Turn: "t1", Request: question, AskedAt: in.At},
@@ -134,6 +137,9 @@ func askedExactly(t *testing.T, open func() *journal.DB) {
 		assert.Error(t, s.askFails(s.askInput(other)), "a person would decide about what does not run")
 		assert.Error(t, s.askFails(s.askInput(good, other)), "nothing of it is asked")
 		stranger := approvalOf(turn.ToolCall{ID: "1.7", Tool: "x"})
+		assert.Error(t, s.askFails(s.askInput(stranger)))
+		stranger = good
+		stranger.Beside = &turn.Beside{Count: 1, Calls: []turn.ToolCall{{ID: "1.7"}}}
 		assert.Error(t, s.askFails(s.askInput(stranger)))
 		odd := good
 		odd.Kind = "wish"

@@ -112,15 +112,18 @@ func KeptMedia(media []turn.Media) (kept []turn.Media) {
 }
 
 // CleanRequest returns r in the form in which journals record it: with clean texts, and bounds for those that are
-// shown to users. It drops fields that do not belong to the request's kind: MaxGrant, which only an approval may
-// have, and Elicitation and Call, which only an elicitation may have. An unknown MaxGrant of an approval becomes
+// shown to users. It drops fields that do not belong to the request's kind: MaxGrant and Beside, which only an approval
+// may have, Question, which an approval may not have, and Elicitation and Call, which only an elicitation may have. An unknown MaxGrant of an approval becomes
 // GrantNever, the narrowest. CleanRequest of its own result is that result, because a request that is opened again is
 // compared with the recorded one.
 func CleanRequest(r turn.Request) turn.Request {
-	r.MaxGrant = cleanMaxGrant(r)
+	r.MaxGrant, r.Beside = cleanMaxGrant(r), cleanBeside(r)
 	r.Arguments, r.Tool, r.ArgumentsHash = CleanText(r.Arguments), CleanText(r.Tool), CleanText(r.ArgumentsHash)
 	r.Why = Preview(CleanText(r.Why), PreviewBytes)
 	r.Question = Preview(CleanText(r.Question), SummaryBytes)
+	if r.Kind == turn.RequestApproval {
+		r.Question = ""
+	}
 	if r.Kind != turn.RequestElicitation || r.Elicitation == nil {
 		r.Elicitation, r.Call = nil, ""
 		return r
@@ -143,6 +146,19 @@ func cleanMaxGrant(r turn.Request) turn.GrantScope {
 		return r.MaxGrant
 	}
 	return turn.GrantNever
+}
+
+// cleanBeside returns the calls beside an approval as journals record them.
+func cleanBeside(r turn.Request) *turn.Beside {
+	if r.Kind != turn.RequestApproval || r.Beside == nil || len(r.Beside.Calls) == 0 {
+		return nil
+	}
+	beside := turn.Beside{Count: max(r.Beside.Count, len(r.Beside.Calls))}
+	for _, c := range r.Beside.Calls[:min(len(r.Beside.Calls), turn.MaxBeside)] {
+		beside.Calls = append(beside.Calls, turn.ToolCall{ID: CleanText(c.ID), Tool: CleanText(c.Tool),
+			Arguments: Preview(CleanText(c.Arguments), turn.BesideArguments)})
+	}
+	return &beside
 }
 
 // compact returns raw with clean text and, if it is valid JSON, without insignificant spaces. It returns nil for empty

@@ -128,4 +128,6 @@ const (
 	ResultPreview    = 256       // bytes of a call's result
 	AnswerInline     = 128 << 10 // bytes of a final answer; a longer one is read from the journal
 	WaitArguments    = 64 << 10  // bytes of arguments that a user sees before deciding
+	MaxBeside        = 16        // calls in Request.Beside
+	BesideArguments  = 200       // bytes of the arguments of one of them
 )

@@ -41,12 +41,22 @@ type Request struct {
 	Why           string `json:"why,omitempty"`
 	// MaxGrant is the widest grant that would make this request unnecessary. Empty means GrantTool.
 	MaxGrant GrantScope `json:"max_grant,omitempty"`
+	Beside   *Beside    `json:"beside,omitempty"` // nil if there are none
 	// Question is a preview; the transcript has the whole text.
 	Question string `json:"question,omitempty"`
 	// Elicitation is the complete elicitation, and Call is the call that it belongs to.
 	Elicitation *Elicitation `json:"elicitation,omitempty"`
 	Call        string       `json:"call,omitempty"`
 	ExpiresAt   time.Time    `json:"expires_at,omitzero"`
+}
+
+// Beside are the calls that run together with the call of an approval although no user decides about them: calls of the
+// same step that need no approval and may change or send something, so perhaps also what the other call acts on.
+type Beside struct {
+	Count int `json:"count"`
+	// Calls are the first MaxBeside of them. Their arguments are previews of at most BesideArguments bytes, and empty in
+	// the workflow.
+	Calls []ToolCall `json:"calls"`
 }
 
 // Grants reports whether a grant of scope s would make the request unnecessary.

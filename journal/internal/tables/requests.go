@@ -28,15 +28,21 @@ const requestQuery = `SELECT ` + requestColumns +
 // scan scans the columns of requestColumns. It does not load blobs: see Querier.loadRequest.
 func (row *Request) scan(scan func(...any) error) error {
 	var expires, asked, decided int64
+	var question string
 	var r turn.Decision
 	w := &row.Rec
 	err := scan(&row.row, &w.Session, &w.Turn, &w.ID, &w.Kind, &w.Step, &w.Tool, &row.Arguments.Inline, &row.Arguments.Blob,
 		&w.ArgumentsHash, &row.Size,
-		&w.Risk, Into(&w.Why), Into(&w.Question), &expires, &asked, &r.Status, &r.Allowed, &r.ArgumentsHash, &r.By,
+		&w.Risk, Into(&w.Why), Into(&question), &expires, &asked, &r.Status, &r.Allowed, &r.ArgumentsHash, &r.By,
 		Into(&r.Reason), &r.Grant,
 		&decided,
 		&w.Call, &row.elicitation.Inline, &row.elicitation.Blob, &row.response.Inline, &row.response.Blob, &w.MaxGrant)
 	w.ExpiresAt, w.AskedAt = Instant(expires), Instant(asked)
+	if w.Kind != turn.RequestApproval {
+		w.Question = question
+	} else if question != "" && err == nil {
+		err = json.Unmarshal([]byte(question), &w.Beside)
+	}
 	if r.Status != "" { // an open request has no status
 		r.ID, r.At = w.ID, Instant(decided)
 		w.Decision = &r
@@ -119,10 +125,14 @@ func (t *Tx) InsertRequest(session, turnRow int64, r *Request) (err error) {
 			return err
 		}
 	}
+	question := w.Question
+	if w.Beside != nil { // then the request is an approval, which has no question
+		question = string(record.MustJSON(w.Beside))
+	}
 	return t.Row(`INSERT INTO requests (session, turn, request_id, kind, step, tool, arguments, arguments_blob, arguments_hash, arguments_bytes,
 		risk, why, question, expires_at, asked_at, call_id, elicitation, elicitation_blob, max_grant) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
 		session, turnRow, w.ID, string(w.Kind), w.Step, w.Tool, r.Arguments.Inline, r.Arguments.Blob, w.ArgumentsHash, r.Size,
-		string(w.Risk), ContentOf(w.Why), ContentOf(w.Question), Nanos(w.ExpiresAt), Nanos(w.AskedAt),
+		string(w.Risk), ContentOf(w.Why), ContentOf(question), Nanos(w.ExpiresAt), Nanos(w.AskedAt),
 		w.Call, r.elicitation.Inline, r.elicitation.Blob, string(w.MaxGrant)).Scan(&r.row)
 }
 

@@ -185,6 +185,7 @@ CREATE TABLE taint_sources (
 
 -- An approval's arguments are here up to a bound; the transcript has the whole. status is '' while a request is open.
 -- elicitation and response are JSON. call_id is that of an elicitation.
+-- question of an approval is JSON: turn.Beside.
 CREATE TABLE requests (
   id               INTEGER PRIMARY KEY,
   session          INTEGER NOT NULL REFERENCES sessions (id),

@@ -17,8 +17,8 @@ type Part struct {
 	Fields bool // the part is about the fields of a form
 }
 
-// Describe returns what a user must see to decide about a request: a line that names it, the reason (up to 300
-// characters), and the whole question, form, or arguments of the call. The steps of a plan, and the diff of a call that
+// Describe returns what a user must see to decide about a request: a line that names it, the calls that run
+// together with it, the reason (up to 300 characters), and the whole question, form, or arguments of the call. The steps of a plan, and the diff of a call that
 // edits a file, precede the arguments. A quoted part may be unsafe for a terminal.
 func Describe(session string, r turn.Request) []Part {
 	var parts []Part
@@ -28,6 +28,10 @@ func Describe(session string, r turn.Request) []Part {
 		head += " · expires " + r.ExpiresAt.Local().Format(time.DateTime)
 	}
 	add(head)
+	if title, calls := Beside(r); title != "" {
+		add(title)
+		parts = append(parts, Part{Text: calls, Quoted: true})
+	}
 	if r.Why != "" {
 		add("reason: " + termsafe.Line(r.Why, 300))
 	}
@@ -48,6 +52,24 @@ func Describe(session string, r turn.Request) []Part {
 	}
 	add(fmt.Sprintf("arguments (hash %s):", ShortHash(r.ArgumentsHash)))
 	return append(parts, Part{Text: r.Arguments, Quoted: true})
+}
+
+// Beside describes the calls that run together with the call of an approval: a title with their number, and a line for
+// each call, which may be unsafe for a terminal. Both are empty if there are none.
+func Beside(r turn.Request) (title, calls string) {
+	b := r.Beside
+	if b == nil {
+		return "", ""
+	}
+	title = "runs together with " + Count(b.Count, "unapproved call")
+	if more := b.Count - len(b.Calls); more > 0 {
+		title += fmt.Sprintf("; %d of them not shown here", more)
+	}
+	var lines []string
+	for _, c := range b.Calls {
+		lines = append(lines, strings.ReplaceAll(c.Tool+" "+c.Arguments, "\n", `\n`))
+	}
+	return title + ":", strings.Join(lines, "\n")
 }
 
 // requestTitle names a request, its session and its source.

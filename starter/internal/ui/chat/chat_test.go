@@ -118,6 +118,23 @@ func TestAnApprovalIsBoundToWhatWasShown(t *testing.T) {
 	assert.NotContains(t, s.live(), "Allow mcp")
 }
 
+func TestACallIsAllowedOnlyAfterTheCallsBesideIt(t *testing.T) {
+	s := newStage(t, 60, 24)
+	beside := turn.Beside{Count: 20}
+	for range turn.MaxBeside {
+		beside.Calls = append(beside.Calls, turn.ToolCall{Tool: "mcp/disk/write", Arguments: `{"path":"build.sh"}`})
+	}
+	s.asksFor(pendingRequest{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: "x", Arguments: "{}",
+		ArgumentsHash: record.HashOf([]byte("{}")), Beside: &beside},
+		turn: "t"})
+	s.press(tab)
+	assert.Contains(t, s.live(), "20 unapproved calls")
+	assert.NotContains(t, s.bottom(), "y allow")
+	s.press(tea.KeyPressMsg{Code: tea.KeyPgDown}, tea.KeyPressMsg{Code: tea.KeyPgDown})
+	assert.Contains(t, s.bottom(), "exact arguments:")
+	assert.Contains(t, s.bottom(), "y allow")
+}
+
 func TestArgumentsThatCannotBeShownCannotBeAllowed(t *testing.T) {
 	s := newStage(t, 60, 20)
 	s.asksFor(pendingRequest{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: "x", Arguments: "{",

@@ -41,6 +41,9 @@ func newPage() viewport.Model {
 	return v
 }
 
+// minColumns is the width of a window that has room for any grapheme cluster of a text that termsafe.Visible returns.
+const minColumns = 18
+
 const tooSmall = "enlarge the window to see the call; n denies"
 
 // approvalPanel lays out a call that waits for approval in at most rows rows: its tool, the reason if there is room,
@@ -49,7 +52,7 @@ const tooSmall = "enlarge the window to see the call; n denies"
 func (m *Model) approvalPanel(p *pendingRequest, rows int) []string {
 	head := m.approvalHead(p)
 	room := rows - len(head)
-	if p.fits = room > 0; !p.fits {
+	if p.fits = room > 0 && m.cols() >= minColumns; !p.fits {
 		return paint(m.theme.warn, []string{cutWidth(tooSmall, m.cols())})
 	}
 	if why := wrapText(termsafe.Line(p.Why, 300), m.cols()); p.Why != "" && len(head)+len(why) <= rows/2 {
@@ -63,22 +66,27 @@ func (m *Model) approvalPanel(p *pendingRequest, rows int) []string {
 	p.page.SetHeight(min(room, len(arguments)))
 	p.page.SetContentLines(arguments)
 	p.recordShown(len(arguments))
-	return append(head, strings.Split(p.page.View(), "\n")...)
+	// The viewport's own View counts columns in only one way: see columns.
+	return append(head, arguments[p.page.YOffset():][:p.page.Height()]...)
 }
 
-// argumentLines lays out the arguments of a call, exactly as the call would run with them. The steps of a plan, or the
-// diff of a call that edits a file, precede them.
+// argumentLines lays out the arguments of a call, exactly as the call would run with them. The calls that run together
+// with the call, and the steps of a plan or the diff of a call that edits a file, precede them.
 func (m *Model) argumentLines(p *pendingRequest) []string {
-	exact := breakText(termsafe.Visible(p.Arguments), m.cols())
-	diff := m.diffOf(p)
-	if steps := ui.Steps(p.Request); steps != "" {
-		lines := barred(breakText(termsafe.Visible(steps), m.cols()-2))
-		return append(append(lines, m.theme.dim.Render("exact arguments:")), exact...)
-	} else if diff == "" {
-		return exact
+	var lines []string
+	if title, calls := ui.Beside(p.Request); title != "" {
+		lines = paint(m.theme.warn, wrapText(title, m.cols()))
+		lines = append(lines, barred(breakText(termsafe.Visible(calls), m.cols()-2))...)
 	}
-	lines := barred(m.theme.paintDiff(breakText(diff, m.cols()-2)))
-	return append(append(lines, m.theme.dim.Render("exact arguments:")), exact...)
+	if steps := ui.Steps(p.Request); steps != "" {
+		lines = append(lines, barred(breakText(termsafe.Visible(steps), m.cols()-2))...)
+	} else if diff := m.diffOf(p); diff != "" {
+		lines = append(lines, barred(m.theme.paintDiff(breakText(diff, m.cols()-2)))...)
+	}
+	if len(lines) > 0 {
+		lines = append(lines, m.theme.dim.Render("exact arguments:"))
+	}
+	return append(lines, breakText(termsafe.Visible(p.Arguments), m.cols())...)
 }
 
 // recordShown records which of the rows of the arguments are on the screen now. A call may be allowed once all were:

@@ -6,12 +6,14 @@ import (
 	"testing"
 
 	tea "charm.land/bubbletea/v2"
+	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/x/ansi"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/record"
+	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -299,6 +301,32 @@ func TestEveryCharacterOfTheArgumentsIsOnTheScreen(t *testing.T) {
 		assert.Equal(t, text, strings.Join(lines, ""))
 		for _, line := range lines {
 			assert.LessOrEqual(t, columns(line), 100)
+		}
+	}
+}
+
+// The renderer of the screen drops a cell that is wider than the window, and all characters of the grapheme cluster in it.
+func TestNoClusterOfTheArgumentsVanishes(t *testing.T) {
+	for _, hiding := range []string{
+		strings.Repeat("\u0d4e", 250) + "; touch x",
+		strings.Repeat("\U000111c2", 100) + "; touch x",
+		"a" + strings.Repeat("\u0d4e", 100) + "\\n",
+		"\U0001f44d" + strings.Repeat("\U0001f3fd", 60) + "end",
+		strings.Repeat("\u1100", 90) + "end",
+		strings.Repeat("\u0915\u094d", 90) + "end",
+		strings.Repeat("\U0001f44d\u200d", 50) + "end",
+		strings.Repeat("\U0001f1e6", 81) + "end",
+		"e" + strings.Repeat("\u0301", 200) + "; end",
+	} {
+		for _, width := range []int{18, 20, 80} {
+			s := newStage(t, width, 200)
+			arguments := `{"content":"echo safe ` + hiding + `"}`
+			s.asksFor(pendingRequest{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: "x",
+				Arguments: arguments}, turn: "t"})
+			view := s.Model.View().Content
+			screen := lipgloss.NewCanvas(width, 200).Compose(lipgloss.NewLayer(view)).Render()
+			bare := func(text string) string { return strings.Join(strings.Fields(ansi.Strip(text)), "") }
+			assert.True(t, strings.Contains(bare(screen), bare(termsafe.Visible(arguments))), "%d columns: %+q", width, hiding)
 		}
 	}
 }

@@ -46,7 +46,13 @@ func breakText(text string, width int) []string {
 			if ansi.StringWidth(part) > width {
 				part = ansi.Hardwrap(part, max(width, 1), true)
 			}
-			out = append(out, strings.Split(part, "\n")...)
+			for row := range strings.SplitSeq(part, "\n") {
+				if columns(row) > width { // a grapheme cluster that is wider than the window
+					out = append(out, termsafe.Rows(row, max(width, 1))...)
+					continue
+				}
+				out = append(out, row)
+			}
 		}
 	}
 	return out

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/charmbracelet/x/ansi"
+
 	"github.com/everturn/everturn/internal/invisible"
 )
 
@@ -45,13 +47,19 @@ func Line(s string, n int) string {
 // Visible returns s with every character that has no visible shape written as a Go escape (\x1b, \u202e, \t), because a
 // user must see the whole text of an approval. These are the characters that Printable removes, and others such as a
 // zero-width space. Newlines stay. A letter or digit keeps up to four combining marks; further marks, and marks on
-// anything else, become escapes.
+// anything else, become escapes. So do the characters of a grapheme cluster beyond the eighth, except ASCII.
 func Visible(s string) string {
 	var b strings.Builder
-	marks := maxMarks // the number of marks on the last letter or digit; maxMarks if a mark would not be on one
+	marks := maxMarks   // the number of marks on the last letter or digit; maxMarks if a mark would not be on one
+	place, next := 0, 0 // the number of characters of the cluster before this one, and where the next cluster begins
 	for i, r := range s {
+		if i >= next {
+			cluster, _ := ansi.FirstGraphemeCluster(s[i:], ansi.WcWidth)
+			place, next = 0, i+len(cluster)
+		}
 		mark := unicode.Is(unicode.M, r)
-		excessive := mark && marks >= maxMarks
+		excessive := mark && marks >= maxMarks || place >= maxCluster && r >= 0x80
+		place++
 		switch {
 		case r == unicode.ReplacementChar && !strings.HasPrefix(s[i:], "\uFFFD"): // an invalid byte
 			fmt.Fprintf(&b, `\x%02x`, s[i])
@@ -81,6 +89,11 @@ func Visible(s string) string {
 // maxMarks is the number of combining marks on one letter that Visible keeps. A terminal draws all marks in the cell of
 // their letter, so thousands of them look like one. Words of living languages rarely have more than four.
 const maxMarks = 4
+
+// maxCluster is the number of characters of a grapheme cluster that Visible keeps. Clusters have no bound in Unicode: a
+// hundred letters of class Prepend and the semicolon after them are one, and so are a hundred conjoining jamo, or an emoji
+// with a hundred skin tones. A terminal may draw a cluster in one cell, and draws none that is wider than its window.
+const maxCluster = 8
 
 // hidden reports whether a terminal shows nothing for r: a control or format character, a surrogate, a private or
 // unassigned code point, any space except U+0020, and a letter or symbol without ink.

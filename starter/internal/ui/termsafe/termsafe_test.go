@@ -1,11 +1,14 @@
 package termsafe_test
 
 import (
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/charmbracelet/x/ansi"
 	"github.com/stretchr/testify/assert"
 
 	"github.com/everturn/everturn/internal/invisible"
@@ -31,6 +34,11 @@ func TestVisibleHidesNothing(t *testing.T) {
 		"\u0301 1\u0301 \"\u0301":            `\u0301 1` + "\u0301" + ` "\u0301`,
 		"a\u200b\u0301":                      `a\u200b\u0301`,
 		"e" + strings.Repeat("\u0301", 6):    "e" + strings.Repeat("\u0301", 4) + `\u0301\u0301`,
+
+		strings.Repeat("\u0d4e", 10) + ";x":         strings.Repeat("\u0d4e", 8) + `\u0d4e\u0d4e;x`,
+		strings.Repeat("\u1100", 10):                strings.Repeat("\u1100", 8) + `\u1100\u1100`,
+		"👍" + strings.Repeat("\U0001f3fd", 9) + "x": "👍" + strings.Repeat("\U0001f3fd", 7) + `\U0001f3fd\U0001f3fdx`,
+		"लक्ष्म्या 한국어 👍🏽":                          "लक्ष्म्या 한국어 👍🏽",
 	} {
 		assert.Equal(t, want, termsafe.Visible(in))
 	}
@@ -46,6 +54,26 @@ func TestVisibleWritesOutWhatHasNoInk(t *testing.T) {
 			unicode.Variation_Selector)
 		if ignorable || unicode.Is(unicode.Zs, r) || unicode.Is(unicode.M, r) { // a mark has nothing to stand on here
 			assert.NotContains(t, termsafe.Visible("."+string(r)+"."), string(r), "%U", r)
+		}
+	}
+}
+
+// Clusters have rules of their own for each of these kinds of characters, and escapes join or part their neighbours.
+func TestVisibleBoundsGraphemeClusters(t *testing.T) {
+	kinds := []rune("ae1;\\\u0301\u0d4e\U000111c2\u0600\u1100\u1161\u11a8\uac00\u0915\u094d\u093e\u200d\ufe0f\u20e3\U0001f1e6" +
+		"\U0001f44d\U0001f3fd\U000e0061\u200b")
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 20_000 {
+		var text []rune
+		for range 1 + random.IntN(6) {
+			text = append(text, slices.Repeat(kinds[random.IntN(len(kinds)):][:1], 1+random.IntN(12))...)
+		}
+		shown := termsafe.Visible(string(text))
+		for rest := shown; rest != ""; {
+			cluster, _ := ansi.FirstGraphemeCluster(rest, ansi.WcWidth)
+			assert.LessOrEqual(t, utf8.RuneCountInString(cluster), 10, "%+q", text)
+			assert.LessOrEqual(t, ansi.StringWidthWc(cluster), 18, "%+q", text)
+			rest = rest[len(cluster):]
 		}
 	}
 }
