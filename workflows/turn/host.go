@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
-	"path"
 	"slices"
 	"strings"
 )
@@ -14,7 +13,7 @@ import (
 // HostRule requires an approval for calls of a tool whose argument url names a host that is not listed. A URL can
 // send what the model has read to any server.
 type HostRule struct {
-	Listed []string `json:"listed,omitempty"` // patterns (path.Match) of hosts, in lower case
+	Listed []string `json:"listed,omitempty"` // patterns of hosts, in lower case: see matchesHost
 }
 
 // Lists reports whether the host of the call's argument url is listed. It is false for a nil rule.
@@ -24,10 +23,8 @@ func (r *HostRule) Lists(arguments json.RawMessage) bool {
 
 // ListsHost reports whether a host is listed.
 func (r *HostRule) ListsHost(host string) bool {
-	return host != "" && slices.ContainsFunc(r.Listed, func(pattern string) bool {
-		ok, _ := path.Match(pattern, host) // the patterns have been checked
-		return ok
-	})
+	plain := host != "" && !strings.Contains(host, "%") // no address with a zone, whose end could be a domain
+	return plain && slices.ContainsFunc(r.Listed, func(pattern string) bool { return matchesHost(pattern, host) })
 }
 
 // reasonToAsk returns why a call needs an approval, and the widest grant that would replace the approval. Both are

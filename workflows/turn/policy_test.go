@@ -364,6 +364,25 @@ func TestWhatIsAskedForBecauseOfItsArguments(t *testing.T) {
 
 // TestAHostThatIsNotListedIsAskedFor checks which calls of a tool that sends requests need an approval, and whether
 // later calls to the same host are spared one.
+func TestHostsThatAreListed(t *testing.T) {
+	for pattern, c := range map[string]struct{ listed, others []string }{
+		"*":              {[]string{"a.b", "10.1.0.7", "::1"}, []string{""}},
+		"*.example.org":  {[]string{"a.example.org", "a.b.example.org"}, []string{"example.org", "2606:4700::1111%a.example.org"}},
+		"docs.*.example": {[]string{"docs.a.example"}, []string{"docs.attacker.test.example", "docs.example"}},
+		"192.168.1.*":    {[]string{"192.168.1.7"}, []string{"192.168.1.evil.test", "192.168.1.evil", "192.168.2.7"}},
+		"api.*":          {nil, []string{"api.evil", "api.evil.test"}},
+		"10.1.0.7":       {[]string{"10.1.0.7"}, []string{"10.1.0.77"}},
+	} {
+		rule := &turn.HostRule{Listed: []string{pattern}}
+		for _, host := range c.listed {
+			assert.True(t, rule.ListsHost(host), "%s %s", pattern, host)
+		}
+		for _, host := range c.others {
+			assert.False(t, rule.ListsHost(host), "%s %s", pattern, host)
+		}
+	}
+}
+
 func TestAHostThatIsNotListedIsAskedFor(t *testing.T) {
 	fetch := turn.Tool{ID: "local/fetch_url", Risk: turn.RiskMedium,
 		Hosts: &turn.HostRule{Listed: []string{"docs.python.org", "*.example.org"}}}

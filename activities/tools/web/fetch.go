@@ -37,7 +37,7 @@ const (
 
 // Options say what may be fetched.
 type Options struct {
-	// Hosts are patterns (path.Match) of the hosts to which requests need no approval.
+	// Hosts are patterns (see turn.HostRule) of the hosts to which requests need no approval.
 	Hosts []string
 	// Networks are private networks that may be reached, in CIDR notation.
 	Networks []string
