@@ -85,6 +85,28 @@ func TestALostLateMessageIsReported(t *testing.T) {
 	assert.NotEqual(t, turn.StateCompleted, rec.State)
 }
 
+// TestATurnDoesNotWaitForAnEarlierDelivery has a delivery that waits for the turn to end, as after a reset of the turn.
+// Here it is a workflow that nobody runs.
+func TestATurnDoesNotWaitForAnEarlierDelivery(t *testing.T) {
+	t.Parallel()
+	gate := fakellm.NewGate()
+	e := newEnv(t, fakellm.Cases(fakellm.When("Second.", fakellm.Text("To the second.")),
+		fakellm.When("First.", fakellm.Text("To the first.").Hold(1, gate))))
+	e.work()
+	first := e.say(session(t), workflows.Message{ID: "m1", Text: "First."})
+	e.reach(gate)
+	e.say(session(t), workflows.Message{ID: "m2", Text: "Second.", Queue: true})
+	blocking, err := e.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{
+		ID: workflows.HandOnID(session(t), first.ID), TaskQueue: "no-worker"}, "Blocking")
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		assert.NoError(t, e.client.TerminateWorkflow(context.Background(), blocking.GetID(), blocking.GetRunID(), "over"))
+	})
+	gate.Release()
+	assert.Equal(t, "To the second.", e.answered(session(t), "m2").Answer)
+	e.keep("v3-delivery-in-use", session(t), first.ID)
+}
+
 // TestAMessageThatWaitsKeepsItsAgentAndLimits sends messages to a running turn, each of which begins a turn of its own:
 // that turn has the message's agent and limits.
 func TestAMessageThatWaitsKeepsItsAgentAndLimits(t *testing.T) {

@@ -25,7 +25,7 @@ import (
 func HandOnID(workflowID, turnID string) string { return workflowID + "/left/" + turnID }
 
 // handOnPause is the pause before the next try to start a delivery whose workflow ID is in use. The delivery of an
-// earlier run of this turn has this ID, if the turn was reset.
+// earlier run of this turn has this ID, if the turn was reset. The next try uses an ID of this run.
 const handOnPause = time.Second
 
 // deliverLeft starts a delivery of the messages that the turn accepted and did not use, and returns when the delivery
@@ -62,6 +62,14 @@ func (r *run) deliverLeft(ctx workflow.Context, e turn.Result, left []Message) e
 		var taken *temporal.ChildWorkflowExecutionAlreadyStartedError
 		if !errors.As(err, &taken) {
 			return err
+		}
+		// That delivery may wait for this run to end. The session recognizes a message that both send.
+		if r.progress.Config.Version >= turn.OwnTurnVersion {
+			var run string // recorded, because a later reset replays it in another run
+			if err := workflow.SideEffect(ctx, func(workflow.Context) any { return r.runID }).Get(&run); err != nil {
+				return err
+			}
+			ctx = workflow.WithWorkflowID(ctx, HandOnID(r.id, r.turnID)+"/"+run)
 		}
 		if err := workflow.Sleep(ctx, handOnPause); err != nil {
 			return err
