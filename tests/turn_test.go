@@ -177,7 +177,8 @@ func TestTheModelIsToldItsLimitsAndApprovals(t *testing.T) {
 	first := e.ask(session(t), "errand of the user")
 	gate.Release()
 	e.answered(session(t), turn.SubagentAnswerID(turn.SubagentSession(first.Turn, "1.0")))
-	e.ask(session(t), "And now?")
+	e.say(session(t), workflows.Message{ID: "now", Text: "And now?"})
+	e.answered(session(t), "now")
 	var prompts []string
 	for _, q := range e.model.Requests() {
 		if q.Chat.Asked() != "look" {
