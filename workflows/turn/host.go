@@ -13,7 +13,7 @@ import (
 // HostRule requires an approval for calls of a tool whose argument url names a host that is not listed. A URL can
 // send what the model has read to any server.
 type HostRule struct {
-	Listed []string `json:"listed,omitempty"` // patterns of hosts, in lower case: see matchesHost
+	Listed []string `json:"listed,omitempty"` // patterns of hosts, in lower case, as those of rules
 }
 
 // Lists reports whether the host of the call's argument url is listed. It is false for a nil rule.
