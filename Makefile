@@ -40,7 +40,7 @@ tidy:
 
 # The packages in which goroutines share data, without the tests that read large input in one goroutine: the race
 # detector makes those ten times slower. Of the journals, what several processes and goroutines share.
-LARGE = ^Fuzz|BoundToWhatWasShown|OverABound|Linear|OfABomb|LongAnswer|MultiplyABlob|LongLine|^TestEdited|AreNotKept|MediaAre|Megabytes|FloodsIsDropped|OverAndOver
+LARGE = ^Fuzz|BoundToWhatWasShown|ClusterOfTheArguments|OverABound|Linear|OfABomb|LongAnswer|MultiplyABlob|LongLine|^TestEdited|AreNotKept|MediaAre|Megabytes|FloodsIsDropped|OverAndOver
 
 race:
 	go test -race -skip '$(LARGE)' ./journal ./activities/inference/... ./activities/mcp/... \
