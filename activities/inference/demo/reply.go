@@ -15,7 +15,8 @@ import (
 const introduction = "I am Everturn's built-in demo: a small set of rules, not a language model. " +
 	"I quote what the tools return and understand nothing of it."
 
-const modelHint = "For a real answer set OPENAI_API_KEY, or base_url in the [llm] part of agent.toml, and ask again."
+const modelHint = "For a real answer set OPENAI_API_KEY, ANTHROPIC_API_KEY or another provider's key, or base_url in [llm] of agent.toml, and " +
+	"ask again."
 
 // maxQuote bounds how much an answer quotes of all results together, in bytes. minQuote is what it may quote of each
 // result even if there are many.
