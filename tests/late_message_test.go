@@ -86,7 +86,7 @@ func TestALostLateMessageIsReported(t *testing.T) {
 }
 
 // TestATurnDoesNotWaitForAnEarlierDelivery has a delivery that waits for the turn to end, as after a reset of the turn.
-// Here it is a workflow that nobody runs.
+// Here it is a workflow that no worker runs.
 func TestATurnDoesNotWaitForAnEarlierDelivery(t *testing.T) {
 	t.Parallel()
 	gate := fakellm.NewGate()
