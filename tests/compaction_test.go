@@ -127,6 +127,24 @@ func TestALongTurnIsCompacted(t *testing.T) {
 	assert.LessOrEqual(t, historyBytes(events), 400_000)
 }
 
+// TestACompactionInATurnKeepsItsRequest checks that each prompt of a turn has the turn's request to its last word, even
+// if the request exceeds what a compaction keeps of the user's messages.
+func TestACompactionInATurnKeepsItsRequest(t *testing.T) {
+	const window, end = 32_000, "and begin with the chapter on ferries"
+	m := &reader{script: hops("local_quick_page", 30), summary: fakellm.Text("They read a book."), window: window}
+	whole := fakellm.Func(func(r fakellm.Request) fakellm.Reply {
+		if !isSummary(r) {
+			assert.True(t, strings.Contains(string(r.Body), end), "step %d lacks the end of the request", r.Step)
+		}
+		return m.Reply(r)
+	})
+	e := newEnv(t, whole, compactionSettings(window), func(c *config.Config) { c.Prompt.VerbatimUserTokens = 1000 })
+	e.work(withPage()...)
+	res := e.result(e.begin("long", "Read the book."+strings.Repeat(" Read on.", 2000)+end, raised(30)))
+	require.Equal(t, turn.FinishAnswered, res.FinishReason, res.Message)
+	require.NotEmpty(t, e.compactedEvents(res.Turn))
+}
+
 // TestCompactedPromptsAreCached checks the part of a prompt that a provider finds in its cache ten steps after a
 // compaction.
 func TestCompactedPromptsAreCached(t *testing.T) {

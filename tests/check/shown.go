@@ -57,7 +57,7 @@ func (c *checker) prompt(t *turnLedger, inf portable.ExportInference, r Request)
 	all := t.transcript[:min(int(inf.Base.Seq), len(t.transcript))]
 	if len(messages) > 0 && compactedTo(messages[0]) > 0 {
 		n := min(compactedTo(messages[0]), len(all))
-		messages, all = messages[1:], all[n:]
+		messages, all = c.behindCompaction(t, messages, all[:n]), all[n:]
 	}
 	want := c.window(t, all, len(messages))
 	if len(messages) != len(want) {
@@ -71,6 +71,27 @@ func (c *checker) prompt(t *turnLedger, inf portable.ExportInference, r Request)
 				inf.Key.Step, t.record.ID, messages[i].Content, i+1, m.Role, m.Text)
 		}
 	}
+}
+
+// behindCompaction returns the messages of a compacted prompt that follow the compaction. It checks that the prompt has
+// the turn's own request whole, in the compaction's text or right behind it, if it is one of those compacted.
+func (c *checker) behindCompaction(t *turnLedger, messages []chatMessage, compacted []turn.Message) []chatMessage {
+	i := requestOf(t, compacted)
+	if i < 0 || strings.Contains(messages[0].Content, compacted[i].Text) {
+		return messages[1:]
+	}
+	if len(messages) > 1 && sameMessage(messages[1], compacted[i]) {
+		return messages[2:]
+	}
+	c.breaks(I3, "a compacted prompt of turn %s lacks the turn's request", t.record.ID)
+	return messages[1:]
+}
+
+// requestOf returns the index of the message that began the turn, or -1 if messages lacks it.
+func requestOf(t *turnLedger, messages []turn.Message) int {
+	return slices.IndexFunc(messages, func(m turn.Message) bool {
+		return m.Role == turn.RoleUser && m.TurnID == t.record.ID
+	})
 }
 
 // compactedTo returns the number of the last message for which the first one of a compacted prompt stands; 0 if the
@@ -89,10 +110,7 @@ func (c *checker) window(t *turnLedger, all []turn.Message, n int) []turn.Messag
 	if c.Run.Window == 0 || len(all) <= c.Run.Window || n < 2 || n > len(all) {
 		return all
 	}
-	request := slices.IndexFunc(all, func(m turn.Message) bool {
-		return m.Role == turn.RoleUser &&
-			m.TurnID == t.record.ID
-	})
+	request := requestOf(t, all)
 	var front []turn.Message
 	if request >= 0 && request < len(all)-n {
 		front, n = all[request:request+1:request+1], n-1

@@ -162,9 +162,9 @@ func (c *Compaction) Text() string {
 	return b.String()
 }
 
-// Keeps reports whether the compaction keeps the user message with sequence number seq verbatim.
+// Keeps reports whether the compaction keeps the whole user message with sequence number seq.
 func (c *Compaction) Keeps(seq int64) bool {
-	return slices.ContainsFunc(c.Kept.Users, func(u KeptText) bool { return u.Seq == seq })
+	return slices.ContainsFunc(c.Kept.Users, func(u KeptText) bool { return u.Seq == seq && u.Artifact == "" })
 }
 
 // excerptBytes is how many bytes of a pruned output stay in the prompt.
