@@ -142,14 +142,14 @@ func (s *session) scheduleRelist() {
 	})
 }
 
-// offer returns the tools that the server offers. If they may have changed, it lists the server again: at once if
-// forCall is set, because a call must not use outdated tools, and otherwise not before the time that spacing allows;
-// until then it returns the outdated tools. If the list fails, offer fails, and relist has retired the session unless
-// ctx has ended.
+// offer returns the tools that the server offers. If they may have changed, it lists the server again, or waits for the
+// list under way: at once if forCall is set, because a call must not use outdated tools, and otherwise not before the
+// time that spacing allows; until then it returns the outdated tools. If the list fails, offer fails, and relist has
+// retired the session unless ctx has ended.
 func (s *session) offer(ctx context.Context, forCall bool) (offer, error) {
 	s.mu.Lock()
 	mayRelist := forCall || !time.Now().Before(s.relists.next)
-	relist, known := s.stale && mayRelist, s.offered
+	relist, known := (s.stale || s.isListing) && mayRelist, s.offered
 	s.mu.Unlock()
 	if !relist {
 		return known, nil
