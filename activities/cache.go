@@ -52,16 +52,14 @@ func (c *windowCache) get(head turn.Head, from int64) ([]turn.Message, bool) {
 	return slices.Clip(w.messages[from-w.from:]), true // clipped, so that an append copies instead of changing the window
 }
 
-// put stores the window of head. Its first message has the sequence number from. If the window continues an older one,
-// replaced is the hash of that one's head, and put removes it; "" removes none.
-func (c *windowCache) put(head turn.Head, from int64, messages []turn.Message, replaced string) {
+// put stores the window of head. Its first message has the sequence number from.
+func (c *windowCache) put(head turn.Head, from int64, messages []turn.Message) {
 	size := int64(256) // for the entry itself
 	for _, m := range messages {
 		size += messageBytes(m)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.lru.Remove(replaced)
 	if size > c.max || head.Hash == "" { // too large to keep, or an empty transcript
 		return
 	}
@@ -73,11 +71,13 @@ func (c *windowCache) put(head turn.Head, from int64, messages []turn.Message, r
 	}
 }
 
-// forget removes the window of a head.
-func (c *windowCache) forget(head turn.Head) {
+// forget removes the windows of these heads.
+func (c *windowCache) forget(heads ...turn.Head) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.lru.Remove(head.Hash)
+	for _, h := range heads {
+		c.lru.Remove(h.Hash)
+	}
 }
 
 // messageBytes returns the approximate size of a message in memory, in bytes, without the data of its media. The

@@ -89,10 +89,10 @@ func (a *Activities) openPrompt(ctx context.Context, in *workflows.InferInput, i
 	if err := a.loadCompacted(ctx, in, inf, p); err != nil {
 		return nil, nil, err
 	}
-	p.messages, leave, err = a.loadMessages(ctx, *in, inf.Base, clock)
+	p.messages, leave, err = a.loadMessages(ctx, *in, inf, clock)
 	if errors.As(err, new(*journal.TooLargeError)) && cfg.Compaction != nil {
 		if err = a.truncatePrompt(ctx, in, inf, p); err == nil {
-			p.messages, leave, err = a.loadMessages(ctx, *in, inf.Base, clock)
+			p.messages, leave, err = a.loadMessages(ctx, *in, inf, clock)
 		}
 	}
 	if err == nil {

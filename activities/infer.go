@@ -288,10 +288,11 @@ func (a *Activities) settle(ctx context.Context, in workflows.InferInput, inf jo
 	if err != nil {
 		return workflows.InferResult{}, err
 	}
-	a.windows.put(settled.Head, in.Prompt.From, append(p.messages, settled.Message), in.Expect.Hash)
 	a.rememberInference(in, settled, p, inf.Base.Seq)
-	if len(settled.Message.ToolCalls) > 0 {
-		a.windows.put(stepHead(inf.Key), 0, []turn.Message{settled.Message}, "")
+	a.windows.forget(in.Expect, inf.Base)
+	if len(settled.Message.ToolCalls) > 0 { // otherwise the turn most likely ends here
+		a.windows.put(settled.Head, in.Prompt.From, append(p.messages, settled.Message))
+		a.windows.put(stepHead(inf.Key), 0, []turn.Message{settled.Message})
 	}
 	res := a.inferResult(ctx, in, p.config, settled, p.used)
 	if inv := res.Proposal.Invalid; inv != nil { // the attempt is 0 because the step is settled

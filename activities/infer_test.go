@@ -27,7 +27,9 @@ func (*failingJournal) TurnConfig(context.Context, string) (journal.TurnConfig, 
 }
 
 func (*failingJournal) StartInference(context.Context, journal.StartInference) (journal.Inference, error) {
-	return journal.Inference{Attempt: 1, Base: head(1)}, nil
+	inf := at(1)
+	inf.Attempt = 1
+	return inf, nil
 }
 
 func (*failingJournal) GetBlob(context.Context, string) ([]byte, error) { return []byte("{}"), nil }

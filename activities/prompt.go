@@ -18,13 +18,13 @@ const (
 	largePrompts = 4 * maxPrompt // of all large prompts that a worker renders at once
 )
 
-// loadMessages loads the messages of a prompt, up to the head base. A large prompt first waits up to
+// loadMessages loads the messages of the inference's prompt, up to its base. A large prompt first waits up to
 // workflows.PromptWithin until it fits into largePrompts with the others; the wait does not count as working time. The
 // returned function ends the prompt's share of largePrompts. Messages over maxPrompt are a journal.TooLargeError.
 func (a *Activities) loadMessages(
-	ctx context.Context, in workflows.InferInput, base turn.Head, clock *clock,
+	ctx context.Context, in workflows.InferInput, inf journal.Inference, clock *clock,
 ) ([]turn.Message, func(), error) {
-	messages, err := a.window(ctx, in, base)
+	messages, err := a.window(ctx, in, inf)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -41,7 +41,7 @@ func (a *Activities) loadMessages(
 		return nil, nil, err
 	}
 	leave := func() { a.prompts.Release(size) }
-	if messages, err = a.window(ctx, in, base); err != nil {
+	if messages, err = a.window(ctx, in, inf); err != nil {
 		leave()
 	}
 	return messages, leave, err
@@ -74,11 +74,11 @@ func promptBytes(messages []turn.Message) (size int64, over int) {
 	return size + min(media, maxMediaBytes), -1
 }
 
-// window returns the messages from in.Prompt.From up to the head base. If the cache has the transcript up to
-// in.Expect, before the last step's results, window reads only the results from the journal; otherwise it reads all
-// the messages.
-func (a *Activities) window(ctx context.Context, in workflows.InferInput, base turn.Head) ([]turn.Message, error) {
-	from := in.Prompt.From
+// window returns the messages from in.Prompt.From up to the inference's base. It reads from the journal what neither
+// the cache nor the inference has: nothing if the cache has the transcript up to in.Expect and this attempt has appended
+// the rest, such as the last step's results.
+func (a *Activities) window(ctx context.Context, in workflows.InferInput, inf journal.Inference) ([]turn.Message, error) {
+	from, base := in.Prompt.From, inf.Base
 	if messages, ok := a.windows.get(base, from); ok {
 		return messages, nil
 	}
@@ -91,12 +91,16 @@ func (a *Activities) window(ctx context.Context, in workflows.InferInput, base t
 	if from > base.Seq {
 		return before, nil
 	}
-	more, err := a.journal.Window(ctx, in.Turn, from, base.Seq, maxPrompt)
-	if err != nil {
-		return nil, fmt.Errorf("reading the transcript: %w", err)
+	more := inf.Appended
+	if base.Seq-int64(len(more)) != from-1 {
+		var err error
+		if more, err = a.journal.Window(ctx, in.Turn, from, base.Seq, maxPrompt); err != nil {
+			return nil, fmt.Errorf("reading the transcript: %w", err)
+		}
 	}
 	messages := append(before, more...)
-	a.windows.put(base, in.Prompt.From, messages, in.Expect.Hash)
+	a.windows.forget(in.Expect)
+	a.windows.put(base, in.Prompt.From, messages)
 	return messages, nil
 }
 
@@ -117,7 +121,7 @@ func (a *Activities) anchor(ctx context.Context, in workflows.InferInput) (*turn
 		if len(messages) != 1 {
 			return nil, turn.Errorf(turn.CodeInternal, nil, "the turn's request is not in the journal")
 		}
-		a.windows.put(key, in.Prompt.Anchor, messages, "")
+		a.windows.put(key, in.Prompt.Anchor, messages)
 	}
 	return &messages[0], nil
 }

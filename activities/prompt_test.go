@@ -44,14 +44,17 @@ func prompter(t *testing.T, j Journal) *Activities {
 	return a
 }
 
-func head(seq int64) turn.Head { return turn.Head{Seq: seq, Hash: "h"} }
+// at returns an inference whose base is the message seq.
+func at(seq int64) journal.Inference {
+	return journal.Inference{Base: turn.Head{Seq: seq, Hash: "h"}}
+}
 
 // TestAPromptThatNoModelTakesIsRefused checks that a prompt that is too large for every model is refused with the
 // message before which the session can be forked. The turn fails at once, because a retry would read the same prompt
 // again.
 func TestAPromptThatNoModelTakesIsRefused(t *testing.T) {
 	j := &longJournal{bytes: 1 << 20}
-	_, _, err := prompter(t, j).loadMessages(t.Context(), workflows.InferInput{Prompt: turn.PromptSpec{From: 5}}, head(40),
+	_, _, err := prompter(t, j).loadMessages(t.Context(), workflows.InferInput{Prompt: turn.PromptSpec{From: 5}}, at(40),
 		startClock(t.Context()))
 	var large *journal.TooLargeError
 	require.ErrorAs(t, err, &large)
@@ -70,7 +73,7 @@ func TestLargeImagesWaitForEachOther(t *testing.T) {
 		a, entered := prompter(t, &longJournal{bytes: 1, media: maxMediaBytes}), make(chan func(), 5)
 		for range 5 {
 			go func() {
-				_, leave, err := a.loadMessages(t.Context(), workflows.InferInput{Prompt: turn.PromptSpec{From: 1}}, head(1),
+				_, leave, err := a.loadMessages(t.Context(), workflows.InferInput{Prompt: turn.PromptSpec{From: 1}}, at(1),
 					startClock(t.Context()))
 				require.NoError(t, err)
 				entered <- leave
@@ -92,7 +95,7 @@ func TestLargePromptsWaitForEachOther(t *testing.T) {
 		var entered []func()
 		var mu sync.Mutex
 		prompt := func(seq int64) {
-			_, leave, err := large.loadMessages(t.Context(), workflows.InferInput{Prompt: turn.PromptSpec{From: 1}}, head(seq),
+			_, leave, err := large.loadMessages(t.Context(), workflows.InferInput{Prompt: turn.PromptSpec{From: 1}}, at(seq),
 				startClock(t.Context()))
 			require.NoError(t, err)
 			mu.Lock()

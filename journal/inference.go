@@ -42,10 +42,12 @@ func (db *DB) StartInference(ctx context.Context, in StartInference) (out Infere
 			return ErrClosed
 		}
 		if a.Row == 0 {
-			out, err = t.firstAttempt(a, in)
+			err = t.firstAttempt(&a, in)
 		} else {
-			out, err = t.nextAttempt(a, in)
+			err = t.nextAttempt(&a, in)
 		}
+		out = a.Inf
+		out.Appended = a.Appended
 		return err
 	})
 	return out, err
@@ -68,33 +70,33 @@ func stepName(doing string, key StepKey) string {
 // firstAttempt opens the first attempt of an inference: it appends the results of the step before and the messages
 // that came in meanwhile, emits in.Events, and inserts the inference's row. ErrConflict if the session's head is not
 // in.Expect.
-func (t *tx) firstAttempt(a tables.Attempt, in StartInference) (Inference, error) {
+func (t *tx) firstAttempt(a *tables.Attempt, in StartInference) error {
 	if in.Key.Step < 1 {
-		return a.Inf, fmt.Errorf("step %d: steps count from 1", in.Key.Step)
+		return fmt.Errorf("step %d: steps count from 1", in.Key.Step)
 	}
 	if a.Head != in.Expect {
-		return a.Inf, conflict(a.Head, in.Expect)
+		return conflict(a.Head, in.Expect)
 	}
 	if err := t.appendResults(&a.Scope, in.Outcomes, in.At, strict); err != nil {
-		return a.Inf, err
+		return err
 	}
-	if err := t.appendNewMessages(&a, in); err != nil {
-		return a.Inf, err
+	if err := t.appendNewMessages(a, in); err != nil {
+		return err
 	}
 	if a.Head != in.Expect {
 		if err := t.SaveHead(a.Scope); err != nil {
-			return a.Inf, err
+			return err
 		}
 	}
 	for _, e := range in.Events {
 		e.Step, e.Attempt = in.Key.Step, 1
 		if err := t.emit(&a.Scope, e); err != nil {
-			return a.Inf, err
+			return err
 		}
 	}
 	a.Inf.Attempt, a.Inf.Model, a.Inf.Base, a.Inf.StartedAt = 1, record.CleanText(in.Model), a.Head,
 		tables.Instant(tables.Nanos(in.At))
-	return a.Inf, t.Exec(`INSERT INTO inferences (turn, step, attempt, model, expect_seq, base_seq, base_hash, started_at)
+	return t.Exec(`INSERT INTO inferences (turn, step, attempt, model, expect_seq, base_seq, base_hash, started_at)
 		VALUES (?, ?, 1, ?, ?, ?, ?, ?)`,
 		a.Turn, in.Key.Step, a.Inf.Model, in.Expect.Seq, a.Head.Seq, a.Head.Hash, tables.Nanos(in.At))
 }
@@ -113,28 +115,28 @@ func (t *tx) appendNewMessages(a *tables.Attempt, in StartInference) error {
 // that the prompt has them. ErrConflict if the session's head is no longer the inference's base, because another
 // writer has appended to the session, or if in.Expect is neither that base nor the head that the first attempt
 // expected.
-func (t *tx) nextAttempt(a tables.Attempt, in StartInference) (Inference, error) {
+func (t *tx) nextAttempt(a *tables.Attempt, in StartInference) error {
 	if a.Head != a.Inf.Base {
-		return a.Inf, conflict(a.Head, a.Inf.Base)
+		return conflict(a.Head, a.Inf.Base)
 	}
 	if in.Expect != a.Inf.Base {
-		if err := t.checkExpect(a, in.Expect); err != nil {
-			return a.Inf, err
+		if err := t.checkExpect(*a, in.Expect); err != nil {
+			return err
 		}
 	}
-	if err := t.appendNewMessages(&a, in); err != nil {
-		return a.Inf, err
+	if err := t.appendNewMessages(a, in); err != nil {
+		return err
 	}
 	if a.Head != a.Inf.Base {
 		if err := t.SaveHead(a.Scope); err != nil {
-			return a.Inf, err
+			return err
 		}
 		a.Inf.Base = a.Head
 	}
 	if a.Emitted || a.PromptTokens > 0 { // the provider had begun to answer the last attempt, so it may bill it
-		lost, err := t.lostAttempt(a)
+		lost, err := t.lostAttempt(*a)
 		if err != nil {
-			return a.Inf, err
+			return err
 		}
 		a.Inf.Lost = lost
 	}
@@ -143,10 +145,10 @@ func (t *tx) nextAttempt(a tables.Attempt, in StartInference) (Inference, error)
 	if a.Emitted {
 		e := turn.Event{Kind: turn.EventAttemptRestarted, Step: in.Key.Step, Attempt: a.Inf.Attempt, At: in.At}
 		if err := t.emit(&a.Scope, e); err != nil {
-			return a.Inf, err
+			return err
 		}
 	}
-	return a.Inf, t.Exec(
+	return t.Exec(
 		`UPDATE inferences SET attempt = ?, model = ?, started_at = ?, emitted = FALSE, prompt_tokens = 0, base_seq = ?, base_hash = ?
 			WHERE id = ?`,
 		a.Inf.Attempt, a.Inf.Model, tables.Nanos(in.At), a.Head.Seq, a.Head.Hash, a.Row)

@@ -7,17 +7,11 @@ import (
 	"io"
 	"log/slog"
 	"maps"
-	"os"
-	"runtime/debug"
 
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/internal/trust"
 )
-
-// gcPercent is a garbage collection target above the default 100, because a worker's heap is small. It saves 2 % of
-// the worker's CPU and costs about 10 MB.
-const gcPercent = 150
 
 // Options say how to run a worker.
 type Options struct {
@@ -36,8 +30,8 @@ type Options struct {
 }
 
 // Run runs a worker until ctx ends and the worker's activities have ended. It does not check whether the folder's
-// agent.toml is trusted: by starting a worker in the folder, the operator trusts it. Run changes two settings of the
-// process: the garbage collection target, unless GOGC is set, and whether other processes may read its memory.
+// agent.toml is trusted: by starting a worker in the folder, the operator trusts it. Other processes of the user can no
+// longer read the memory of the process: see engine.HideMemory.
 func Run(ctx context.Context, o Options) error {
 	overrides := maps.Clone(o.Overrides)
 	if o.Slow {
@@ -60,9 +54,6 @@ func Run(ctx context.Context, o Options) error {
 	}
 	if err := loaded.CheckEnviron(o.Environ); err != nil {
 		return err
-	}
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
 	}
 	if err := engine.HideMemory(); err != nil {
 		fmt.Fprintln(o.Log, "everturn worker: "+err.Error())

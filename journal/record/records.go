@@ -47,6 +47,8 @@ type Inference struct {
 	// StartInference sets it if the step was settled already, as after a reset of the run: a later step must append
 	// these messages.
 	Undelivered []string `json:"-"`
+	// Appended are the messages that StartInference has appended, the last of which is Base.
+	Appended []turn.Message `json:"-"`
 	// OtherUsage is the usage of the step's other attempts. StartInference and SettleInference set it for a settled
 	// step.
 	OtherUsage turn.Usage `json:"-"`

@@ -37,6 +37,10 @@ const (
 	// walPages is the size of the log, in pages of 4 KiB, at which SQLite writes it back into the file; walLimit is the
 	// size in bytes to which the log is truncated then.
 	walPages = 512
+	// writerCache and readerCache are the sizes of the page caches of the connections, in KiB. SQLite's default is 2,000,
+	// and the kernel's cache has the same pages.
+	writerCache = 1000
+	readerCache = 256
 	walLimit = 2 << 20
 )
 
@@ -165,7 +169,7 @@ func (db *database) checkFile() error {
 // connect opens the write connection and the connections for reads of a file that has its tables.
 func (db *database) connect(ctx context.Context, synchronous string) (err error) {
 	write := []string{"foreign_keys(1)", "synchronous(" + synchronous + ")",
-		fmt.Sprintf("wal_autocheckpoint(%d)", walPages), fmt.Sprintf("journal_size_limit(%d)", walLimit)}
+		fmt.Sprintf("cache_size(-%d)", writerCache), fmt.Sprintf("wal_autocheckpoint(%d)", walPages), fmt.Sprintf("journal_size_limit(%d)", walLimit)}
 	if db.writeDB, err = sql.Open("sqlite", db.dsn(write...)); err != nil {
 		return err
 	}
@@ -177,7 +181,7 @@ func (db *database) connect(ctx context.Context, synchronous string) (err error)
 
 // connectReaders opens the pool of connections for reads, and the connection that polls for changes.
 func (db *database) connectReaders(ctx context.Context) (err error) {
-	if db.readDB, err = sql.Open("sqlite", db.dsn("query_only(1)")); err != nil {
+	if db.readDB, err = sql.Open("sqlite", db.dsn("query_only(1)", fmt.Sprintf("cache_size(-%d)", readerCache))); err != nil {
 		return err
 	}
 	db.readers = newPool(db.readDB, readers)

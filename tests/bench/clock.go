@@ -91,7 +91,7 @@ func tick(w http.ResponseWriter, r *http.Request) {
 		t.call("mcp_bench_slow", `{"text":"x"}`)
 		return
 	case s.Kind == sceneApproval:
-		t.call(laneLocal.wire(), `{"path":"page-0.txt"}`)
+		t.call(laneLocal.wire(), fmt.Sprintf(`{"path":%q}`, page(resultBytes, 0)))
 		return
 	case s.Kind == sceneQuestion:
 		t.call("ask_user", `{"question":"Which of them?"}`)

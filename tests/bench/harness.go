@@ -85,16 +85,20 @@ func (r *harness) workspace() error {
 	if err := os.Mkdir(r.folder("workspace"), 0o700); err != nil {
 		return err
 	}
-	for i := range pages {
-		line := fmt.Sprintf("page %02d of the book. ", i)
-		text := strings.Repeat(line, resultBytes/len(line)+1)[:resultBytes]
-		if err := os.WriteFile(filepath.Join(r.folder("workspace"), fmt.Sprintf("page-%d.txt", i)), []byte(text),
-			0o600); err != nil {
-			return err
+	for _, size := range []int{resultBytes, shortResultBytes} {
+		for i := range pages {
+			line := fmt.Sprintf("page %02d of the book. ", i)
+			text := strings.Repeat(line, size/len(line)+1)[:size]
+			if err := os.WriteFile(filepath.Join(r.folder("workspace"), page(size, i)), []byte(text), 0o600); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
+
+// page returns the name of file i of so many bytes.
+func page(size, i int) string { return fmt.Sprintf("page-%d-%d.txt", size, i) }
 
 func (r *harness) folder(name string) string { return filepath.Join(r.dir, name) }
 

@@ -40,7 +40,7 @@ func (r *harness) part(ctx context.Context, sc scenario, meters []*meter, p *pro
 }
 
 func (m *meter) measure(ctx context.Context, sent tally) (report.Measure, error) {
-	one := report.Measure{Arm: m.String(), Kind: string(m.kind), Lane: string(m.lane), Fsync: m.full, Doom: m.doom,
+	one := report.Measure{Arm: m.String(), Kind: string(m.kind), Lane: string(m.lane), Unsynced: m.unsynced, Doom: m.doom,
 		Turns: len(m.latencies), Errors: len(m.errs) + sent.Refused}
 	if len(m.errs) > 0 {
 		one.FirstError = m.errs[0].Error()

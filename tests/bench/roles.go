@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	openai "github.com/sashabaranov/go-openai"
@@ -110,7 +109,6 @@ func readBaseline(args []string) (baseline, client.Client, error) {
 	o := client.Options{HostPort: b.Address, Logger: quiet}
 	if b.Tuned {
 		o.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{}
-		debug.SetGCPercent(150)
 	}
 	c, err := client.Dial(o)
 	return b, c, err

@@ -85,7 +85,7 @@ func provide(r fakellm.Request) fakellm.Reply {
 
 func (s spec) arguments(step, i int) string {
 	if s.Tool == laneLocal.wire() {
-		return fmt.Sprintf(`{"path":"page-%d.txt"}`, (step+i)%pages)
+		return fmt.Sprintf(`{"path":%q}`, page(s.Bytes, (step+i)%pages))
 	}
 	return fmt.Sprintf(`{"bytes":%d}`, s.Bytes-(step+i)%pages) // a turn ends when its calls repeat
 }
@@ -103,15 +103,14 @@ const (
 type arm struct {
 	kind kind
 	lane lane
-	// full makes the journal wait for the disk at each commit, which is the default. Without it, the journal is as
-	// durable as the development server's own database, which the baselines rely on.
-	full bool
+	// unsynced makes the journal as durable as the development server's own database, which the baselines rely on: it
+	// does not wait for the disk at each commit, as it does by default.
+	unsynced bool
 	// postgres keeps the journal in Postgres, which waits for the disk at each commit, instead of SQLite.
 	postgres bool
 	// workers is the number of processes that share the task queue and the journal; 0 means 1.
 	workers int
-	// tuned gives the cookbook the settings that Everturn's worker uses on loopback: no compression, and fewer garbage
-	// collections.
+	// tuned gives the cookbook the setting that Everturn's worker uses on loopback: no compression.
 	tuned bool
 	// compacted gives the model a known context window, so that prompts are compacted before they exceed it.
 	compaction bool
@@ -119,8 +118,8 @@ type arm struct {
 
 func (a arm) String() string {
 	name := string(a.kind) + " " + string(a.lane)
-	if a.full {
-		name += " fsync"
+	if a.unsynced {
+		name += " unsynced"
 	}
 	if a.postgres {
 		name += " postgres"
@@ -139,8 +138,8 @@ func (a arm) String() string {
 
 // synchronous returns the journal's setting of that name.
 func (a arm) synchronous() config.Synchronous {
-	if a.full {
-		return config.SynchronousFull
+	if a.unsynced {
+		return config.SynchronousNormal
 	}
-	return config.SynchronousNormal
+	return config.SynchronousFull
 }

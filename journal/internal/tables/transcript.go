@@ -21,9 +21,10 @@ type Scope struct {
 	Session    int64 // the session's row
 	SessionID  string
 	Tenant     string
-	MessageSeq int64     // the seq of the message that began the turn
-	Closed     bool      // the turn has ended
-	Head       turn.Head // of the session's transcript
+	MessageSeq int64          // the seq of the message that began the turn
+	Closed     bool           // the turn has ended
+	Head       turn.Head      // of the session's transcript
+	Appended   []turn.Message // the messages that the transaction has appended, as they were stored
 }
 
 const scopeColumns = `t.turn_id, t.id, t.session, s.session_id, s.tenant, t.message_seq, t.ended_at IS NOT NULL, s.head_seq, s.head_hash`
@@ -81,6 +82,7 @@ func (t *Tx) AppendMessage(sc *Scope, m turn.Message) (turn.Message, error) {
 		return m, err
 	}
 	sc.Head = record.Next(sc.Head, m)
+	sc.Appended = append(sc.Appended, m)
 	id := sql.NullString{String: m.ID, Valid: m.ID != ""}
 	return m, t.Exec(insertMessage, sc.Session, sc.Head.Seq, sc.Head.Hash, id, string(m.Role), text.Inline, text.Blob,
 		calls,

@@ -41,15 +41,14 @@ type Finding struct {
 	What     string // the whole finding in words
 }
 
-// Gate compares a run with the accepted one. It skips scenarios that only one of them has, and arms that wait for the
-// disk, because the disk's speed varies independently of the code.
+// Gate compares a run with the accepted one. It skips scenarios that only one of them has, and unsynced arms.
 func Gate(now, accepted Result, t Tolerance) []Finding {
 	var out []Finding
 	for _, q := range now.Ratios() {
 		before, ok := accepted.ratio(q.Scenario, q.Arm)
 		part := now.Part(q.Scenario)
 		m, _ := part.Arm(q.Arm)
-		if !ok || !q.Judged || !part.Gated || m.Fsync || before.To != q.To {
+		if !ok || !q.Judged || !part.Gated || m.Unsynced || before.To != q.To {
 			continue
 		}
 		add := func(s Severity, what string, now, before, may float64) {

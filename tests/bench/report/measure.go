@@ -27,8 +27,8 @@ type Measure struct {
 	Arm  string `json:"arm"`
 	Kind string `json:"kind"` // the implementation: everturn, cookbook or floor
 	Lane string `json:"lane"` // how tool calls run
-	// Fsync reports whether the journal waits for the disk at each commit.
-	Fsync bool `json:"fsync,omitempty"`
+	// Unsynced reports whether the journal does not wait for the disk at each commit.
+	Unsynced bool `json:"unsynced,omitempty"`
 	// Doom is what became of an arm that cannot do it; nothing else is set then.
 	Doom           string  `json:"doom,omitempty"`
 	Turns          int     `json:"turns"`
