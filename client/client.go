@@ -12,32 +12,11 @@ import (
 
 	"github.com/everturn/everturn/codec"
 	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/internal/openjournal"
 	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
-	"github.com/everturn/everturn/workflows/turn"
 )
-
-// Journal is the part of the journal that a client uses. A journal.DB implements it and documents its methods. The
-// journal may be that of any tenant: New takes the journal of the client's own tenant from it.
-type Journal interface {
-	Session(ctx context.Context, id string) (journal.SessionRecord, error)
-	Sessions(ctx context.Context, limit int) ([]journal.SessionRecord, error)
-	Turn(ctx context.Context, turnID string) (journal.TurnRecord, error)
-	Delivered(ctx context.Context, session, messageID string) (journal.TurnRecord, error)
-	Messages(ctx context.Context, session string, from, to int64) ([]turn.Message, error)
-	Inferences(ctx context.Context, turnID string) ([]journal.Inference, error)
-	Requests(ctx context.Context, turnID string) ([]journal.RequestRecord, error)
-	PendingRequests(ctx context.Context, session string, limit int) ([]journal.RequestRecord, error)
-	PendingOfTurn(ctx context.Context, turnID string) ([]journal.RequestRecord, error)
-	StopSubagents(ctx context.Context, session string) ([]string, error)
-	Fork(ctx context.Context, in journal.ForkInput) (journal.SessionRecord, error)
-	PutBlob(ctx context.Context, mediaType string, b []byte) (hash string, err error)
-	Events(ctx context.Context, turnID string, after int64, limit int) ([]turn.Event, error)
-	Changed(ctx context.Context, topics ...journal.Topic) <-chan struct{}
-}
-
-var _ Journal = (*journal.DB)(nil)
 
 // tenants is a Journal with the sessions of all tenants. New takes the journal of the client's own tenant from it.
 type tenants interface {
@@ -66,7 +45,8 @@ type Client struct {
 	temporal client.Client // nil: the client only reads the journal
 	journal  Journal
 	options  Options
-	owned    bool // Close closes temporal
+	// closeJournal closes the journal. It is set if Open has opened it and the connection.
+	closeJournal func() error
 }
 
 // New returns a client that uses the caller's connection and journal. A client without a connection (nil) reads the
@@ -84,14 +64,29 @@ func New(temporal client.Client, o Options) *Client {
 	return &Client{temporal: temporal, journal: o.Journal, options: o}
 }
 
-// Dial connects to the Temporal server of a configuration and returns a client for its task queue, agent and tenant.
-// The caller opens the journal (see engine.OpenJournal), and closes it after the client.
+// Open opens the journal of a configuration, connects to its Temporal server, and returns a client for its task queue,
+// agent and tenant. Close closes both.
 //
 // Temporal's environment variables (TEMPORAL_*) and profiles apply as they do to a worker.
 //
-// Errors: ErrUnreachable; config.ErrCredentials if the server rejects the caller; config.ErrInvalid, also for the
-// development server of another journal, whose workers would write turns where this client does not see them.
-func Dial(ctx context.Context, cfg config.Config, journal Journal) (*Client, error) {
+// Errors: those of OpenJournal; ErrUnreachable; config.ErrCredentials if the server rejects the caller;
+// config.ErrInvalid, also for the development server of another journal, whose workers would write turns where this
+// client does not see them.
+func Open(ctx context.Context, cfg config.Config) (*Client, error) {
+	j, err := openjournal.Open(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	c, err := dial(ctx, cfg, j)
+	if err != nil {
+		return nil, errors.Join(err, j.Close())
+	}
+	c.closeJournal = j.Close
+	return c, nil
+}
+
+// dial connects to the Temporal server of a configuration and returns a client with this journal.
+func dial(ctx context.Context, cfg config.Config, j *journal.DB) (*Client, error) {
 	keys, err := codec.Open(cfg.Encryption)
 	if err != nil {
 		return nil, err
@@ -111,19 +106,22 @@ func Dial(ctx context.Context, cfg config.Config, journal Journal) (*Client, err
 		temporal.Close()
 		return nil, err
 	}
-	c := New(temporal, Options{
-		Journal: journal, TaskQueue: cfg.Temporal.TaskQueue, Agent: cfg.Runtime.Agent, Tenant: cfg.Tenant,
+	return New(temporal, Options{
+		Journal: j, TaskQueue: cfg.Temporal.TaskQueue, Agent: cfg.Runtime.Agent, Tenant: cfg.Tenant,
 		DataConverter: keys.DataConverter(namespace),
-	})
-	c.owned = true
-	return c, nil
+	}), nil
 }
 
-// Close closes the connection that Dial opened. It does not close the journal.
-func (c *Client) Close() {
-	if c.owned {
-		c.temporal.Close()
+// Journal returns the client's journal, of its tenant only; nil if it has none.
+func (c *Client) Journal() Journal { return c.journal }
+
+// Close closes the connection and the journal that Open has opened. It does nothing for a client of New.
+func (c *Client) Close() error {
+	if c.closeJournal == nil {
+		return nil
 	}
+	c.temporal.Close()
+	return c.closeJournal()
 }
 
 // Turn names a turn of a session.

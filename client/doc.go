@@ -1,15 +1,12 @@
 // Package client starts, follows and controls turns from any Go program. The turns run on workers elsewhere; the
-// program needs a connection to Temporal and, to read what turns do, the journal. This program asks a question and
+// program needs a connection to Temporal and, to read what turns do, the journal; Open opens both. This program asks a question and
 // prints the answer as the model writes it; check exits if its argument is an error:
 //
 //	func main() {
 //		ctx := context.Background()
 //		loaded, err := config.Load(config.LoadOptions{Environ: os.Environ()}) // agent.toml
 //		check(err)
-//		journal, err := engine.OpenJournal(ctx, loaded.Config)
-//		check(err)
-//		defer journal.Close()
-//		c, err := client.Dial(ctx, loaded.Config, journal)
+//		c, err := client.Open(ctx, loaded.Config)
 //		check(err)
 //		defer c.Close()
 //		t, err := c.Send(ctx, client.SendInput{Message: turn.UserMessage{Text: "Which files are here?"}})
@@ -31,6 +28,12 @@
 // that is running. Follow yields what the turn does, Wait waits for its end, and Result, Find, Sessions and
 // RunningSessions read without waiting. Stop lets a turn end in an orderly way, Terminate ends it at once. Fork creates
 // a session that shares the messages of another one up to a point. Schedules send messages at given times.
+//
+// # The journal
+//
+// Journal returns the client's journal: the messages of a session, the inferences and calls of a turn with what they
+// cost, the limits of the fleet, the published tools, exports. A program that only reads it uses OpenJournal, which does
+// not connect to Temporal.
 //
 // # Requests
 //

@@ -35,6 +35,16 @@ var (
 	ErrExists = errors.New("the name is in use")
 	// ErrForkPoint: the session cannot be forked at this message; the error text says at which it can.
 	ErrForkPoint = journal.ErrForkPoint
+	// ErrConflict: what the request is about has changed meanwhile.
+	ErrConflict = journal.ErrConflict
+	// ErrUnavailable: the journal cannot be reached or is locked.
+	ErrUnavailable = journal.ErrUnavailable
+	// ErrReadOnly: the journal is open for reading only.
+	ErrReadOnly = journal.ErrReadOnly
+	// ErrNewer: the journal needs a newer program.
+	ErrNewer = journal.ErrNewer
+	// ErrOtherTenant: the export is of another tenant.
+	ErrOtherTenant = journal.ErrOtherTenant
 	// ErrForeign: the schedule is not one of Everturn's.
 	ErrForeign = errors.New("not a schedule of Everturn")
 	// ErrNotPending: the turn has no such pending request.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -24,18 +23,13 @@ func check(err error) {
 	}
 }
 
-// dial returns a client for the configuration of the working folder. The program closes both.
-func dial(ctx context.Context) (c *client.Client, closeBoth func()) {
+// open returns a client for the configuration of the working folder. The program closes it.
+func open(ctx context.Context) *client.Client {
 	loaded, err := config.Load(config.LoadOptions{Environ: os.Environ()})
 	check(err)
-	journal, err := engine.OpenJournal(ctx, loaded.Config)
+	c, err := client.Open(ctx, loaded.Config)
 	check(err)
-	c, err = client.Dial(ctx, loaded.Config, journal)
-	check(err)
-	return c, func() {
-		c.Close()
-		journal.Close()
-	}
+	return c
 }
 
 // Example starts a turn, follows it and waits for its end.
@@ -43,10 +37,7 @@ func Example() {
 	ctx := context.Background()
 	loaded, err := config.Load(config.LoadOptions{Environ: os.Environ()}) // agent.toml
 	check(err)
-	journal, err := engine.OpenJournal(ctx, loaded.Config)
-	check(err)
-	defer journal.Close()
-	c, err := client.Dial(ctx, loaded.Config, journal)
+	c, err := client.Open(ctx, loaded.Config)
 	check(err)
 	defer c.Close()
 	t, err := c.Send(ctx, client.SendInput{Message: turn.UserMessage{Text: "Which files are here?"}})
@@ -66,8 +57,8 @@ func Example() {
 // asks twice.
 func ExampleClient_Send() {
 	ctx := context.Background()
-	c, closeBoth := dial(ctx)
-	defer closeBoth()
+	c := open(ctx)
+	defer c.Close()
 	t, err := c.Send(ctx, client.SendInput{
 		Session: "invoice-4711",
 		Message: turn.UserMessage{ID: "invoice-4711/summary", Text: "Summarize the invoice in inbox/4711.txt."},
@@ -87,8 +78,8 @@ func ExampleClient_Send() {
 // A follower that lost its connection resumes after the last event that it has seen.
 func ExampleClient_Follow() {
 	ctx := context.Background()
-	c, closeBoth := dial(ctx)
-	defer closeBoth()
+	c := open(ctx)
+	defer c.Close()
 	t, err := c.Find(ctx, "research", "") // the session's last turn
 	check(err)
 	const seen = 41
@@ -101,8 +92,8 @@ func ExampleClient_Follow() {
 // ExampleClient_Approve approves every pending tool call of a session, with the arguments that it printed.
 func ExampleClient_Approve() {
 	ctx := context.Background()
-	c, closeBoth := dial(ctx)
-	defer closeBoth()
+	c := open(ctx)
+	defer c.Close()
 	pending, err := c.Pending(ctx, client.PendingInput{Session: "research"})
 	check(err)
 	for _, request := range pending {
@@ -126,8 +117,8 @@ func ExampleClient_Approve() {
 // ExampleClient_Answer answers a question of the model, and accepts an elicitation of an MCP server.
 func ExampleClient_Answer() {
 	ctx := context.Background()
-	c, closeBoth := dial(ctx)
-	defer closeBoth()
+	c := open(ctx)
+	defer c.Close()
 	pending, err := c.Pending(ctx, client.PendingInput{Session: "research"})
 	check(err)
 	for _, request := range pending {
@@ -151,8 +142,8 @@ func ExampleClient_Answer() {
 // ExampleClient_Stop stops a turn and waits until it has ended. What it did is kept.
 func ExampleClient_Stop() {
 	ctx := context.Background()
-	c, closeBoth := dial(ctx)
-	defer closeBoth()
+	c := open(ctx)
+	defer c.Close()
 	t, err := c.Find(ctx, "research", "")
 	check(err)
 	if err := c.Stop(ctx, t.Session); errors.Is(err, client.ErrNotRunning) {
@@ -168,8 +159,8 @@ func ExampleClient_Stop() {
 // ExampleClient_Fork asks another question from the middle of a conversation, which does not change.
 func ExampleClient_Fork() {
 	ctx := context.Background()
-	c, closeBoth := dial(ctx)
-	defer closeBoth()
+	c := open(ctx)
+	defer c.Close()
 	fork, err := c.Fork(ctx, client.ForkInput{Session: "research", At: 4})
 	check(err)
 	_, err = c.Send(ctx, client.SendInput{Session: fork.ID, Message: turn.UserMessage{Text: "And in French?"}})
@@ -179,8 +170,8 @@ func ExampleClient_Fork() {
 // ExampleSchedules_Create has a report written on every working day, in a session of its own each.
 func ExampleSchedules_Create() {
 	ctx := context.Background()
-	c, closeBoth := dial(ctx)
-	defer closeBoth()
+	c := open(ctx)
+	defer c.Close()
 	schedule, err := c.Schedules().Create(ctx, client.ScheduleInput{
 		Name: "report", Text: "Write the daily report.", Cron: "0 9 * * 1-5", Zone: "Europe/Berlin",
 		CatchUp: time.Hour, Description: "on working days at nine",

@@ -21,6 +21,7 @@ import (
 	"github.com/everturn/everturn/codec"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/internal/models"
+	"github.com/everturn/everturn/internal/openjournal"
 	"github.com/everturn/everturn/internal/redact"
 	"github.com/everturn/everturn/internal/rollout"
 	"github.com/everturn/everturn/internal/skills"
@@ -155,7 +156,7 @@ func (e *Engine) Close() error {
 // openJournal opens the journal, guards it against outages of its database, and reads its ID. It rejects a journal that
 // this process may only read.
 func (e *Engine) openJournal(ctx context.Context) error {
-	j, err := OpenJournal(ctx, e.cfg)
+	j, err := openjournal.Open(ctx, e.cfg)
 	if err != nil {
 		return err
 	}

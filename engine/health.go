@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/everturn/everturn/activities/mcp"
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/journal/fleet"
 	"github.com/everturn/everturn/workflows/turn"
@@ -51,7 +52,7 @@ const (
 
 // Health returns the state of the tool servers of all workers with this journal that run calls, as each worker has last
 // reported it. It includes a worker that was killed for at most fleet.WorkerExpiry.
-func Health(ctx context.Context, j Workers) ([]WorkerHealth, error) {
+func Health(ctx context.Context, j client.Journal) ([]WorkerHealth, error) {
 	reports, err := j.Workers(ctx)
 	if err != nil {
 		return nil, err

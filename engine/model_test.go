@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/internal/modelconfig"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -72,9 +73,9 @@ func TestTheDefaultModelsAreInTheList(t *testing.T) {
 		require.NoError(t, err)
 		cfg := loaded.Config
 		cfg.Journal.Path = filepath.Join(t.TempDir(), "journal.db")
-		all, err := Models(cfg)
+		all, err := modelconfig.Models(cfg)
 		require.NoError(t, err)
-		chain, err := Chain(all, cfg, "")
+		chain, err := modelconfig.Chain(all, cfg, "")
 		require.NoError(t, err, id)
 		assert.Equal(t, string(id), chain[0].Provider)
 		assert.Equal(t, turn.ModeNative, chain[0].Mode, id)

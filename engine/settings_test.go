@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/internal/openjournal"
 )
 
 // TestAJournalThatCameWithACloneIsRefused checks that a journal inside a cloned repository is refused, whatever path
@@ -25,14 +25,14 @@ func TestAJournalThatCameWithACloneIsRefused(t *testing.T) {
 		t.Chdir(author)
 		cfg.Journal.Path = os.ExpandEnv(path)
 		for range 2 {
-			j, err := engine.OpenJournal(t.Context(), cfg)
+			j, err := openjournal.Open(t.Context(), cfg)
 			require.NoError(t, err, path)
 			require.NoError(t, j.Close())
 		}
 		require.NoError(t, os.CopyFS(clone, os.DirFS(author)))
 		t.Chdir(clone)
 		cfg.Journal.Path = os.ExpandEnv(path)
-		_, err := engine.OpenJournal(t.Context(), cfg)
+		_, err := openjournal.Open(t.Context(), cfg)
 		assert.ErrorContains(t, err, "was not made here", path)
 	}
 }

@@ -50,7 +50,7 @@ func (e *Engine) openTools(ctx context.Context) error {
 		MaxResultBytes: e.cfg.Runtime.MaxResultBytes, Secrets: e.secrets, Logger: e.log,
 	}, host)
 	rules := fileRules(e.cfg, e.options.environ)
-	repo, err := Canvas(ctx, e.cfg)
+	repo, err := e.canvas(ctx)
 	if err != nil {
 		return err
 	}

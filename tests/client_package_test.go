@@ -18,9 +18,9 @@ import (
 // dialled returns a client as another program would create it.
 func (e *env) dialled() *client.Client {
 	e.t.Helper()
-	c, err := client.Dial(e.t.Context(), e.cfg, e.journal)
+	c, err := client.Open(e.t.Context(), e.cfg)
 	require.NoError(e.t, err)
-	e.t.Cleanup(c.Close)
+	e.t.Cleanup(func() { assert.NoError(e.t, c.Close()) })
 	return c
 }
 

@@ -24,6 +24,7 @@ func TestTheDevelopmentServerSurvivesImpatientReaders(t *testing.T) {
 	e := newEnv(t, fakellm.Steps(list, list, list, list, fakellm.Text("None.")))
 	temporal.serves(e)
 	e.work()
+	e.work() // a second worker
 	stop := readImpatiently(t, temporal.client, t.Name()+"-0")
 	var runs []client.WorkflowRun
 	for i := range 32 {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/internal/openjournal"
 	"github.com/everturn/everturn/internal/rollout"
 	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/tests/fakellm"
@@ -52,7 +52,7 @@ func newFleetHarness(t *testing.T, model *fakellm.Server, settings string, postg
 		userFolder: &userFolder{t: t, dir: dir, address: f.Address(), environ: []string{"HOME=" + t.TempDir()}}}
 	loaded, err := config.Load(config.LoadOptions{Path: f.Config()})
 	require.NoError(t, err)
-	j, err := engine.OpenJournal(t.Context(), loaded.Config)
+	j, err := openjournal.Open(t.Context(), loaded.Config)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, j.Close()) })
 	c, err := temporalconn.Dial(t.Context(), temporalconn.Options{Address: f.Address()})

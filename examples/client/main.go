@@ -11,7 +11,6 @@ import (
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -29,12 +28,7 @@ func run(ctx context.Context, question string) error {
 	if err != nil {
 		return err
 	}
-	journal, err := engine.OpenJournal(ctx, loaded.Config)
-	if err != nil {
-		return err
-	}
-	defer journal.Close()
-	c, err := client.Dial(ctx, loaded.Config, journal)
+	c, err := client.Open(ctx, loaded.Config)
 	if err != nil {
 		return err
 	}

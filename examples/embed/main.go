@@ -81,7 +81,7 @@ func run(ctx context.Context, question string) (err error) {
 		err = errors.Join(err, <-worker, e.Close())
 	}()
 
-	c, err := client.Dial(ctx, loaded.Config, e.Journal())
+	c, err := client.Open(ctx, loaded.Config)
 	if err != nil {
 		return err
 	}

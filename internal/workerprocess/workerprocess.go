@@ -10,6 +10,7 @@ import (
 
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/internal/hidememory"
 	"github.com/everturn/everturn/internal/trust"
 )
 
@@ -31,7 +32,7 @@ type Options struct {
 
 // Run runs a worker until ctx ends and the worker's activities have ended. It does not check whether the folder's
 // agent.toml is trusted: by starting a worker in the folder, the operator trusts it. Other processes of the user can no
-// longer read the memory of the process: see engine.HideMemory.
+// longer read the memory of the process: see hidememory.Hide.
 func Run(ctx context.Context, o Options) error {
 	overrides := maps.Clone(o.Overrides)
 	if o.Slow {
@@ -55,7 +56,7 @@ func Run(ctx context.Context, o Options) error {
 	if err := loaded.CheckEnviron(o.Environ); err != nil {
 		return err
 	}
-	if err := engine.HideMemory(); err != nil {
+	if err := hidememory.Hide(); err != nil {
 		fmt.Fprintln(o.Log, "everturn worker: "+err.Error())
 	}
 	log := slog.New(slog.NewTextHandler(o.Log, nil))

@@ -11,13 +11,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/internal/hidememory"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 )
 
 // Main runs the command line of this process and returns its exit code.
 func Main() int {
-	if err := engine.HideMemory(); err != nil { // protects a worker that a command runs in this process
+	if err := hidememory.Hide(); err != nil { // protects a worker that a command runs in this process
 		fmt.Fprintln(os.Stderr, "everturn: "+err.Error())
 	}
 	// The buffer also holds a second Ctrl-C, with which run stops its turn.

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 	"github.com/everturn/everturn/workflows/plan"
 	"github.com/everturn/everturn/workflows/turn"
@@ -65,7 +64,7 @@ func (v Verdict) Refused(r turn.Request) error {
 // Exact returns an error if the arguments in a request are not exactly those that its call would run with, because the
 // journal has lost some or all of them. Such a call can only be denied: the user cannot see what it would do.
 func Exact(r turn.Request) error {
-	if r.Kind != turn.RequestApproval || record.HashOf([]byte(r.Arguments)) == r.ArgumentsHash {
+	if r.Kind != turn.RequestApproval || turn.HashText(r.Arguments) == r.ArgumentsHash {
 		return nil
 	}
 	return fmt.Errorf("call %s can only be denied: the journal has %d bytes of its arguments, whose hash is not %s",

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/journal"
 )
 
 // CheckAgent returns an error if the configuration has no agent with this name. "" names the default agent.
@@ -39,7 +39,7 @@ func (t *TurnClient) AgentFor(ctx context.Context, session, given string) (strin
 		return given, t.CheckAgent(given)
 	}
 	rec, err := t.Journal.Session(ctx, session)
-	if errors.Is(err, journal.ErrNotFound) {
+	if errors.Is(err, client.ErrNotFound) {
 		return "", nil
 	}
 	last := rec.LastTurn.Agent

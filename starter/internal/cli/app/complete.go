@@ -8,8 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/everturn/everturn/engine"
-	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/client"
 )
 
 // MaxCompletions is the maximum number of sessions or requests that shell completion offers.
@@ -22,12 +21,12 @@ var plain = regexp.MustCompile(`^[A-Za-z0-9._/@:+=][A-Za-z0-9._/@:+=-]*$`)
 // Completion returns a function for shell completion. It offers what list finds in the journal, without duplicates and
 // without arguments that the command line already has. list gets the arguments so far. Shell completion does not show
 // errors: without a journal, the function offers nothing.
-func (a *App) Completion(list func(ctx context.Context, j *journal.DB,
+func (a *App) Completion(list func(ctx context.Context, j client.Journal,
 	args []string) []cobra.Completion) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		const directive = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 		loaded, err := a.LoadSilently()
-		if err != nil || !engine.HasJournal(loaded.Config) {
+		if err != nil || !client.HasJournal(loaded.Config) {
 			return nil, directive
 		}
 		j, err := OpenJournal(cmd.Context(), loaded.Config)
@@ -49,7 +48,7 @@ func (a *App) Completion(list func(ctx context.Context, j *journal.DB,
 // CompleteSessions returns a function that offers the journal's sessions to shell completion, for the first n
 // arguments.
 func (a *App) CompleteSessions(n int) cobra.CompletionFunc {
-	return a.Completion(func(ctx context.Context, j *journal.DB, args []string) (offers []cobra.Completion) {
+	return a.Completion(func(ctx context.Context, j client.Journal, args []string) (offers []cobra.Completion) {
 		if len(args) >= n {
 			return nil
 		}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -65,10 +64,10 @@ func ExitCode(err error) int {
 		return exit.Code
 	case errors.Is(err, config.ErrCredentials):
 		return ExitCredentials
-	case errors.Is(err, config.ErrInvalid), errors.Is(err, journal.ErrNewer), errors.Is(err, journal.ErrForkPoint),
-		errors.Is(err, journal.ErrOtherTenant):
+	case errors.Is(err, config.ErrInvalid), errors.Is(err, client.ErrNewer), errors.Is(err, client.ErrForkPoint),
+		errors.Is(err, client.ErrOtherTenant):
 		return ExitConfig
-	case errors.Is(err, client.ErrUnreachable), errors.Is(err, journal.ErrUnavailable), errors.Is(err, journal.ErrReadOnly):
+	case errors.Is(err, client.ErrUnreachable), errors.Is(err, client.ErrUnavailable), errors.Is(err, client.ErrReadOnly):
 		return ExitUnreachable
 	case errors.Is(err, context.Canceled):
 		return ExitCancelled

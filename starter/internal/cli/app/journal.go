@@ -7,15 +7,14 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/engine"
-	"github.com/everturn/everturn/journal"
 )
 
 // OpenJournal opens the configured journal, limited to the sessions of the configured tenant. It creates a SQLite
 // journal that does not exist. A file that cannot be opened is a configuration error (see JournalError); a journal that
-// does not answer in time is journal.ErrUnavailable.
-func OpenJournal(ctx context.Context, cfg config.Config) (*journal.DB, error) {
+// does not answer in time is client.ErrUnavailable.
+func OpenJournal(ctx context.Context, cfg config.Config) (client.Journal, error) {
 	sqlite := cfg.Journal.Driver == config.DriverSQLite
 	if sqlite && filepath.Dir(filepath.Clean(cfg.Journal.Path)) == StateDir {
 		if err := KeepState(); err != nil {
@@ -24,16 +23,16 @@ func OpenJournal(ctx context.Context, cfg config.Config) (*journal.DB, error) {
 	}
 	limited, cancel := context.WithTimeout(ctx, openWithin)
 	defer cancel()
-	j, err := engine.OpenJournal(limited, cfg)
+	j, err := client.OpenJournal(limited, cfg)
 	timedOut := limited.Err() != nil && ctx.Err() == nil
 	switch {
-	case err != nil && timedOut && !errors.Is(err, journal.ErrUnavailable):
-		return nil, fmt.Errorf("%w: %s has not answered for %v: %w", journal.ErrUnavailable, cfg.Journal.Place(), openWithin,
+	case err != nil && timedOut && !errors.Is(err, client.ErrUnavailable):
+		return nil, fmt.Errorf("%w: %s has not answered for %v: %w", client.ErrUnavailable, cfg.Journal.Place(), openWithin,
 			err)
 	case err != nil:
 		return nil, JournalError(ctx, err)
 	}
-	return j.Tenant(cfg.Tenant), nil
+	return j, nil
 }
 
 // openWithin is how long a command waits for its journal.
@@ -42,7 +41,7 @@ const openWithin = 5 * time.Second
 // JournalError turns an error of opening the journal into a configuration error. It returns err unchanged if the
 // command was interrupted, or if the journal is unavailable or read-only, which have other exit codes.
 func JournalError(ctx context.Context, err error) error {
-	if ctx.Err() != nil || errors.Is(err, journal.ErrUnavailable) || errors.Is(err, journal.ErrReadOnly) {
+	if ctx.Err() != nil || errors.Is(err, client.ErrUnavailable) || errors.Is(err, client.ErrReadOnly) {
 		return err
 	}
 	return AsUsage(err)
@@ -50,7 +49,7 @@ func JournalError(ctx context.Context, err error) error {
 
 // checkJournalExists returns an error if the configured journal does not exist yet.
 func checkJournalExists(cfg config.Config) error {
-	if engine.HasJournal(cfg) {
+	if client.HasJournal(cfg) {
 		return nil
 	}
 	return Usage("there is no journal at %s yet: start a session first, for example `everturn run --dev \"hello\"`",
@@ -58,7 +57,7 @@ func checkJournalExists(cfg config.Config) error {
 }
 
 // ReadJournal opens a journal that must exist. Commands that only read do not create one.
-func ReadJournal(ctx context.Context, cfg config.Config) (*journal.DB, error) {
+func ReadJournal(ctx context.Context, cfg config.Config) (client.Journal, error) {
 	if err := checkJournalExists(cfg); err != nil {
 		return nil, err
 	}
@@ -66,7 +65,7 @@ func ReadJournal(ctx context.Context, cfg config.Config) (*journal.DB, error) {
 }
 
 // WithJournal calls do with the journal, which must exist.
-func (a *App) WithJournal(ctx context.Context, do func(*journal.DB) error) error {
+func (a *App) WithJournal(ctx context.Context, do func(client.Journal) error) error {
 	loaded, err := a.Load()
 	if err != nil {
 		return err
@@ -80,7 +79,7 @@ func (a *App) WithJournal(ctx context.Context, do func(*journal.DB) error) error
 }
 
 // LastSession returns the ID of the session that was used last.
-func LastSession(ctx context.Context, j *journal.DB) (string, error) {
+func LastSession(ctx context.Context, j client.Journal) (string, error) {
 	sessions, err := j.Sessions(ctx, 1)
 	if err != nil {
 		return "", err
@@ -93,12 +92,12 @@ func LastSession(ctx context.Context, j *journal.DB) (string, error) {
 
 // SessionArg returns the session that args names, or the session that was used last if args is empty. The session must
 // exist.
-func SessionArg(ctx context.Context, j *journal.DB, args []string) (string, error) {
+func SessionArg(ctx context.Context, j client.Journal, args []string) (string, error) {
 	if len(args) == 0 {
 		return LastSession(ctx, j)
 	}
 	if _, err := j.Session(ctx, args[0]); err != nil {
-		if errors.Is(err, journal.ErrNotFound) {
+		if errors.Is(err, client.ErrNotFound) {
 			return "", Usage("the journal has no session %q; `everturn list` lists them", args[0])
 		}
 		return "", err

@@ -2,14 +2,14 @@ package app
 
 import (
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/internal/modelconfig"
 )
 
 // DefaultModel returns the name of the model of turns whose messages name none. The workers' configuration decides;
 // this is what the command's own configuration says.
 func (t *TurnClient) DefaultModel() string {
-	all, _ := engine.Models(t.Cfg) // the built-in list is good enough for display
-	chain, err := engine.Chain(all, t.Cfg, "")
+	all, _ := modelconfig.Models(t.Cfg) // the built-in list is good enough for display
+	chain, err := modelconfig.Chain(all, t.Cfg, "")
 	if err != nil {
 		return t.Cfg.EffectiveLLM().Model
 	}
@@ -26,7 +26,7 @@ func checkModel(cfg config.Config, name string, own bool) error {
 	if name == "" || !own && cfg.EffectiveLLM().Provider == config.ProviderDemo { // demo: no provider is configured
 		return nil
 	}
-	all, _ := engine.Models(cfg) // an unreadable model list is logged by the workers
+	all, _ := modelconfig.Models(cfg) // an unreadable model list is logged by the workers
 	if _, err := all.Requested(name); err != nil {
 		return AsUsage(err)
 	}

@@ -11,11 +11,11 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/everturn/everturn/journal/record"
+	"github.com/everturn/everturn/client"
 )
 
 // maxPrompt bounds a message on standard input, in bytes.
-const maxPrompt = record.MaxMessageBytes
+const maxPrompt = client.MaxMessageBytes
 
 var errEmptyPrompt = Usage("the message is empty: give it as an argument, for example `everturn run \"Which files are " +
 	"here?\"`, or on standard input")

@@ -11,7 +11,6 @@ import (
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/internal/temporalconn"
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -104,7 +103,7 @@ func (t *TurnClient) Running(ctx context.Context) (string, error) {
 
 // Fork creates a session that shares messages 1..at of the given session, or all its messages if at is 0. as is the new
 // session's ID; if it is "", the client chooses one.
-func (t *TurnClient) Fork(ctx context.Context, session string, at int64, as string) (journal.SessionRecord, error) {
+func (t *TurnClient) Fork(ctx context.Context, session string, at int64, as string) (client.Session, error) {
 	rec, err := t.Client.Fork(ctx, client.ForkInput{Session: session, At: at, ID: as})
 	switch {
 	case errors.Is(err, client.ErrNotFound):
@@ -121,7 +120,7 @@ func (t *TurnClient) Fork(ctx context.Context, session string, at int64, as stri
 // TurnClient is a command's client for turns, with the journal that the command itself reads.
 type TurnClient struct {
 	App     *App
-	Journal *journal.DB
+	Journal client.Journal
 	Cfg     config.Config
 	// Client only reads the journal until the command has connected to Temporal.
 	Client    *client.Client
@@ -144,7 +143,7 @@ type Started struct {
 
 // NewTurnClient returns a client that uses the connection c, or no connection if c is nil, and the journal j. The
 // caller closes both. failed becomes TurnClient.Failed.
-func (a *App) NewTurnClient(c temporalconn.Conn, j *journal.DB, cfg config.Config,
+func (a *App) NewTurnClient(c temporalconn.Conn, j client.Journal, cfg config.Config,
 	failed <-chan error) *TurnClient {
 	t := &TurnClient{App: a, Journal: j, Cfg: cfg, Failed: failed, closeConn: func() {}}
 	t.connect(c)

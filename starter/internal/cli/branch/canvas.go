@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/internal/canvas"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/starter/internal/ui"
@@ -38,12 +37,13 @@ func canvasOf(ctx context.Context, a *app.App, args []string,
 	if err != nil {
 		return err
 	}
-	repo, err := engine.Canvas(ctx, loaded.Config)
+	cfg := loaded.Config.Canvas
+	if cfg.Repo == "" {
+		return app.Usage("there are no canvases: set repo under [canvas] in agent.toml")
+	}
+	repo, err := canvas.Open(ctx, cfg.Repo, cfg.Branch)
 	if err != nil {
 		return app.Usage("%v", err)
-	}
-	if repo == nil {
-		return app.Usage("there are no canvases: set repo under [canvas] in agent.toml")
 	}
 	j, err := app.ReadJournal(ctx, loaded.Config)
 	if err != nil {

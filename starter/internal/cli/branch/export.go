@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 )
 
@@ -17,7 +17,7 @@ func Export(a *app.App) *cobra.Command {
 		Short: "Write a session as JSON lines",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.WithJournal(cmd.Context(), func(j *journal.DB) error {
+			return a.WithJournal(cmd.Context(), func(j client.Journal) error {
 				session, err := app.SessionArg(cmd.Context(), j, args)
 				if err != nil {
 					return err

@@ -10,8 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/portable"
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
@@ -65,14 +64,14 @@ turn. Allow the calls again when the session asks for them. The session is taint
 // importError returns the error of an import. It adds that nothing was changed, unless the import may have been
 // committed: the command was interrupted, or the journal became unavailable.
 func importError(ctx context.Context, err error) error {
-	if ctx.Err() != nil || errors.Is(err, journal.ErrUnavailable) {
+	if ctx.Err() != nil || errors.Is(err, client.ErrUnavailable) {
 		return fmt.Errorf("importing: %w", err)
 	}
 	return app.JournalError(ctx, fmt.Errorf("importing: %w (nothing was changed)", err))
 }
 
 // printImported prints an imported session and the permissions that were not imported.
-func printImported(w io.Writer, imported portable.Imported) {
+func printImported(w io.Writer, imported client.Imported) {
 	s := imported.Session
 	fmt.Fprintf(w, "session %s · %s · %s\n", app.Line(s.ID, 80), ui.Count(int(s.Head.Seq), "message"),
 		ui.Count(s.Turns, "turn"))
@@ -93,7 +92,7 @@ func printImported(w io.Writer, imported portable.Imported) {
 }
 
 // permittedArguments returns a line with the arguments for which a permission was granted.
-func permittedArguments(p portable.DroppedPermission) string {
+func permittedArguments(p client.DroppedPermission) string {
 	shown := exactly(p.Arguments)
 	switch {
 	case p.Scope == turn.GrantTool:

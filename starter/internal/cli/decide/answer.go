@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/starter/internal/ui/form"
 	"github.com/everturn/everturn/workflows/turn"
@@ -124,7 +124,7 @@ func answerNamed(ctx context.Context, t *app.TurnClient, names []string, text st
 
 // respondWith sends the response to an elicitation that the text or the flags give. It returns the response in one
 // word, such as declined.
-func respondWith(ctx context.Context, t *app.TurnClient, r journal.RequestRecord,
+func respondWith(ctx context.Context, t *app.TurnClient, r client.Request,
 	text string, f answerFlags) (string, error) {
 	response, err := f.response(form.ElicitationOf(r.Request), text)
 	if err != nil {
@@ -153,7 +153,7 @@ func (f answerFlags) response(e turn.Elicitation, text string) (turn.Elicitation
 }
 
 // converse asks the user for the answer on the terminal and sends it. It returns the answer's status in one word.
-func converse(ctx context.Context, t *app.TurnClient, r journal.RequestRecord) (status string, err error) {
+func converse(ctx context.Context, t *app.TurnClient, r client.Request) (status string, err error) {
 	if r.Kind == turn.RequestElicitation && !t.App.Draws() {
 		return "", app.Usage("the terminal (TERM=dumb) cannot show the form: give the answer on the command line; "+
 			"`everturn approvals %s` shows how", app.Quoted(r.Session))

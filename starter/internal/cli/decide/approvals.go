@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 )
 
@@ -25,7 +25,7 @@ commands that decide it.`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: a.CompleteSessions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.WithJournal(cmd.Context(), func(j *journal.DB) error {
+			return a.WithJournal(cmd.Context(), func(j client.Journal) error {
 				return listRequests(cmd.Context(), a, j, args, limit, output)
 			})
 		},
@@ -36,7 +36,7 @@ commands that decide it.`,
 }
 
 // listRequests prints at most limit pending requests of the session in args, or of all sessions if args is empty.
-func listRequests(ctx context.Context, a *app.App, j *journal.DB, args []string, limit int, output string) error {
+func listRequests(ctx context.Context, a *app.App, j client.Journal, args []string, limit int, output string) error {
 	session := ""
 	if len(args) > 0 {
 		var err error

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everturn/everturn/client"
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/workflows/plan"
@@ -132,7 +131,7 @@ func decideNamed(ctx context.Context, t *app.TurnClient, session string, calls [
 
 // permits returns an error if the request does not permit the decision of the flags, or if an approval would need a
 // terminal and there is none.
-func (f decideFlags) permits(a *app.App, r journal.RequestRecord) error {
+func (f decideFlags) permits(a *app.App, r client.Request) error {
 	if f.deny {
 		return nil
 	}
@@ -161,7 +160,7 @@ func (f decideFlags) permits(a *app.App, r journal.RequestRecord) error {
 
 // decideOne sends the decision about one call and prints it. It returns the IDs of other calls that the grant of this
 // decision has allowed. quarantined maps the IDs of quarantined tools to their servers.
-func decideOne(ctx context.Context, t *app.TurnClient, r journal.RequestRecord, f decideFlags,
+func decideOne(ctx context.Context, t *app.TurnClient, r client.Request, f decideFlags,
 	quarantined map[string]string) (covered []string, err error) {
 	var result client.DecideResult
 	d := decision{allow: !f.deny, reason: f.reason, always: turn.GrantScope(f.always)}
@@ -191,7 +190,7 @@ func decideOne(ctx context.Context, t *app.TurnClient, r journal.RequestRecord, 
 
 // changedPlan returns the plan that the user gives with --edit or --plan, to replace the model's plan. It returns nil
 // without these flags.
-func (f decideFlags) changedPlan(a *app.App, r journal.RequestRecord) (changed json.RawMessage, err error) {
+func (f decideFlags) changedPlan(a *app.App, r client.Request) (changed json.RawMessage, err error) {
 	switch {
 	case f.edit:
 		if changed, err = edit(a, r); err == nil && changed == nil {
@@ -221,7 +220,7 @@ func (f decideFlags) changedPlan(a *app.App, r journal.RequestRecord) (changed j
 // confirmed shows the whole call on the terminal and reports whether the user confirms to allow it. It returns true
 // without asking if the flags already confirm the decision, or if there is no terminal: permits then requires --hash or
 // --yes.
-func confirmed(ctx context.Context, t *app.TurnClient, r journal.RequestRecord, f decideFlags,
+func confirmed(ctx context.Context, t *app.TurnClient, r client.Request, f decideFlags,
 	quarantined map[string]string) (bool, error) {
 	a := t.App
 	if f.yes || f.deny || f.edit || f.plan != "" || !a.OnTerminal() {

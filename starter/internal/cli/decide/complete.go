@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/workflows/turn"
@@ -15,7 +15,7 @@ import (
 // completeRequests returns a function for shell completion: it offers the sessions with pending requests of these kinds
 // for the first argument, and the IDs of the session's requests for the others, up to n arguments.
 func completeRequests(a *app.App, n int, kinds ...turn.RequestKind) cobra.CompletionFunc {
-	return a.Completion(func(ctx context.Context, j *journal.DB, args []string) (offers []cobra.Completion) {
+	return a.Completion(func(ctx context.Context, j client.Journal, args []string) (offers []cobra.Completion) {
 		session := ""
 		if len(args) > 0 {
 			session = args[0]

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/starter/internal/ui/form"
@@ -16,11 +16,11 @@ import (
 // Dialog asks the user at the terminal for the decision about one request.
 type Dialog struct {
 	t       *app.TurnClient
-	Request journal.RequestRecord
+	Request client.Request
 }
 
 // NewDialog returns a dialog about the request r.
-func NewDialog(t *app.TurnClient, r journal.RequestRecord) *Dialog { return &Dialog{t, r} }
+func NewDialog(t *app.TurnClient, r client.Request) *Dialog { return &Dialog{t, r} }
 
 // send sends a decision to the turn. status is the decision in one word, and empty for an approval; covered are the IDs
 // of other calls that the decision's grant has allowed.
@@ -39,7 +39,7 @@ func (d *Dialog) Ask(ctx context.Context) (send, error) {
 	if l.quarantined, err = quarantinedTools(ctx, d.t.Journal); err != nil {
 		return nil, err
 	}
-	l.callers = callersOf(ctx, d.t.Journal, []journal.RequestRecord{r})
+	l.callers = callersOf(ctx, d.t.Journal, []client.Request{r})
 	if r.Kind == turn.RequestApproval {
 		return d.askApproval(ctx, a.PagesOf(l.describe(r)))
 	}
@@ -111,7 +111,7 @@ func (d *Dialog) askApproval(ctx context.Context, pages *app.Pages) (send, error
 
 // edit opens the plan of the request in the user's editor and returns the changed plan as JSON, or nil if the user did
 // not change it.
-func edit(a *app.App, r journal.RequestRecord) (json.RawMessage, error) {
+func edit(a *app.App, r client.Request) (json.RawMessage, error) {
 	cmd, changed, err := ui.Editor(r.Arguments)
 	if err != nil {
 		return nil, err

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/starter/internal/ui/form"
@@ -33,7 +33,7 @@ func LayoutOf(w any) layout {
 }
 
 // describe returns the text of a request, exactly and completely, with warnings about its tool.
-func (l layout) describe(r journal.RequestRecord) string {
+func (l layout) describe(r client.Request) string {
 	var lines []string
 	for _, p := range ui.Describe(r.Session, r.Request) {
 		if p.Fields && l.asked {
@@ -69,7 +69,7 @@ func (l layout) barred(s string) string {
 }
 
 // WithCommands describes requests, each with the commands that decide it.
-func (l layout) WithCommands(requests []journal.RequestRecord) string {
+func (l layout) WithCommands(requests []client.Request) string {
 	var lines []string
 	for _, r := range requests {
 		lines = append(lines, l.describe(r), commandsFor(r))
@@ -78,7 +78,7 @@ func (l layout) WithCommands(requests []journal.RequestRecord) string {
 }
 
 // commandsFor returns the commands that decide a request.
-func commandsFor(r journal.RequestRecord) string {
+func commandsFor(r client.Request) string {
 	names := app.Quoted(r.Session) + " " + r.ID
 	switch r.Kind {
 	case turn.RequestQuestion:
@@ -98,7 +98,7 @@ func commandsFor(r journal.RequestRecord) string {
 }
 
 // exampleAnswer returns the flags that answer an elicitation, with an ellipsis for each value.
-func exampleAnswer(r journal.RequestRecord) string {
+func exampleAnswer(r client.Request) string {
 	e := form.ElicitationOf(r.Request)
 	if e.URL != "" {
 		return "--accept"
@@ -112,7 +112,7 @@ func exampleAnswer(r journal.RequestRecord) string {
 
 // callersOf returns, by the session of each subagent with a request, a line that names the agents from the user's
 // session down to the subagent, and the user's session.
-func callersOf(ctx context.Context, j *journal.DB, requests []journal.RequestRecord) map[string]string {
+func callersOf(ctx context.Context, j client.Journal, requests []client.Request) map[string]string {
 	paths := map[string]string{}
 	for _, r := range requests {
 		session, path := r.Session, ""
@@ -138,7 +138,7 @@ func callersOf(ctx context.Context, j *journal.DB, requests []journal.RequestRec
 }
 
 // quarantinedTools returns the servers of the quarantined tools, by the tool's ID.
-func quarantinedTools(ctx context.Context, j *journal.DB) (map[string]string, error) {
+func quarantinedTools(ctx context.Context, j client.Journal) (map[string]string, error) {
 	catalogues, err := j.Catalogues(ctx)
 	servers := map[string]string{}
 	for _, c := range catalogues {
@@ -150,7 +150,7 @@ func quarantinedTools(ctx context.Context, j *journal.DB) (map[string]string, er
 }
 
 // quarantineWarning returns a warning that an approval has no effect, because the call's tool is quarantined.
-func quarantineWarning(r journal.RequestRecord, server string) string {
+func quarantineWarning(r client.Request, server string) string {
 	return fmt.Sprintf("warning: %s has changed and is quarantined: the call ends in tool_drift even if you allow it, "+
 		"unless the tool changes back; "+
 		"see `everturn tools diff %s`", termsafe.Visible(r.Tool), app.Quoted(server))

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/everturn/everturn/client"
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/workflows/turn"
@@ -18,14 +17,14 @@ import (
 // pending returns the pending requests of these kinds in a session, without those of its subagents or, if session is
 // "", in all sessions. It returns an error if the session does not exist.
 func pending(ctx context.Context, t *app.TurnClient, session string,
-	kinds ...turn.RequestKind) ([]journal.RequestRecord, error) {
+	kinds ...turn.RequestKind) ([]client.Request, error) {
 	if session != "" {
 		if _, err := app.SessionArg(ctx, t.Journal, []string{session}); err != nil {
 			return nil, err
 		}
 	}
 	all, err := t.Client.Pending(ctx, client.PendingInput{Session: session, Limit: 1000})
-	return slices.DeleteFunc(all, func(r journal.RequestRecord) bool {
+	return slices.DeleteFunc(all, func(r client.Request) bool {
 		ofSubagent := session != "" && r.Session != session
 		return !slices.Contains(kinds, r.Kind) || ofSubagent
 	}), err
@@ -34,7 +33,7 @@ func pending(ctx context.Context, t *app.TurnClient, session string,
 // approvals returns the pending approvals of the named calls or, without calls, the session's only one, or all of them
 // with --all. It returns an error if a call is not pending, or if its arguments do not have the hash of --hash.
 func approvals(ctx context.Context, t *app.TurnClient, session string,
-	calls []string, f decideFlags) ([]journal.RequestRecord, error) {
+	calls []string, f decideFlags) ([]client.Request, error) {
 	pending, err := pending(ctx, t, session, turn.RequestApproval)
 	if err != nil {
 		return nil, err
@@ -49,9 +48,9 @@ func approvals(ctx context.Context, t *app.TurnClient, session string,
 	case len(calls) == 0:
 		return pending, checkHash(pending[0], f.hash) // a hash excludes --all, so there is one call
 	}
-	var chosen []journal.RequestRecord
+	var chosen []client.Request
 	for _, call := range calls {
-		i := slices.IndexFunc(pending, func(r journal.RequestRecord) bool { return r.ID == call })
+		i := slices.IndexFunc(pending, func(r client.Request) bool { return r.ID == call })
 		if i < 0 {
 			return nil, notPending(ctx, t, session, call, pending)
 		}
@@ -65,7 +64,7 @@ func approvals(ctx context.Context, t *app.TurnClient, session string,
 
 // question returns the pending question or elicitation that args names, by its session and ID. If args has no ID, there
 // must be only one in the session or, if args is empty, in all sessions.
-func question(ctx context.Context, t *app.TurnClient, args []string) (journal.RequestRecord, error) {
+func question(ctx context.Context, t *app.TurnClient, args []string) (client.Request, error) {
 	session, id := "", ""
 	if len(args) > 0 {
 		session = args[0]
@@ -75,7 +74,7 @@ func question(ctx context.Context, t *app.TurnClient, args []string) (journal.Re
 	}
 	pending, err := pending(ctx, t, session, turn.RequestQuestion, turn.RequestElicitation)
 	if err != nil {
-		return journal.RequestRecord{}, err
+		return client.Request{}, err
 	}
 	for _, r := range pending {
 		if r.ID == id || id == "" && len(pending) == 1 {
@@ -96,12 +95,12 @@ func question(ctx context.Context, t *app.TurnClient, args []string) (journal.Re
 	default:
 		err = app.Usage("no session waits for an answer; `everturn list` lists the sessions")
 	}
-	return journal.RequestRecord{}, err
+	return client.Request{}, err
 }
 
 // checkHash returns an error if the hash of the call's arguments does not begin with hash, the value of --hash: the
 // arguments are not those that the user has seen. Without a hash it returns nil.
-func checkHash(r journal.RequestRecord, hash string) error {
+func checkHash(r client.Request, hash string) error {
 	if hash == "" || len(hash) >= ui.HashDigits && strings.HasPrefix(r.ArgumentsHash, hash) {
 		return nil
 	}
@@ -116,13 +115,13 @@ func checkHash(r journal.RequestRecord, hash string) error {
 
 // notPending returns an error that says why the request id cannot be decided: it is decided already, or the session's
 // last turn does not have it. pending are the session's pending requests, which the error names.
-func notPending(ctx context.Context, t *app.TurnClient, session, id string, pending []journal.RequestRecord) error {
+func notPending(ctx context.Context, t *app.TurnClient, session, id string, pending []client.Request) error {
 	rec, err := t.Journal.Session(ctx, session)
 	if err != nil {
 		return err
 	}
 	requests, err := t.Journal.Requests(ctx, rec.LastTurn.ID)
-	if err != nil && !errors.Is(err, journal.ErrNotFound) {
+	if err != nil && !errors.Is(err, client.ErrNotFound) {
 		return err
 	}
 	for _, r := range requests {
@@ -145,7 +144,7 @@ func notPending(ctx context.Context, t *app.TurnClient, session, id string, pend
 }
 
 // idsOf returns the IDs of requests, separated by commas.
-func idsOf(requests []journal.RequestRecord) string {
+func idsOf(requests []client.Request) string {
 	ids := make([]string, len(requests))
 	for i, r := range requests {
 		ids[i] = r.ID
@@ -163,7 +162,7 @@ type decision struct {
 
 // decide sends a decision about a call to its turn, with the hash of the arguments that were shown. It does not allow a
 // call whose exact arguments cannot be shown; such a call can only be denied.
-func decide(ctx context.Context, t *app.TurnClient, r journal.RequestRecord, d decision) (client.DecideResult, error) {
+func decide(ctx context.Context, t *app.TurnClient, r client.Request, d decision) (client.DecideResult, error) {
 	in := client.DecideInput{
 		Session: r.Session, Turn: r.Turn, Call: r.ID, ArgumentsHash: r.ArgumentsHash, By: app.UserName(), Reason: d.reason,
 		Grant: d.always, ChangedPlan: d.plan, Covered: true,
@@ -180,14 +179,14 @@ func decide(ctx context.Context, t *app.TurnClient, r journal.RequestRecord, d d
 }
 
 // answer sends the answer to a question of the model.
-func answer(ctx context.Context, t *app.TurnClient, r journal.RequestRecord, text string) error {
+func answer(ctx context.Context, t *app.TurnClient, r client.Request, text string) error {
 	return decideError(r, t.Client.Answer(ctx, client.AnswerInput{
 		Session: r.Session, Turn: r.Turn, Question: r.ID, Text: text, By: app.UserName(),
 	}))
 }
 
 // respond sends the response to an elicitation.
-func respond(ctx context.Context, t *app.TurnClient, r journal.RequestRecord, response turn.ElicitationResponse) error {
+func respond(ctx context.Context, t *app.TurnClient, r client.Request, response turn.ElicitationResponse) error {
 	return decideError(r, t.Client.Respond(ctx, client.RespondInput{
 		Session: r.Session, Turn: r.Turn, Request: r.ID, Response: response, By: app.UserName(),
 	}))
@@ -195,7 +194,7 @@ func respond(ctx context.Context, t *app.TurnClient, r journal.RequestRecord, re
 
 // decideError returns the error for a decision that the turn did not accept, with what the user can do. It returns nil
 // if err is nil, and other errors unchanged.
-func decideError(r journal.RequestRecord, err error) error {
+func decideError(r client.Request, err error) error {
 	session := app.Quoted(r.Session)
 	var refused *turn.Error
 	switch {

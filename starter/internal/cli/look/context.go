@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -22,7 +22,7 @@ type contextUse struct {
 
 // readContext returns the use of the context window after the session's last inference or compaction. It returns nil if
 // the last turn does not compact its prompts, or if the size of the window is unknown.
-func readContext(ctx context.Context, j *journal.DB, h history) (*contextUse, error) {
+func readContext(ctx context.Context, j client.Journal, h history) (*contextUse, error) {
 	if len(h.Turns) == 0 {
 		return nil, nil
 	}
@@ -47,7 +47,7 @@ func readContext(ctx context.Context, j *journal.DB, h history) (*contextUse, er
 
 // compactingOf returns the settings with which a turn compacts its prompts. It returns nil if the turn does not, or if
 // its configuration cannot be read.
-func compactingOf(ctx context.Context, j *journal.DB, turnID string) (*turn.CompactionSettings, error) {
+func compactingOf(ctx context.Context, j client.Journal, turnID string) (*turn.CompactionSettings, error) {
 	frozen, err := j.TurnConfig(ctx, turnID)
 	if err != nil {
 		return nil, err

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/workflows/turn"
@@ -23,7 +23,7 @@ func Diff(a *app.App) *cobra.Command {
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: a.CompleteSessions(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.WithJournal(cmd.Context(), func(j *journal.DB) error {
+			return a.WithJournal(cmd.Context(), func(j client.Journal) error {
 				d, err := compareSessions(cmd.Context(), j, args[0], args[1])
 				if err == nil && output == app.OutputJSON {
 					return app.WriteJSON(a.Out, d)
@@ -58,7 +58,7 @@ const page = 500
 
 // compareSessions compares the messages of sessions a and b, and returns the number of messages that they share and the
 // messages of each after those.
-func compareSessions(ctx context.Context, j *journal.DB, a, b string) (difference, error) {
+func compareSessions(ctx context.Context, j client.Journal, a, b string) (difference, error) {
 	d := difference{A: transcript{Session: a}, B: transcript{Session: b}}
 	for _, t := range []*transcript{&d.A, &d.B} {
 		if _, err := app.SessionArg(ctx, j, []string{t.Session}); err != nil {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -24,7 +24,7 @@ func List(a *app.App) *cobra.Command {
 		Short: "List the journal's sessions, the latest first",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.WithJournal(cmd.Context(), func(j *journal.DB) error {
+			return a.WithJournal(cmd.Context(), func(j client.Journal) error {
 				sessions, err := j.Sessions(cmd.Context(), limit)
 				if err != nil {
 					return err
@@ -55,7 +55,7 @@ func List(a *app.App) *cobra.Command {
 }
 
 // ending returns the state of a turn, with its finish reason if the turn completed without an answer.
-func ending(t journal.TurnRecord) string {
+func ending(t client.TurnRecord) string {
 	if t.State == turn.StateCompleted && t.Reason != turn.FinishAnswered {
 		return fmt.Sprintf("%s (%s)", t.State, app.Line(string(t.Reason), 40))
 	}
@@ -63,7 +63,7 @@ func ending(t journal.TurnRecord) string {
 }
 
 // state returns the state of a turn and, if its inference waits for a provider, the provider's name.
-func state(ctx context.Context, j *journal.DB, t journal.TurnRecord) string {
+func state(ctx context.Context, j client.Journal, t client.TurnRecord) string {
 	if t.State != turn.StateRunning {
 		return ending(t)
 	}

@@ -6,14 +6,14 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
 // readConfig reads the turn's models, tools, temperature and skills from its turn config. It does nothing for a turn
 // without a recorded config: an old version of Everturn began the turn, or Begin failed.
-func (t *turnHistory) readConfig(ctx context.Context, j *journal.DB) error {
+func (t *turnHistory) readConfig(ctx context.Context, j client.Journal) error {
 	frozen, err := j.TurnConfig(ctx, t.Turn.ID)
 	if err != nil || len(frozen.Config) == 0 {
 		return err

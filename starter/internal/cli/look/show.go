@@ -14,8 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everturn/everturn/client"
-	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
@@ -56,14 +54,14 @@ answer, the messages that wait for the running turn are listed too.`,
 
 // history is a session with everything that the journal has of it.
 type history struct {
-	Session  journal.SessionRecord `json:"session"`
-	Messages []turn.Message        `json:"messages"`
-	Turns    []turnHistory         `json:"turns"`
+	Session  client.Session `json:"session"`
+	Messages []turn.Message `json:"messages"`
+	Turns    []turnHistory  `json:"turns"`
 	// Compactions are all compactions of the session. The last one is in effect.
 	Compactions []turn.Compaction `json:"compactions,omitempty"`
 	Context     *contextUse       `json:"context,omitempty"`
 	// SubagentRequests are the open requests of subagents that work for the session.
-	SubagentRequests []journal.RequestRecord `json:"subagent_requests,omitempty"`
+	SubagentRequests []client.Request `json:"subagent_requests,omitempty"`
 	// Waiting are accepted messages that the running turn has not used yet. Only its workflow has them.
 	Waiting []turn.UserMessage `json:"waiting,omitempty"`
 	Link    string             `json:"link,omitempty"` // set only for a turn that no worker has begun
@@ -86,7 +84,7 @@ func lastOrRunning(t *app.TurnClient, ctx context.Context) (string, error) {
 func sessionHistory(ctx context.Context, t *app.TurnClient, session string) (history, error) {
 	h, err := readHistory(ctx, t.Journal, session)
 	switch {
-	case errors.Is(err, journal.ErrNotFound):
+	case errors.Is(err, client.ErrNotFound):
 		return acceptedSession(ctx, t, session)
 	case err == nil && !h.Session.LastTurn.State.Terminal():
 		h.Waiting = waitingMessages(ctx, t, session)
@@ -101,7 +99,7 @@ func acceptedSession(ctx context.Context, t *app.TurnClient, session string) (hi
 	if err != nil { // the error that the journal has no such session is clearer
 		_, err = app.SessionArg(ctx, t.Journal, []string{session})
 	}
-	return history{Session: journal.SessionRecord{ID: session}, Link: s.Link}, err
+	return history{Session: client.Session{ID: session}, Link: s.Link}, err
 }
 
 // askWithin bounds how long show waits for Temporal and a worker. Without them it shows what the journal has.
@@ -129,20 +127,20 @@ func waitingMessages(ctx context.Context, t *app.TurnClient, session string) []t
 
 // turnHistory is a turn with its ledger and its requests.
 type turnHistory struct {
-	Turn journal.TurnRecord `json:"turn"`
+	Turn client.TurnRecord `json:"turn"`
 	// Tools are the patterns to which the turn's message and its skills narrow its tools.
-	Tools       []string                `json:"tools,omitempty"`
-	Temperature *float64                `json:"temperature,omitempty"`
-	Models      []turn.Model            `json:"models,omitempty"` // the turn's model and its fallbacks
-	Skills      *turn.SkillsEvent       `json:"skills,omitempty"`
-	Inferences  []journal.Inference     `json:"inferences"`
-	Calls       []journal.CallRecord    `json:"calls"`
-	Requests    []journal.RequestRecord `json:"requests,omitempty"`
-	Waits       string                  `json:"waits,omitempty"` // what the turn's inference waits for; see waitsFor
+	Tools       []string           `json:"tools,omitempty"`
+	Temperature *float64           `json:"temperature,omitempty"`
+	Models      []turn.Model       `json:"models,omitempty"` // the turn's model and its fallbacks
+	Skills      *turn.SkillsEvent  `json:"skills,omitempty"`
+	Inferences  []client.Inference `json:"inferences"`
+	Calls       []client.Call      `json:"calls"`
+	Requests    []client.Request   `json:"requests,omitempty"`
+	Waits       string             `json:"waits,omitempty"` // what the turn's inference waits for; see waitsFor
 }
 
-// readHistory reads a session from the journal. The error is journal.ErrNotFound if the journal does not have it.
-func readHistory(ctx context.Context, j *journal.DB, id string) (history, error) {
+// readHistory reads a session from the journal. The error is client.ErrNotFound if the journal does not have it.
+func readHistory(ctx context.Context, j client.Journal, id string) (history, error) {
 	session, err := j.Session(ctx, id)
 	if err != nil {
 		return history{}, err
@@ -181,7 +179,7 @@ func readHistory(ctx context.Context, j *journal.DB, id string) (history, error)
 		if err != nil {
 			return h, err
 		}
-		h.SubagentRequests = slices.DeleteFunc(open, func(r journal.RequestRecord) bool { return r.Session == id })
+		h.SubagentRequests = slices.DeleteFunc(open, func(r client.Request) bool { return r.Session == id })
 	}
 	if h.Compactions, err = j.Compactions(ctx, id); err == nil {
 		h.Context, err = readContext(ctx, j, h)
@@ -191,7 +189,7 @@ func readHistory(ctx context.Context, j *journal.DB, id string) (history, error)
 
 // waitsFor returns what the inference of a running turn waits for, such as a fleet limit or a provider, or "" if the
 // turn's last event is not such a wait.
-func waitsFor(ctx context.Context, j *journal.DB, turnID string) string {
+func waitsFor(ctx context.Context, j client.Journal, turnID string) string {
 	last, err := j.LastEvent(ctx, turnID)
 	var w turn.WaitingEvent
 	switch {
@@ -260,7 +258,7 @@ func (t turnHistory) print(w io.Writer, messages []turn.Message, hint string) {
 			printMessage(w, int64(i+1), m)
 		}
 	}
-	if events := record.PlanEvents(t.Calls, t.Requests); len(events) > 0 {
+	if events := client.PlanEvents(t.Calls, t.Requests); len(events) > 0 {
 		fmt.Fprintf(w, "  %s\n", strings.ReplaceAll(ui.Plan(plan.Fold(events)), "\n", "\n  "))
 	}
 	if t.Waits != "" {
@@ -316,7 +314,7 @@ func printMessage(w io.Writer, seq int64, m turn.Message) {
 
 // ran returns how often a call was run, such as "ran 2 times". A run that continues a suspended call is not another run
 // of the tool. For a repeatable tool the journal does not tell them apart.
-func ran(c journal.CallRecord) string {
+func ran(c client.Call) string {
 	switch {
 	case c.Suspended == 0 || c.Runs < 2:
 		return "ran " + ui.Count(c.Runs, "time")
@@ -327,7 +325,7 @@ func ran(c journal.CallRecord) string {
 }
 
 // printRequest prints a request and its decision. hint says how to decide a pending one.
-func printRequest(w io.Writer, r journal.RequestRecord, hint string) {
+func printRequest(w io.Writer, r client.Request, hint string) {
 	what := ui.Excerpt(r.Question, 80, 0)
 	switch r.Kind {
 	case turn.RequestApproval:
@@ -346,7 +344,7 @@ func printRequest(w io.Writer, r journal.RequestRecord, hint string) {
 }
 
 // printCall prints a tool call in the ledger of its turn.
-func printCall(w io.Writer, c journal.CallRecord) {
+func printCall(w io.Writer, c client.Call) {
 	outcome := ui.Outcome(c.Outcome, c.Code)
 	if outcome == "" {
 		outcome = "open"

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 )
 
@@ -27,8 +27,8 @@ The command shows the usage of the configured tenant. By tenant, the default ten
 			if err != nil {
 				return err
 			}
-			return a.WithJournal(cmd.Context(), func(j *journal.DB) error {
-				rows, err := j.Usage(cmd.Context(), journal.UsageBy(by), from)
+			return a.WithJournal(cmd.Context(), func(j client.Journal) error {
+				rows, err := j.Usage(cmd.Context(), client.UsageBy(by), from)
 				if err != nil {
 					return err
 				}
@@ -36,9 +36,9 @@ The command shows the usage of the configured tenant. By tenant, the default ten
 			})
 		},
 	}
-	by = string(journal.UsageByModel)
-	app.Choose(cmd, cmd.Flags(), &by, "by", "", "group by model, tenant, session or day", string(journal.UsageByModel),
-		string(journal.UsageByTenant), string(journal.UsageBySession), string(journal.UsageByDay))
+	by = string(client.UsageByModel)
+	app.Choose(cmd, cmd.Flags(), &by, "by", "", "group by model, tenant, session or day", string(client.UsageByModel),
+		string(client.UsageByTenant), string(client.UsageBySession), string(client.UsageByDay))
 	cmd.Flags().StringVar(&since, "since", "",
 		"only usage since a day of UTC (2026-11-01), a time (RFC 3339), or for a time "+
 			"until now (24h, 7d)")
@@ -70,23 +70,23 @@ func sinceTime(text string, now time.Time) (time.Time, error) {
 }
 
 // printUsage prints a table with a row for each group and, if there are several, their sum. by is the value of --by.
-func printUsage(a *app.App, by string, rows []journal.UsageRow) error {
+func printUsage(a *app.App, by string, rows []client.UsageRow) error {
 	if len(rows) == 0 {
 		a.Aside("nothing was used in this time")
 		return nil
 	}
-	sum := journal.UsageRow{Key: "total"}
+	sum := client.UsageRow{Key: "total"}
 	var table [][]string
 	for _, r := range rows {
 		sum.Attempts, sum.Turns, sum.Usage = sum.Attempts+r.Attempts, sum.Turns+r.Turns, sum.Usage.Add(r.Usage)
-		if by == string(journal.UsageByTenant) && r.Key == "" {
+		if by == string(client.UsageByTenant) && r.Key == "" {
 			r.Key = "default"
 		}
 		table = append(table, usageCells(r))
 	}
 	if len(rows) > 1 {
 		cells := usageCells(sum)
-		if by == string(journal.UsageByModel) || by == string(journal.UsageByDay) {
+		if by == string(client.UsageByModel) || by == string(client.UsageByDay) {
 			cells[1] = "" // a turn may be in several groups
 		}
 		table = append(table, cells)
@@ -96,7 +96,7 @@ func printUsage(a *app.App, by string, rows []journal.UsageRow) error {
 }
 
 // usageCells returns the cells of a group in the table.
-func usageCells(r journal.UsageRow) []string {
+func usageCells(r client.UsageRow) []string {
 	u := r.Usage
 	cost := u.DescribeCost()
 	if u.Estimated {

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/internal/modelconfig"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 )
 
@@ -48,12 +48,12 @@ func shownAgents(a *app.App) ([]shownAgent, error) {
 		return nil, err
 	}
 	cfg := loaded.Config
-	all, _ := engine.Models(cfg) // the built-in list is good enough for display
+	all, _ := modelconfig.Models(cfg) // the built-in list is good enough for display
 	list := make([]shownAgent, 0, 1+len(cfg.Agents))
 	for _, name := range app.AgentNames(cfg) {
 		g, _ := cfg.Agent(name)
 		s := effectiveAgent(g, cfg)
-		chain, err := engine.Chain(all, cfg, g.Model)
+		chain, err := modelconfig.Chain(all, cfg, g.Model)
 		if err != nil {
 			return nil, app.Usage("agent %s: %v", name, err)
 		}

@@ -13,10 +13,10 @@ import (
 	"github.com/spf13/cobra"
 	"go.temporal.io/api/workflowservice/v1"
 
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/internal/temporalconn"
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/workflows"
@@ -183,7 +183,7 @@ type examination struct {
 	app *app.App
 	cfg config.Config
 	// journal opens the journal, once. It returns nil without an error if there is no journal yet.
-	journal func() (*journal.DB, error)
+	journal func() (client.Journal, error)
 	// temporal connects to Temporal, once.
 	temporal func() (cluster, error)
 }
@@ -197,8 +197,8 @@ type cluster struct {
 // newExamination returns an examination. ctx bounds the opening of the journal and the connection to Temporal.
 func newExamination(ctx context.Context, a *app.App, cfg config.Config) *examination {
 	return &examination{app: a, cfg: cfg,
-		journal: sync.OnceValues(func() (*journal.DB, error) {
-			if !engine.HasJournal(cfg) {
+		journal: sync.OnceValues(func() (client.Journal, error) {
+			if !client.HasJournal(cfg) {
 				return nil, nil //nolint:nilnil // there need not be one
 			}
 			return app.OpenJournal(ctx, cfg)
@@ -454,7 +454,7 @@ func checkHistory(ctx context.Context, x *examination) (string, error) {
 		begun := e.GetStartTime().AsTime()
 		s, err := j.Session(ctx, session)
 		switch {
-		case err != nil && !errors.Is(err, journal.ErrNotFound):
+		case err != nil && !errors.Is(err, client.ErrNotFound):
 			return "", err
 		case err != nil || s.UpdatedAt.Add(clockSkew).Before(begun):
 			return "", &warning{fmt.Sprintf("the journal lacks the turn of session %s that began at %s and has ended in "+

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/sqlite"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 )
@@ -23,7 +23,7 @@ func TestAServersProblemIsReportedWithoutAJournal(t *testing.T) {
 	x := &examination{
 		app:     &app.App{Streams: app.Streams{Out: io.Discard, Err: io.Discard}, Environ: []string{"HOME=" + t.TempDir()}},
 		cfg:     config.Default(),
-		journal: func() (*journal.DB, error) { return j, nil },
+		journal: func() (client.Journal, error) { return j, nil },
 	}
 	text, err := checkTools(t.Context(), x)
 	assert.Equal(t, finding{Check: "tools", State: "warn", Text: "not checked: see journal"}, findingOf("tools", text, err))

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 )
 
@@ -28,7 +28,7 @@ or not. So a copy is also the way to switch the journal's encryption on or off.`
 			if err != nil {
 				return err
 			}
-			sessions, err := engine.CopyJournal(cmd.Context(), args[0], args[1], loaded.Config.Encryption)
+			sessions, err := client.CopyJournal(cmd.Context(), args[0], args[1], loaded.Config.Encryption)
 			if err != nil {
 				return app.JournalError(cmd.Context(), err)
 			}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 )
 
@@ -23,7 +23,7 @@ created when it is first used.`,
 			if err != nil {
 				return err
 			}
-			changed, err := engine.MigrateJournal(cmd.Context(), loaded.Config)
+			changed, err := client.MigrateJournal(cmd.Context(), loaded.Config)
 			if err != nil {
 				return app.JournalError(cmd.Context(), err)
 			}

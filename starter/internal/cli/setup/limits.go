@@ -7,10 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/engine"
-	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/fleet"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 )
 
@@ -55,7 +53,7 @@ func checkScope(a *app.App, cfg config.Config, scope string) error {
 }
 
 // onScope calls do with the journal, after it has checked the scope.
-func onScope(ctx context.Context, a *app.App, scope string, do func(*journal.DB) error) error {
+func onScope(ctx context.Context, a *app.App, scope string, do func(client.Journal) error) error {
 	loaded, err := a.Load()
 	if err != nil {
 		return err
@@ -66,21 +64,10 @@ func onScope(ctx context.Context, a *app.App, scope string, do func(*journal.DB)
 	return a.WithJournal(ctx, do)
 }
 
-// defaultsOf returns the limits of a scope that the configuration sets. A model has none.
-func defaultsOf(cfg config.Config, scope string) fleet.Limits {
-	switch {
-	case fleet.IsTenantScope(scope):
-		return engine.FleetLimits(cfg.TenantLimits)
-	case strings.Contains(scope, "/"):
-		return fleet.Limits{}
-	}
-	return engine.FleetLimits(cfg.ProviderLimits)
-}
-
 // formatLimit returns the value n of a limit as text. 0 means no limit, except for the reserve, which is a percentage.
-func formatLimit(name fleet.LimitName, n int64) string {
+func formatLimit(name client.LimitName, n int64) string {
 	switch {
-	case name == fleet.LimitReserve:
+	case name == client.LimitReserve:
 		return fmt.Sprintf("%d %%", n)
 	case n == 0:
 		return "none"

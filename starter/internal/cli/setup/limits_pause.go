@@ -5,8 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/fleet"
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 )
 
@@ -29,10 +28,10 @@ one.`,
 			if pause < time.Second || pause > maxPause {
 				return app.Usage("--for is %s; it must be from 1s to %s", pause, maxPause)
 			}
-			return onScope(cmd.Context(), a, args[0], func(j *journal.DB) error {
+			return onScope(cmd.Context(), a, args[0], func(j client.Journal) error {
 				p, err := j.PauseScope(cmd.Context(), args[0], app.UserName(), app.Line(reason, 200), pause)
 				if err == nil {
-					a.Note("%s is paused until %s", fleet.DescribeScope(args[0]), p.Until.Local().Format(time.DateTime))
+					a.Note("%s is paused until %s", client.DescribeScope(args[0]), p.Until.Local().Format(time.DateTime))
 				}
 				return err
 			})
@@ -54,15 +53,15 @@ again within a minute, and the turn whose request was refused waits as long as t
 		Example: `  everturn limits resume openai`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return onScope(cmd.Context(), a, args[0], func(j *journal.DB) error {
+			return onScope(cmd.Context(), a, args[0], func(j client.Journal) error {
 				waited, err := j.ResumeScope(cmd.Context(), args[0])
 				switch {
 				case err != nil:
 					return err
 				case !waited:
-					a.Note("%s was not paused", fleet.DescribeScope(args[0]))
+					a.Note("%s was not paused", client.DescribeScope(args[0]))
 				default:
-					a.Note("%s is resumed", fleet.DescribeScope(args[0]))
+					a.Note("%s is resumed", client.DescribeScope(args[0]))
 				}
 				return nil
 			})

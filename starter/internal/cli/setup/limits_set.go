@@ -6,25 +6,24 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/fleet"
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
 // limitHelp describes the limits in the help of the command. It completes "the maximum number of …".
-var limitHelp = map[fleet.LimitName]string{
-	fleet.LimitRequestsPerSecond: "requests in any second",
-	fleet.LimitRequestsPerMinute: "requests in any minute",
-	fleet.LimitTokensPerMinute:   "input plus output tokens in any minute",
-	fleet.LimitInFlight:          "requests in flight",
-	fleet.LimitTokensPerDay:      "tokens in a day of UTC; turns over it fail with tokens_used_up",
-	fleet.LimitTokensPerMonth:    "tokens in a month of UTC; turns over it fail with tokens_used_up",
-	fleet.LimitReserve:           "percentage that scheduled turns leave to others, except of days and months",
+var limitHelp = map[client.LimitName]string{
+	client.LimitRequestsPerSecond: "requests in any second",
+	client.LimitRequestsPerMinute: "requests in any minute",
+	client.LimitTokensPerMinute:   "input plus output tokens in any minute",
+	client.LimitInFlight:          "requests in flight",
+	client.LimitTokensPerDay:      "tokens in a day of UTC; turns over it fail with tokens_used_up",
+	client.LimitTokensPerMonth:    "tokens in a month of UTC; turns over it fail with tokens_used_up",
+	client.LimitReserve:           "percentage that scheduled turns leave to others, except of days and months",
 }
 
 // limitFlag returns the name of a limit's flag.
-func limitFlag(name fleet.LimitName) string { return strings.ReplaceAll(string(name), "_", "-") }
+func limitFlag(name client.LimitName) string { return strings.ReplaceAll(string(name), "_", "-") }
 
 // limitsSet returns the command that sets limits of a scope.
 func limitsSet(a *app.App) *cobra.Command {
@@ -43,42 +42,42 @@ per day and month are counted from the time when the scope gets its first limit.
 			if err != nil {
 				return err
 			}
-			return onScope(cmd.Context(), a, args[0], func(j *journal.DB) error {
+			return onScope(cmd.Context(), a, args[0], func(j client.Journal) error {
 				if err := j.SetFleetLimits(cmd.Context(), args[0], limits); err != nil {
 					return err
 				}
-				for _, name := range fleet.LimitNames() {
+				for _, name := range client.LimitNames() {
 					switch n, set := limits[name]; {
 					case set && n < 0:
-						a.Note("%s of %s is the default of agent.toml again", name, fleet.DescribeScope(args[0]))
+						a.Note("%s of %s is the default of agent.toml again", name, client.DescribeScope(args[0]))
 					case set:
-						a.Note("%s of %s is %s", name, fleet.DescribeScope(args[0]), formatLimit(name, n))
+						a.Note("%s of %s is %s", name, client.DescribeScope(args[0]), formatLimit(name, n))
 					}
 				}
 				return nil
 			})
 		},
 	}
-	for _, name := range fleet.LimitNames() {
+	for _, name := range client.LimitNames() {
 		cmd.Flags().String(limitFlag(name), "", "the maximum `number` of "+limitHelp[name])
 	}
 	cmd.Flags().Lookup(
-		limitFlag(fleet.LimitReserve)).Usage = "the `percentage` of the limits per second, per minute and " +
+		limitFlag(client.LimitReserve)).Usage = "the `percentage` of the limits per second, per minute and " +
 		"in flight that scheduled turns leave to others"
 	return cmd
 }
 
 // readLimits returns the limits whose flags were set on the command line: -1 for the default of agent.toml, and 0 for
 // no limit.
-func readLimits(cmd *cobra.Command) (fleet.Limits, error) {
-	limits := fleet.Limits{}
-	for _, name := range fleet.LimitNames() {
+func readLimits(cmd *cobra.Command) (client.Limits, error) {
+	limits := client.Limits{}
+	for _, name := range client.LimitNames() {
 		flag := cmd.Flags().Lookup(limitFlag(name))
 		if !flag.Changed {
 			continue
 		}
 		most := int64(turn.MaxCount)
-		if name == fleet.LimitReserve {
+		if name == client.LimitReserve {
 			most = 90 // as in agent.toml
 		}
 		switch text := flag.Value.String(); text {

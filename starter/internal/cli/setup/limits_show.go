@@ -9,17 +9,16 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/fleet"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 )
 
 // scopeShown is a scope for output. Its Limits are only those that were set with limits set; Applied are all limits
 // that apply, with the configured defaults.
 type scopeShown struct {
-	fleet.ScopeState
-	Applied fleet.Limits `json:"applied"`
+	client.LimitScope
+	Applied client.Limits `json:"applied"`
 }
 
 // limitsShow returns the command that shows the limits.
@@ -38,7 +37,7 @@ limits.`,
 			if err != nil {
 				return err
 			}
-			return a.WithJournal(cmd.Context(), func(j *journal.DB) error {
+			return a.WithJournal(cmd.Context(), func(j client.Journal) error {
 				list, err := scopesShown(cmd.Context(), j, loaded.Config)
 				if err != nil {
 					return err
@@ -57,16 +56,16 @@ limits.`,
 }
 
 // scopesShown returns the scopes that the journal has, and those of the configured provider and tenant.
-func scopesShown(ctx context.Context, j *journal.DB, cfg config.Config) ([]scopeShown, error) {
+func scopesShown(ctx context.Context, j client.Journal, cfg config.Config) ([]scopeShown, error) {
 	scopes, err := j.FleetScopes(ctx)
-	for _, own := range []string{string(cfg.EffectiveLLM().Provider), fleet.TenantScope(cfg.Tenant)} {
-		if !slices.ContainsFunc(scopes, func(s fleet.ScopeState) bool { return s.Scope == own }) {
-			scopes = append(scopes, fleet.ScopeState{Scope: own, Limits: fleet.Limits{}})
+	for _, own := range []string{string(cfg.EffectiveLLM().Provider), client.TenantScope(cfg.Tenant)} {
+		if !slices.ContainsFunc(scopes, func(s client.LimitScope) bool { return s.Scope == own }) {
+			scopes = append(scopes, client.LimitScope{Scope: own, Limits: client.Limits{}})
 		}
 	}
 	list := make([]scopeShown, len(scopes))
 	for i, s := range scopes {
-		list[i] = scopeShown{s, s.Limits.Over(defaultsOf(cfg, s.Scope))}
+		list[i] = scopeShown{s, s.Limits.Over(client.DefaultLimits(cfg, s.Scope))}
 	}
 	return list, err
 }
@@ -85,11 +84,11 @@ func (s scopeShown) print(w io.Writer) {
 		fmt.Fprintf(w, "  waits until %s: the provider refused a request\n", s.NotBefore.Local().Format(time.DateTime))
 	}
 	limited := false
-	for _, name := range fleet.LimitNames() {
+	for _, name := range client.LimitNames() {
 		n := s.Applied[name]
 		_, set := s.Limits[name]
 		// The reserve is the last name. Without another limit it has no effect.
-		if n == 0 && !set || name == fleet.LimitReserve && !limited {
+		if n == 0 && !set || name == client.LimitReserve && !limited {
 			continue
 		}
 		limited = true
@@ -105,12 +104,12 @@ func (s scopeShown) print(w io.Writer) {
 }
 
 // used returns how much of a limit is used, in the form "5 of ", or "" for a limit without usage.
-func (s scopeShown) used(name fleet.LimitName) string {
-	usage := map[fleet.LimitName]int64{
-		fleet.LimitRequestsPerSecond: s.Usage.RequestsLastSecond,
-		fleet.LimitRequestsPerMinute: s.Usage.RequestsLastMinute,
-		fleet.LimitTokensPerMinute:   s.Usage.TokensLastMinute, fleet.LimitInFlight: s.Usage.RequestsInFlight,
-		fleet.LimitTokensPerDay: s.Usage.TokensToday, fleet.LimitTokensPerMonth: s.Usage.TokensThisMonth,
+func (s scopeShown) used(name client.LimitName) string {
+	usage := map[client.LimitName]int64{
+		client.LimitRequestsPerSecond: s.Usage.RequestsLastSecond,
+		client.LimitRequestsPerMinute: s.Usage.RequestsLastMinute,
+		client.LimitTokensPerMinute:   s.Usage.TokensLastMinute, client.LimitInFlight: s.Usage.RequestsInFlight,
+		client.LimitTokensPerDay: s.Usage.TokensToday, client.LimitTokensPerMonth: s.Usage.TokensThisMonth,
 	}
 	if n, ok := usage[name]; ok {
 		return fmt.Sprintf("%d of ", n)
@@ -135,10 +134,10 @@ func checkLimits(ctx context.Context, x *examination) (string, error) {
 	}
 	limited := 0
 	for _, s := range list {
-		if refusal := s.Refusal(defaultsOf(cfg, s.Scope)); refusal != nil {
+		if refusal := s.Refusal(client.DefaultLimits(cfg, s.Scope)); refusal != nil {
 			return "", &warning{"a turn would wait: " + refusal.String()}
 		}
-		if s.Applies(defaultsOf(cfg, s.Scope)) {
+		if s.Applies(client.DefaultLimits(cfg, s.Scope)) {
 			limited++
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/internal/modelconfig"
 	"github.com/everturn/everturn/internal/models"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 )
@@ -41,7 +41,7 @@ func loadModels(a *app.App) (models.Models, config.Config, error) {
 	if err != nil {
 		return models.Models{}, config.Config{}, err
 	}
-	all, err := engine.Models(loaded.Config)
+	all, err := modelconfig.Models(loaded.Config)
 	if err != nil {
 		a.Note("%s; the built-in list is used", app.Printable(err.Error()))
 	}
@@ -153,7 +153,7 @@ is a name or provider:name. Exit codes: 0 it is known, 3 no configured provider 
 			}
 			name := strings.Join(args, "")
 			if name == "" {
-				chain, err := engine.Chain(all, cfg, "")
+				chain, err := modelconfig.Chain(all, cfg, "")
 				if err != nil {
 					return app.AsUsage(err)
 				}
@@ -225,7 +225,7 @@ unknown price never fits a maximum price. Exit codes: 0 there is one, 3 none fit
 			if err != nil {
 				return err
 			}
-			s, isSet := engine.Selection(cfg.LLM.Select), cmd.Flags().Changed
+			s, isSet := modelconfig.Selection(cfg.LLM.Select), cmd.Flags().Changed
 			if isSet("require") {
 				s.Require = nil
 				for _, c := range require {

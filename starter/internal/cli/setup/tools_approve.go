@@ -10,8 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/catalogue"
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
@@ -47,7 +46,7 @@ or that --hash names, 3 the command line does not match the quarantined tools.`,
 			if err := f.check(args); err != nil {
 				return err
 			}
-			return a.WithJournal(cmd.Context(), func(j *journal.DB) error {
+			return a.WithJournal(cmd.Context(), func(j client.Journal) error {
 				return approveTools(cmd.Context(), a, j, args[0], args[1:], f)
 			})
 		},
@@ -73,7 +72,7 @@ func (f approveToolsFlags) check(args []string) error {
 
 // approveTools approves the named tools of a server or, without names, the only quarantined one, or all with --all. It
 // approves exactly the versions that it has shown.
-func approveTools(ctx context.Context, a *app.App, j *journal.DB, server string,
+func approveTools(ctx context.Context, a *app.App, j client.Journal, server string,
 	names []string, f approveToolsFlags) error {
 	all, err := quarantined(ctx, j, []string{server})
 	if err != nil {
@@ -98,7 +97,7 @@ func approveTools(ctx context.Context, a *app.App, j *journal.DB, server string,
 		a.Note("nothing was approved")
 		return nil
 	}
-	in := catalogue.ApproveToolsInput{Server: server, Hashes: map[string]string{}, By: app.UserName(), At: time.Now()}
+	in := client.ApproveToolsInput{Server: server, Hashes: map[string]string{}, By: app.UserName(), At: time.Now()}
 	for _, q := range tools {
 		in.Tools = append(in.Tools, q.Tool)
 		in.Hashes[q.Tool] = q.Now.Hash
@@ -181,11 +180,11 @@ func hashMismatch(q quarantinedTool, hash, more string) error {
 func approveToolsError(server string, err error) error {
 	look := fmt.Sprintf("look again with `everturn tools diff %s`", app.Quoted(server))
 	switch {
-	case errors.Is(err, journal.ErrConflict):
+	case errors.Is(err, client.ErrConflict):
 		return &app.ExitError{Code: app.ExitFailed,
 			Cause: fmt.Errorf("nothing was approved: a tool has changed again; %s: %w", look,
 				err)}
-	case errors.Is(err, journal.ErrNotFound):
+	case errors.Is(err, client.ErrNotFound):
 		return app.Usage("nothing was approved: a tool is no longer quarantined; %s: %w", look, err)
 	}
 	return fmt.Errorf("approving tools: %w", err)

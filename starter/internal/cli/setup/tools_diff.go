@@ -12,7 +12,7 @@ import (
 	"github.com/rogpeppe/go-internal/diff"
 	"github.com/spf13/cobra"
 
-	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
@@ -22,7 +22,7 @@ import (
 // completeQuarantined returns a function for shell completion: it offers the servers with quarantined tools for the
 // first argument, and the server's quarantined tools for the others.
 func completeQuarantined(a *app.App) cobra.CompletionFunc {
-	return a.Completion(func(ctx context.Context, j *journal.DB, args []string) (offers []cobra.Completion) {
+	return a.Completion(func(ctx context.Context, j client.Journal, args []string) (offers []cobra.Completion) {
 		tools, _ := quarantined(ctx, j, args[:min(len(args), 1)])
 		for _, q := range tools {
 			offer := q.Server
@@ -50,7 +50,7 @@ Exit codes: 0 no tool is quarantined, 1 a tool is quarantined.`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: completeQuarantined(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.WithJournal(cmd.Context(), func(j *journal.DB) error {
+			return a.WithJournal(cmd.Context(), func(j client.Journal) error {
 				tools, err := quarantined(cmd.Context(), j, args)
 				if err != nil {
 					return err
@@ -80,7 +80,7 @@ type quarantinedTool struct {
 
 // quarantined returns the quarantined tools of the first of servers or, if servers is empty, of all servers. It returns
 // an error if no worker has published the named server.
-func quarantined(ctx context.Context, j *journal.DB, servers []string) ([]quarantinedTool, error) {
+func quarantined(ctx context.Context, j client.Journal, servers []string) ([]quarantinedTool, error) {
 	catalogues, err := j.Catalogues(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("reading the quarantined tools: %w", err)

@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/workflows/turn"
@@ -122,11 +122,11 @@ func isReported(workers []engine.WorkerHealth, server string) bool {
 	})
 }
 
-// reported opens the journal and returns its catalogues, as from journal.DB.Catalogues, and the health of the running
+// reported opens the journal and returns its catalogues, as from client.Journal.Catalogues, and the health of the running
 // workers. It returns nothing if there is no journal yet.
 func reported(ctx context.Context, cfg config.Config) (published []turn.Catalogue, workers []engine.WorkerHealth,
 	err error) {
-	if !engine.HasJournal(cfg) {
+	if !client.HasJournal(cfg) {
 		return nil, nil, nil
 	}
 	j, err := app.OpenJournal(ctx, cfg)
@@ -138,7 +138,7 @@ func reported(ctx context.Context, cfg config.Config) (published []turn.Catalogu
 }
 
 // reportedIn is reported for an open journal.
-func reportedIn(ctx context.Context, j *journal.DB) ([]turn.Catalogue, []engine.WorkerHealth, error) {
+func reportedIn(ctx context.Context, j client.Journal) ([]turn.Catalogue, []engine.WorkerHealth, error) {
 	list, err := j.Catalogues(ctx)
 	if err != nil {
 		return nil, nil, err

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/everturn/everturn/client"
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/starter/internal/cli/decide"
 	"github.com/everturn/everturn/workflows/turn"
@@ -86,7 +85,7 @@ func (a *asker) checkSubagentRequest(ctx context.Context) error {
 		return nil
 	}
 	requests, err := a.f.Client.Pending(ctx, client.PendingInput{Turn: a.f.turn.ID})
-	same := func(r journal.RequestRecord) bool { return requestKey(r) == requestKey(a.current.Request) }
+	same := func(r client.Request) bool { return requestKey(r) == requestKey(a.current.Request) }
 	if err == nil && !slices.ContainsFunc(requests, same) {
 		a.decidedElsewhere()
 	}
@@ -101,7 +100,7 @@ func (a *asker) decidedElsewhere() {
 }
 
 // requestKey returns a key of a request that is unique among the followed turn and its subagents.
-func requestKey(r journal.RequestRecord) string { return r.Turn + " " + r.ID }
+func requestKey(r client.Request) string { return r.Turn + " " + r.ID }
 
 // askPending finds the pending requests of the turn and of the subagents that it waits for. It starts a dialog about
 // the first one, or prints how to decide them. It does nothing while a dialog is open. done reports whether the command
@@ -115,7 +114,7 @@ func (a *asker) askPending(ctx context.Context) (done bool, err error) {
 	if err != nil || len(requests) == 0 {
 		return false, nil // after an error, the next event or change of the journal calls askPending again
 	}
-	var pending []journal.RequestRecord
+	var pending []client.Request
 	for _, r := range requests {
 		switch {
 		case a.decided[requestKey(r)]:
@@ -145,7 +144,7 @@ func (a *asker) askPending(ctx context.Context) (done bool, err error) {
 
 // printRequests prints the requests with the commands that decide them. It then ends the command with ExitWaiting,
 // unless the command stays: then it prints them only at the first call. done reports whether the command ends.
-func (a *asker) printRequests(ctx context.Context, pending []journal.RequestRecord) (done bool, err error) {
+func (a *asker) printRequests(ctx context.Context, pending []client.Request) (done bool, err error) {
 	f := a.f
 	f.view.pause()
 	if f.options.stay && !f.options.noWait {

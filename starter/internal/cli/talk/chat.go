@@ -11,7 +11,7 @@ import (
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/internal/modelconfig"
 	"github.com/everturn/everturn/internal/loopback"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/starter/internal/ui/chat"
@@ -99,7 +99,7 @@ func talkTo(ctx context.Context, t *app.TurnClient, f sessionFlags, chosen turn.
 		Journal: t.Journal, Client: t.Client, Session: session, Person: app.UserName(), Model: t.DefaultModel(),
 		Requested: f.model, CheckModel: t.CheckModel,
 		Models:     func() []chat.ModelChoice { return modelChoices(t.Cfg) },
-		SeesImages: func(requested string) bool { return engine.SeesImages(t.Cfg, requested) },
+		SeesImages: func(requested string) bool { return modelconfig.SeesImages(t.Cfg, requested) },
 		History:    file, Chosen: chosen, Agent: f.agent, Workspace: workspace,
 		Link:  func(session, id string) string { return t.RunLink(t.Client.WorkflowID(session), id) },
 		Color: a.Colored(out), In: a.In, Out: out, Environ: a.Environ, Signals: a.Interrupts.Take(), Failed: t.Failed,
@@ -117,7 +117,7 @@ func modelChoices(cfg config.Config) (out []chat.ModelChoice) {
 	if cfg.EffectiveLLM().Provider == config.ProviderDemo {
 		return nil
 	}
-	all, _ := engine.Models(cfg) // the built-in list is good enough to choose from
+	all, _ := modelconfig.Models(cfg) // the built-in list is good enough to choose from
 	for _, r := range all.Candidates() {
 		var notes []string
 		if r.ContextTokens > 0 {

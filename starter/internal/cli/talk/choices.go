@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everturn/everturn/client"
-	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/internal/modelconfig"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/starter/internal/ui/chat"
 	"github.com/everturn/everturn/workflows"
@@ -83,7 +83,7 @@ func (c choices) attachments() (list []client.Attachment, err error) {
 // noteUnseen prints a note if there are attachments and the model does not take images, so that it gets only a
 // description of them.
 func noteUnseen(t *app.TurnClient, attachments []client.Attachment, model string) {
-	if len(attachments) > 0 && !engine.SeesImages(t.Cfg, model) {
+	if len(attachments) > 0 && !modelconfig.SeesImages(t.Cfg, model) {
 		t.App.Note("the model takes no images: it is told what was attached, but cannot see it. Choose another one with " +
 			"--model, or describe what it can do under [[models]] or with llm.media")
 	}

@@ -9,7 +9,6 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/everturn/everturn/client"
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -46,7 +45,7 @@ func (m *Model) openByID(id string) tea.Cmd {
 	return m.background(func(ctx context.Context) tea.Msg {
 		_, err := m.o.Journal.Session(ctx, id)
 		switch {
-		case errors.Is(err, journal.ErrNotFound):
+		case errors.Is(err, client.ErrNotFound):
 			return replyMsg{err: fmt.Errorf("the journal has no session %q; /sessions lists the last ones", id)}
 		case err != nil:
 			return replyMsg{err: fmt.Errorf("looking for the session: %w", err)}
@@ -79,9 +78,9 @@ func (m *Model) forkCommand(argument string) tea.Cmd {
 
 // fork creates a session that shares the messages of another one up to the number at, which counts from 1. If at is 0,
 // it shares all messages, or those before the running turn if there is one.
-func (m *Model) fork(ctx context.Context, session string, at int64) (journal.SessionRecord, error) {
+func (m *Model) fork(ctx context.Context, session string, at int64) (client.Session, error) {
 	s, err := m.o.Journal.Session(ctx, session)
-	if errors.Is(err, journal.ErrNotFound) {
+	if errors.Is(err, client.ErrNotFound) {
 		return s, errors.New("this session has no messages yet")
 	}
 	if err != nil {

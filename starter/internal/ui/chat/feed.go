@@ -7,8 +7,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/follow"
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -20,7 +19,7 @@ type item struct {
 	// arguments are, for approval_requested, the complete arguments if the event holds only a part of them.
 	arguments string
 	// call is, for tool_call_completed, the call with its complete arguments and result; nil if it cannot be read.
-	call *journal.CallRecord
+	call *client.Call
 	// usage is what the turn has used so far, and model the model of its last inference. They are set for events of calls
 	// and requests and for the first text of a step; nil and empty otherwise.
 	usage *turn.Usage
@@ -36,7 +35,7 @@ type itemsMsg struct {
 
 // feed reads a session's events from the journal, turn after turn, as they appear.
 type feed struct {
-	journal *journal.DB
+	journal client.Journal
 	session string
 	items   chan item
 	errs    chan error // has room for one error
@@ -55,7 +54,7 @@ const (
 const retryFeed = time.Second
 
 // newFeed starts to read a session's events after the cursor from. The caller closes the feed.
-func newFeed(ctx context.Context, j *journal.DB, session string, from follow.Cursor) *feed {
+func newFeed(ctx context.Context, j client.Journal, session string, from client.Cursor) *feed {
 	ctx, cancel := context.WithCancel(ctx)
 	f := &feed{journal: j, session: session, items: make(chan item, feedAhead), errs: make(chan error, 1),
 		cancel: cancel, done: make(chan struct{})}
@@ -95,15 +94,15 @@ func (f *feed) next() tea.Msg {
 }
 
 // run reads the session's events after the cursor at, until ctx ends. After an error it pauses and reads again.
-func (f *feed) run(ctx context.Context, at follow.Cursor) {
+func (f *feed) run(ctx context.Context, at client.Cursor) {
 	step := 0 // of the last event
 	for ctx.Err() == nil {
-		for e, err := range follow.Session(ctx, f.journal, f.session, at) {
+		for e, err := range client.FollowSession(ctx, f.journal, f.session, at) {
 			if err != nil {
 				f.pause(ctx, err)
 				break
 			}
-			at = follow.After(e)
+			at = client.After(e)
 			i := f.withDetails(ctx, e, e.Step != step)
 			step = e.Step
 			select {
@@ -189,7 +188,7 @@ func (f *feed) arguments(ctx context.Context, e turn.Event) string {
 
 // callRecord returns the journal's record of a completed call; nil if it cannot be read. The event has only the beginning of
 // the arguments and of the result, and does not list the parts of the result that are not text.
-func callRecord(ctx context.Context, j *journal.DB, e turn.Event) *journal.CallRecord {
+func callRecord(ctx context.Context, j client.Journal, e turn.Event) *client.Call {
 	var done turn.CallEvent
 	if json.Unmarshal(e.Data, &done) != nil {
 		return nil
@@ -202,7 +201,7 @@ func callRecord(ctx context.Context, j *journal.DB, e turn.Event) *journal.CallR
 }
 
 // MediaOf returns the parts of a completed call's result that are not text.
-func MediaOf(ctx context.Context, j *journal.DB, e turn.Event) []turn.Media {
+func MediaOf(ctx context.Context, j client.Journal, e turn.Event) []turn.Media {
 	if call := callRecord(ctx, j, e); call != nil {
 		return call.Media
 	}
@@ -211,7 +210,7 @@ func MediaOf(ctx context.Context, j *journal.DB, e turn.Event) []turn.Media {
 
 // usageOf returns what all attempts of a turn have used, and the model of its last inference; nil and "" if there is no
 // inference or the journal cannot be read.
-func usageOf(ctx context.Context, j *journal.DB, turnID string) (*turn.Usage, string) {
+func usageOf(ctx context.Context, j client.Journal, turnID string) (*turn.Usage, string) {
 	list, err := j.Inferences(ctx, turnID)
 	if err != nil || len(list) == 0 {
 		return nil, ""

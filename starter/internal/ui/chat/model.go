@@ -11,7 +11,7 @@ import (
 	"charm.land/bubbles/v2/viewport"
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -67,7 +67,7 @@ type Model struct {
 	interrupted time.Time // when Ctrl-C was pressed, if a second one would stop the turn or leave; zero otherwise
 
 	leaving bool
-	listed  []journal.SessionRecord // the sessions that /sessions has listed, in the order of their numbers
+	listed  []client.Session // the sessions that /sessions has listed, in the order of their numbers
 }
 
 // runningTurn is the running turn, as far as the feed has read it.

@@ -9,9 +9,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/follow"
-	"github.com/everturn/everturn/journal/record"
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 	"github.com/everturn/everturn/workflows/turn"
@@ -27,7 +25,7 @@ const (
 // openedMsg is the state of a session in the journal when the chat opens it.
 type openedMsg struct {
 	session string
-	record  journal.SessionRecord
+	record  client.Session
 	found   bool           // the journal has the session
 	past    []turn.Message // the last messages before the running turn
 	earlier int64          // how many messages precede past
@@ -46,10 +44,10 @@ func (m *Model) loadSession(session string) tea.Cmd {
 }
 
 // read fills in the message from the journal. A session that the journal does not have is no error.
-func (o *openedMsg) read(ctx context.Context, j *journal.DB) error {
+func (o *openedMsg) read(ctx context.Context, j client.Journal) error {
 	var err error
 	o.record, err = j.Session(ctx, o.session)
-	if errors.Is(err, journal.ErrNotFound) {
+	if errors.Is(err, client.ErrNotFound) {
 		return nil
 	}
 	if err != nil {
@@ -84,12 +82,12 @@ func (o *openedMsg) read(ctx context.Context, j *journal.DB) error {
 
 // cursor returns where the feed starts: at the beginning of the running turn, or after the last turn if none is
 // running.
-func (o *openedMsg) cursor() follow.Cursor {
+func (o *openedMsg) cursor() client.Cursor {
 	last := o.record.LastTurn
 	if last.ID != "" && last.State.Terminal() {
-		return follow.Cursor{Turn: last.ID, Index: math.MaxInt64}
+		return client.Cursor{Turn: last.ID, Index: math.MaxInt64}
 	}
-	return follow.Cursor{Turn: last.ID, Index: -1}
+	return client.Cursor{Turn: last.ID, Index: -1}
 }
 
 // openSession makes a session the one that the chat shows: it shows the last messages and starts to read new events. If
@@ -152,13 +150,13 @@ func (m *Model) showPast(msg openedMsg) {
 		case turn.RoleTool:
 			c := calls[p.TurnID+" "+p.CallID]
 			size := int64(0) // not shown, because the preview is the whole result
-			if len(p.Text) > record.PreviewBytes {
+			if len(p.Text) > client.PreviewBytes {
 				size = int64(len(p.Text))
 			}
 			m.add(&entry{kind: entryCall, open: m.open, call: &toolCall{media: p.Media,
 				diff: changeOf(c, p.Outcome, p.Text), CallEvent: turn.CallEvent{
 					Tool: c.Tool, Arguments: c.Arguments, Outcome: p.Outcome, SizeBytes: size,
-					Preview: turn.Truncate(p.Text, record.PreviewBytes)}}})
+					Preview: turn.Truncate(p.Text, client.PreviewBytes)}}})
 		}
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/charmbracelet/colorprofile"
 
 	"github.com/everturn/everturn/client"
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -24,13 +23,13 @@ type Client interface {
 	Answer(ctx context.Context, in client.AnswerInput) error
 	Respond(ctx context.Context, in client.RespondInput) error
 	Stop(ctx context.Context, session string) error
-	Fork(ctx context.Context, in client.ForkInput) (journal.SessionRecord, error)
+	Fork(ctx context.Context, in client.ForkInput) (client.Session, error)
 	Compact(ctx context.Context, in client.CompactInput) (workflows.CompactResult, error)
 }
 
 // Options configure a chat.
 type Options struct {
-	Journal *journal.DB
+	Journal client.Journal
 	Client  Client
 	Session string // need not exist yet
 	Person  string // the name that is recorded with decisions and answers

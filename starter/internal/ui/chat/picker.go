@@ -11,7 +11,7 @@ import (
 	"charm.land/bubbles/v2/list"
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 )
@@ -26,7 +26,7 @@ type ModelChoice struct {
 
 // sessionsMsg has the last sessions of the journal, which the menu offers after /sessions.
 type sessionsMsg struct {
-	list []journal.SessionRecord
+	list []client.Session
 	err  error
 	// open switches to the session with this number, from 1; 0 only lists them.
 	open int
@@ -115,7 +115,7 @@ func matching(term string, all []choice, exact func(choice) bool) (items []list.
 }
 
 // sessionTitle describes a session in one line: the beginning of its first message, its state and its ID.
-func (m *Model) sessionTitle(s journal.SessionRecord) string {
+func (m *Model) sessionTitle(s client.Session) string {
 	parts := []string{cmp.Or(termsafe.Line(s.FirstText, 60), "(no message)"), ui.Count(s.Turns, "turn"),
 		string(s.LastTurn.State)}
 	if s.PendingRequests > 0 {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 	"github.com/everturn/everturn/workflows/plan"
@@ -165,7 +165,7 @@ func (m *Model) endText() {
 
 // showCall shows a call that has started, or the result of a call: in the entry of the call, or in a new one if the
 // result is late or the chat has not shown the call. done is the journal's record of a completed call; it may be nil.
-func (m *Model) showCall(e turn.Event, done *journal.CallRecord) {
+func (m *Model) showCall(e turn.Event, done *client.Call) {
 	var call turn.CallEvent
 	if json.Unmarshal(e.Data, &call) != nil {
 		return

@@ -8,7 +8,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -27,7 +27,7 @@ type subagents struct{ session string }
 // subagentsMsg has the pending requests of a session and of its subagents.
 type subagentsMsg struct {
 	watch    *subagents
-	requests []journal.RequestRecord
+	requests []client.Request
 	err      error
 }
 
@@ -74,12 +74,12 @@ func (m *Model) showSubagents(msg subagentsMsg) tea.Cmd {
 type pollMsg struct{ watch *subagents }
 
 // matches reports whether p is the request of the record r.
-func (p *pendingRequest) matches(r journal.RequestRecord) bool {
+func (p *pendingRequest) matches(r client.Request) bool {
 	return p.turn == r.Turn && p.ID == r.ID
 }
 
 // showSubagentRequest adds a new request of a subagent, with a note in the conversation.
-func (m *Model) showSubagentRequest(r journal.RequestRecord) {
+func (m *Model) showSubagentRequest(r client.Request) {
 	m.endText()
 	m.addText(entryNote, "the subagent "+termsafe.Line(r.Session, 120)+" waits for you")
 	m.addRequest(&pendingRequest{Request: r.Request, turn: r.Turn, session: r.Session, page: newPage()})

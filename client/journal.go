@@ -1,0 +1,197 @@
+package client
+
+import (
+	"context"
+	"io"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/internal/openjournal"
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/catalogue"
+	"github.com/everturn/everturn/journal/fleet"
+	"github.com/everturn/everturn/journal/follow"
+	"github.com/everturn/everturn/journal/portable"
+	"github.com/everturn/everturn/journal/record"
+	"github.com/everturn/everturn/workflows/plan"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Journal is what a program reads and changes of the journal besides sending messages: sessions and their turns, usage,
+// fleet limits, published tools, exports. A journal.DB implements it and documents its methods. It may be that of any
+// tenant: New takes the journal of the client's own tenant from it.
+type Journal interface {
+	// Sessions and turns.
+	Session(ctx context.Context, id string) (Session, error)
+	Sessions(ctx context.Context, limit int) ([]Session, error)
+	Turn(ctx context.Context, turnID string) (TurnRecord, error)
+	Turns(ctx context.Context, session string) ([]TurnRecord, error)
+	TurnsAfter(ctx context.Context, session, after string, limit int) ([]TurnRecord, error)
+	TurnConfig(ctx context.Context, turnID string) (TurnConfig, error)
+	Delivered(ctx context.Context, session, messageID string) (TurnRecord, error)
+	Messages(ctx context.Context, session string, from, to int64) ([]turn.Message, error)
+	Compactions(ctx context.Context, session string) ([]turn.Compaction, error)
+	Fork(ctx context.Context, in journal.ForkInput) (Session, error)
+	StopSubagents(ctx context.Context, session string) ([]string, error)
+
+	// The ledger of a turn, its events and its requests.
+	Inferences(ctx context.Context, turnID string) ([]Inference, error)
+	Calls(ctx context.Context, turnID string) ([]Call, error)
+	Call(ctx context.Context, turnID, callID string) (Call, error)
+	Requests(ctx context.Context, turnID string) ([]Request, error)
+	PendingRequests(ctx context.Context, session string, limit int) ([]Request, error)
+	PendingOfTurn(ctx context.Context, turnID string) ([]Request, error)
+	Events(ctx context.Context, turnID string, after int64, limit int) ([]turn.Event, error)
+	LastEvent(ctx context.Context, turnID string) (turn.Event, error)
+	Changed(ctx context.Context, topics ...journal.Topic) <-chan struct{}
+	PutBlob(ctx context.Context, mediaType string, b []byte) (hash string, err error)
+	GetBlob(ctx context.Context, hash string) ([]byte, error)
+
+	// Usage and costs.
+	Usage(ctx context.Context, by UsageBy, since time.Time) ([]UsageRow, error)
+	SessionUsage(ctx context.Context, session string) (turn.Usage, error)
+	TurnUsage(ctx context.Context, turnID string) (turn.Usage, error)
+
+	// The limits of the fleet, its workers and the tools that they publish.
+	FleetScopes(ctx context.Context, names ...string) ([]LimitScope, error)
+	SetFleetLimits(ctx context.Context, scope string, limits Limits) error
+	PauseScope(ctx context.Context, scope, by, reason string, pause time.Duration) (Pause, error)
+	ResumeScope(ctx context.Context, scope string) (waited bool, err error)
+	Workers(ctx context.Context) ([]WorkerReport, error)
+	Catalogues(ctx context.Context) ([]turn.Catalogue, error)
+	ApproveTools(ctx context.Context, in ApproveToolsInput) ([]turn.QuarantinedTool, error)
+
+	// The journal as a whole.
+	ID(ctx context.Context) (string, error)
+	ReadOnly() error
+	CheckWrite(ctx context.Context) error
+	Export(ctx context.Context, session string, w io.Writer) error
+	Import(ctx context.Context, r io.Reader) (Imported, error)
+	Close() error
+}
+
+var _ Journal = (*journal.DB)(nil)
+
+// What the journal records, as its methods return and take it.
+type (
+	Session           = journal.SessionRecord
+	TurnRecord        = journal.TurnRecord
+	TurnConfig        = journal.TurnConfig
+	Inference         = journal.Inference
+	Call              = journal.CallRecord
+	Request           = journal.RequestRecord
+	UsageBy           = journal.UsageBy
+	UsageRow          = journal.UsageRow
+	Limits            = fleet.Limits
+	LimitName         = fleet.LimitName
+	LimitScope        = fleet.ScopeState
+	Pause             = fleet.Pause
+	WorkerReport      = fleet.WorkerReport
+	ApproveToolsInput = catalogue.ApproveToolsInput
+	Imported          = portable.Imported
+	DroppedPermission = portable.DroppedPermission
+)
+
+// What Journal.Usage groups by.
+const (
+	UsageByModel   = journal.UsageByModel
+	UsageByTenant  = journal.UsageByTenant
+	UsageBySession = journal.UsageBySession
+	UsageByDay     = journal.UsageByDay
+)
+
+// The limits of a scope.
+const (
+	LimitRequestsPerSecond = fleet.LimitRequestsPerSecond
+	LimitRequestsPerMinute = fleet.LimitRequestsPerMinute
+	LimitTokensPerMinute   = fleet.LimitTokensPerMinute
+	LimitInFlight          = fleet.LimitInFlight
+	LimitTokensPerDay      = fleet.LimitTokensPerDay
+	LimitTokensPerMonth    = fleet.LimitTokensPerMonth
+	LimitReserve           = fleet.LimitReserve
+)
+
+// ConfiguredLimits returns the limits of a section of the configuration.
+func ConfiguredLimits(l config.FleetLimits) Limits {
+	return Limits{
+		LimitRequestsPerSecond: l.RequestsPerSecond, LimitRequestsPerMinute: l.RequestsPerMinute,
+		LimitTokensPerMinute: l.TokensPerMinute, LimitInFlight: l.RequestsInFlight,
+		LimitTokensPerDay: l.TokensPerDay, LimitTokensPerMonth: l.TokensPerMonth,
+		LimitReserve: l.InteractiveReserve,
+	}
+}
+
+// DefaultLimits returns the limits of a scope that the configuration sets. A model has none.
+func DefaultLimits(cfg config.Config, scope string) Limits {
+	switch {
+	case IsTenantScope(scope):
+		return ConfiguredLimits(cfg.TenantLimits)
+	case strings.Contains(scope, "/"):
+		return Limits{}
+	}
+	return ConfiguredLimits(cfg.ProviderLimits)
+}
+
+// LimitNames returns the names of all limits, in the order in which they are shown.
+func LimitNames() []LimitName { return fleet.LimitNames() }
+
+// TenantScope returns the scope of a tenant's limits.
+func TenantScope(tenant string) string { return fleet.TenantScope(tenant) }
+
+// IsTenantScope reports whether a scope is that of a tenant.
+func IsTenantScope(scope string) bool { return fleet.IsTenantScope(scope) }
+
+// DescribeScope returns the name of a scope for users.
+func DescribeScope(scope string) string { return fleet.DescribeScope(scope) }
+
+// Bounds of texts, in bytes: MaxMessageBytes of a message, and PreviewBytes of what the journal shows of a long one.
+const (
+	MaxMessageBytes = record.MaxMessageBytes
+	PreviewBytes    = record.PreviewBytes
+)
+
+// PlanEvents returns the events of a turn's plan, from its calls and requests.
+func PlanEvents(calls []Call, requests []Request) []plan.Event {
+	return record.PlanEvents(calls, requests)
+}
+
+// Cursor is the position of a session's reader: see FollowSession.
+type Cursor = follow.Cursor
+
+// After returns the cursor of a reader that has read everything up to e.
+func After(e turn.Event) Cursor { return follow.After(e) }
+
+// FollowSession yields the events of a session from a cursor on, turn after turn, as they appear, until ctx ends. It
+// waits for the next turn if there is none. An error, including ctx's, is yielded once and is the last value.
+func FollowSession(ctx context.Context, j Journal, session string, from Cursor) iter.Seq2[turn.Event, error] {
+	return follow.Session(ctx, j, session, from)
+}
+
+// OpenJournal opens the journal of a configuration for its tenant, without connecting to Temporal. A Postgres database
+// must already have its tables: see MigrateJournal. A SQLite file that does not exist is created; one that exists must
+// have been created on this machine. The error wraps ErrUnavailable if the database cannot be reached or is locked.
+func OpenJournal(ctx context.Context, cfg config.Config) (Journal, error) {
+	j, err := openjournal.Open(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return j.Tenant(cfg.Tenant), nil
+}
+
+// HasJournal reports whether the SQLite file of a configuration exists. For Postgres it returns true without connecting.
+func HasJournal(cfg config.Config) bool { return openjournal.Exists(cfg) }
+
+// MigrateJournal creates the journal's tables, and reports whether they were missing. For SQLite, OpenJournal creates
+// them too; for Postgres it does not.
+func MigrateJournal(ctx context.Context, cfg config.Config) (changed bool, err error) {
+	return openjournal.Migrate(ctx, cfg)
+}
+
+// CopyJournal copies everything in the journal from to the journal to, which must be empty. Each is the path of a SQLite
+// file, or the connection string of a Postgres database. It creates a missing SQLite file to. keys.Journal says whether
+// the copy is encrypted; the original may be encrypted or not. It returns the number of copied sessions.
+func CopyJournal(ctx context.Context, from, to string, keys config.Encryption) (sessions int, err error) {
+	return openjournal.Copy(ctx, from, to, keys)
+}

@@ -1,0 +1,6 @@
+//go:build !linux
+
+package hidememory
+
+// Hide does nothing on this system.
+func Hide() error { return nil }
