@@ -41,7 +41,7 @@ const (
 	// and the kernel's cache has the same pages.
 	writerCache = 1000
 	readerCache = 256
-	walLimit = 2 << 20
+	walLimit    = 2 << 20
 )
 
 // database is a SQLite file.

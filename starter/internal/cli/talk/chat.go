@@ -11,8 +11,8 @@ import (
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/internal/modelconfig"
 	"github.com/everturn/everturn/internal/loopback"
+	"github.com/everturn/everturn/internal/modelconfig"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/starter/internal/ui/chat"
 	"github.com/everturn/everturn/workflows/turn"
