@@ -116,24 +116,11 @@ func (a *Activities) showWait(ctx context.Context, inf journal.Inference, r flee
 	}
 }
 
-// estimateTokens returns about how many tokens, input and output together, an inference will use. It counts four bytes
-// of the prompt as a token.
+// estimateTokens returns about how many tokens, input and output together, an inference will use.
 func estimateTokens(p turn.Prompt) int64 {
 	output := int64(p.MaxTokens)
 	if output == 0 {
 		output = guessedOutput
 	}
-	return inputBytes(p)/4 + output
-}
-
-// inputBytes returns the approximate size of a prompt's texts, calls and schemas, in bytes. See messageBytes.
-func inputBytes(p turn.Prompt) int64 {
-	bytes := int64(len(p.System) + len(p.Note))
-	for _, m := range p.Messages {
-		bytes += messageBytes(m)
-	}
-	for _, t := range p.Tools {
-		bytes += int64(len(t.Name) + len(t.Description) + len(t.Schema))
-	}
-	return bytes
+	return p.Tokens() + output
 }

@@ -174,7 +174,7 @@ func failedUsage(p turn.Prompt, answer turn.Completion, received int64) turn.Usa
 	return estimatedUsage(p, received)
 }
 
-// estimatedUsage returns the usage of a prompt and a completion of outputBytes, estimated at four bytes per token.
+// estimatedUsage returns the estimated usage of a prompt and a completion of outputBytes.
 func estimatedUsage(p turn.Prompt, outputBytes int64) turn.Usage {
-	return turn.Usage{InputTokens: inputBytes(p) / 4, OutputTokens: (outputBytes + 3) / 4, Estimated: true}
+	return turn.Usage{InputTokens: p.Tokens(), OutputTokens: turn.TokensOf(int(outputBytes)), Estimated: true}
 }

@@ -200,7 +200,7 @@ func (a *Activities) send(ctx context.Context, in workflows.InferInput, inf jour
 	defer cancel()
 	asking, abort := context.WithCancelCause(limited) // the stream aborts the request if it cannot write its events
 	defer abort(nil)
-	estimatedTokens := inputBytes(p) / 4
+	estimatedTokens := p.Tokens()
 	s := openStream(asking, a.journal, inf, in.Prompt.Mode == turn.ModeJSON, estimatedTokens, abort)
 	asked := time.Now()
 	answer, err := a.model.Infer(asking, a.withMedia(asking, p), answering{s, try})

@@ -240,7 +240,7 @@ func (c *Collector) completion(sent int) turn.Completion {
 		done.Usage = *c.usage
 		return done
 	}
-	done.Usage = turn.Usage{InputTokens: estimate(sent), OutputTokens: estimate(size), Estimated: true}
+	done.Usage = turn.Usage{InputTokens: turn.TokensOf(sent), OutputTokens: turn.TokensOf(size), Estimated: true}
 	return done
 }
 
@@ -256,12 +256,9 @@ func (c *Collector) partialUsage() turn.Usage {
 		size += len(call.Name) + call.arguments.Len()
 	}
 	u := *c.usage
-	u.OutputTokens, u.Estimated = max(u.OutputTokens, estimate(size)), true
+	u.OutputTokens, u.Estimated = max(u.OutputTokens, turn.TokensOf(size)), true
 	return u
 }
-
-// estimate returns the estimated number of tokens in a text of this many bytes: four bytes each, rounded up.
-func estimate(bytes int) int64 { return int64(bytes+3) / 4 }
 
 // replaceNUL replaces NUL with U+FFFD, because journals and terminals do not accept it. Package json has already
 // replaced invalid UTF-8.

@@ -12,9 +12,6 @@ import (
 // MaxChosen is the maximum number of skills that are selected for a turn.
 const MaxChosen = 3
 
-// Tokens estimates the number of tokens of a text: one for four bytes.
-func Tokens(text string) int { return (len(text) + 3) / 4 }
-
 // Part is the part of a chosen skill's body that the prompt contains.
 type Part string
 
@@ -80,7 +77,10 @@ func Choose(ranked []Ranked, budget int) Choice {
 }
 
 // Tokens estimates the number of tokens that the skills take in the prompt.
-func (c Choice) Tokens() int { return Tokens(c.Prompt()) }
+func (c Choice) Tokens() int { return tokensOf(c.Prompt()) }
+
+// tokensOf estimates the number of tokens of a text.
+func tokensOf(text string) int { return int(turn.TokensOf(len(text))) }
 
 // cut returns c with only this part of its body.
 func (c Chosen) cut(part Part) Chosen {
@@ -96,7 +96,7 @@ func (c Chosen) cut(part Part) Chosen {
 		c.text, c.Tokens = "", 0
 		return c
 	}
-	c.Tokens = Tokens(c.line()) + Tokens(c.section())
+	c.Tokens = tokensOf(c.line()) + tokensOf(c.section())
 	return c
 }
 

@@ -7,9 +7,13 @@ import (
 	"strings"
 )
 
-// Estimates and bounds of sizes. Providers count tokens differently; four bytes per token is usual for English text.
+// TokensOf estimates how many tokens a text of so many bytes has. Providers count differently; four bytes per token is
+// usual for English text.
+func TokensOf(bytes int) int64 { return (int64(bytes) + bytesPerToken - 1) / bytesPerToken }
+
+// Estimates and bounds of sizes.
 const (
-	bytesPerToken  = 4
+	bytesPerToken  = 4       // see TokensOf
 	messageTokens  = 8       // tokens that a message takes besides its text
 	mediaTokens    = 1500    // tokens of an image
 	pruneBytes     = 1 << 10 // a tool output is pruned only if it is longer, in bytes
@@ -28,7 +32,7 @@ func (m Message) Tokens() int64 {
 	for _, c := range m.ToolCalls {
 		n += len(c.Tool) + len(c.Arguments)
 	}
-	return int64(n)/bytesPerToken + messageTokens + int64(len(m.Media))*mediaTokens
+	return TokensOf(n) + messageTokens + int64(len(m.Media))*mediaTokens
 }
 
 // Tokens estimates how many tokens the prompt takes.
@@ -46,7 +50,7 @@ func (p Prompt) fixedTokens() int64 {
 	for _, t := range p.Tools {
 		n += len(t.Name) + len(t.Description) + len(t.Schema)
 	}
-	return int64(n) / bytesPerToken
+	return TokensOf(n)
 }
 
 // CompactionInput is the input of PlanCompaction.

@@ -15,6 +15,7 @@ import (
 	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/internal/skills"
 	"github.com/everturn/everturn/starter/internal/cli/app"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 // Skills returns the commands for skills.
@@ -64,7 +65,7 @@ func skillsList(a *app.App) *cobra.Command {
 			return app.PrintList(a.Out, output, set.All, func() error {
 				rows := make([][]string, len(set.All))
 				for i, s := range set.All {
-					rows[i] = []string{s.Name, strings.Join(s.Tags, " "), strconv.Itoa(skills.Tokens(s.Body)),
+					rows[i] = []string{s.Name, strings.Join(s.Tags, " "), strconv.FormatInt(turn.TokensOf(len(s.Body)), 10),
 						app.Line(s.Description, 100)}
 				}
 				return a.Table([]string{"SKILL", "TAGS", "TOKENS", "DESCRIPTION"}, rows)
