@@ -79,6 +79,7 @@ func TestATurnGetsTheSkillsThatFitItsRequest(t *testing.T) {
 func TestChangedSkillsAreReadAgain(t *testing.T) {
 	t.Parallel()
 	gate := fakellm.NewGate()
+	defer gate.Release()
 	e := newEnv(t, fakellm.Cases(
 		fakellm.When("early", fakellm.Steps(fakellm.Call("local_activate_skill", `{"name":"release"}`).Hold(0, gate),
 			fakellm.Text("Done."))),
