@@ -17,6 +17,9 @@ type Agent struct {
 	Name         string
 	Description  string // what it is for, told to the models of the agents that may call it
 	SystemPrompt string
+	// Project returns the project's instructions, which follow SystemPrompt in turns that begin now. Nil means that there
+	// are none.
+	Project func() string
 	// Workspace is the folder in which the file tools and the shell work, for the model.
 	Workspace string
 	// Agents are the names of the agents that it may call. MaxDepth is the maximum number of agents above a subagent:
@@ -40,8 +43,8 @@ type Agent struct {
 	FallbackAfter time.Duration
 	Temperature   *float64
 	MaxTokens     int // of one completion; 0 leaves it to the provider
-	// Skills are the skills from which a turn selects when it begins.
-	Skills skills.Set
+	// Skills returns the skills from which a turn that begins now selects. Nil means that there are none.
+	Skills func() skills.Set
 	// Plan is what users confirm of the plans by which the agent works; empty means that it works without one, unless
 	// the user's message asks for one.
 	Plan plan.Confirm
@@ -131,9 +134,12 @@ func (a Agent) environment(at time.Time, tools []turn.Tool) string {
 	return s
 }
 
-// system returns the agent's system prompt, with a note for each unavailable server.
+// system returns the agent's system prompt, with the project's instructions and a note for each unavailable server.
 func (a Agent) system(unavailable []string) string {
 	s := a.SystemPrompt
+	if a.Project != nil {
+		s += a.Project()
+	}
 	for _, server := range unavailable {
 		s += unavailableNote(server)
 	}

@@ -149,7 +149,7 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput, fro
 	agent.narrow(&cfg)
 	callerTurn.narrow(&cfg)
 	from.narrow(&cfg)
-	chosen, err := a.chooseSkills(ctx, agent.Skills, in.Message, &cfg)
+	chosen, err := a.chooseSkills(ctx, agent, in.Message, &cfg)
 	if err != nil {
 		return cfg, err
 	}
@@ -182,8 +182,12 @@ func keepTools(cfg *turn.Config, keep func(turn.Tool) bool) {
 
 // chooseSkills selects the turn's skills by the text of its message, and removes the tools that the skills do not
 // allow. The result is nil if the agent has no skills.
-func (a *Activities) chooseSkills(ctx context.Context, set skills.Set, m turn.UserMessage,
+func (a *Activities) chooseSkills(ctx context.Context, agent Agent, m turn.UserMessage,
 	cfg *turn.Config) (skills.Choice, error) {
+	var set skills.Set
+	if agent.Skills != nil {
+		set = agent.Skills()
+	}
 	if len(set.All) == 0 {
 		return nil, nil
 	}

@@ -24,7 +24,6 @@ import (
 	"github.com/everturn/everturn/internal/openjournal"
 	"github.com/everturn/everturn/internal/redact"
 	"github.com/everturn/everturn/internal/rollout"
-	"github.com/everturn/everturn/internal/skills"
 	"github.com/everturn/everturn/internal/telemetry"
 	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/workflows"
@@ -42,23 +41,23 @@ type Engine struct {
 	journalID string
 	tools     *tools.Registry
 	model     *model
-	skills    skills.Set
-	// instructions is the part of the system prompt from a trusted workspace's AGENTS.md; it may be empty.
-	instructions string
-	models       atomic.Pointer[models.Models]
-	keys         *codec.Keys // nil without encryption
-	converter    converter.DataConverter
-	client       client.Client
-	namespace    string
-	version      rollout.Version // of its Worker Deployment
-	workers      []worker.Worker // one for each task queue
-	probe        probe
-	capacity     *capacity.Limiter
-	fatal        chan error // holds the first reason why the engine cannot continue: see fail
-	secrets      *redact.Redactor
-	telemetry    *telemetry.Telemetry // nil if it is off
-	sinks        []*sink
-	log          *slog.Logger
+	guidance  atomic.Pointer[guidance] // never nil
+	// guidanceStamp changes when what guidance was read from changes. Only openSkills and then watchSkills use it.
+	guidanceStamp string
+	models        atomic.Pointer[models.Models]
+	keys          *codec.Keys // nil without encryption
+	converter     converter.DataConverter
+	client        client.Client
+	namespace     string
+	version       rollout.Version // of its Worker Deployment
+	workers       []worker.Worker // one for each task queue
+	probe         probe
+	capacity      *capacity.Limiter
+	fatal         chan error // holds the first reason why the engine cannot continue: see fail
+	secrets       *redact.Redactor
+	telemetry     *telemetry.Telemetry // nil if it is off
+	sinks         []*sink
+	log           *slog.Logger
 }
 
 // New opens the journal, connects to Temporal and the MCP servers and publishes their catalogues. The engine polls
@@ -94,6 +93,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	tasks.Go(func() { e.watchJournal(background) })
 	tasks.Go(func() { e.watchGauges(background) })
 	tasks.Go(func() { e.refreshModels(background) })
+	tasks.Go(func() { e.watchSkills(background) })
 	// The report must precede the first poll: another worker that lacks a tool of this worker's turns finds this one by
 	// it.
 	e.reportOnce(ctx)

@@ -18,6 +18,7 @@ func newEngine(cfg config.Config, opts []Option) *Engine {
 		id: rand.Text(), home: homeQueue(cfg), cfg: cfg, options: newOptions(opts), fatal: make(chan error, 1),
 		secrets: redact.New(cfg.Runtime.Redact...),
 	}
+	e.guidance.Store(&guidance{})
 	e.secrets.Add(cfg.LLM.APIKey.Reveal(), cfg.Temporal.APIKey.Reveal(), cfg.CodecServer.Token.Reveal())
 	if url := cfg.Journal.URL.Reveal(); url != "" {
 		e.secrets.Add(url, postgres.Password(url))

@@ -43,14 +43,18 @@ func (e *Engine) agents() []activities.Agent {
 		a.Description, a.Agents, a.Plan = c.Description, c.Agents, c.Plan
 		a.Name, a.Tools, a.Temperature = c.ID, c.Tools, cmp.Or(c.Temperature, base.Temperature)
 		if c.SystemPrompt != "" {
-			a.SystemPrompt = c.SystemPrompt + e.instructions
+			a.SystemPrompt = c.SystemPrompt
 		}
 		if c.Model != "" {
 			a.Models = func(requested string) ([]turn.Model, error) { return e.chain(requested, c.Model) }
 		}
 		if len(c.Skills) > 0 {
-			a.Skills.All = slices.DeleteFunc(slices.Clone(base.Skills.All),
-				func(s skills.Skill) bool { return !slices.Contains(c.Skills, s.Name) })
+			a.Skills = func() skills.Set {
+				set := base.Skills()
+				set.All = slices.DeleteFunc(slices.Clone(set.All),
+					func(s skills.Skill) bool { return !slices.Contains(c.Skills, s.Name) })
+				return set
+			}
 		}
 		a.Policy.Deny = slices.Concat(base.Policy.Deny, c.Deny)
 		a.Policy.Ask = slices.Concat(base.Policy.Ask, c.Ask)
@@ -82,9 +86,11 @@ func (e *Engine) agent() activities.Agent {
 		folder = ""
 	}
 	return activities.Agent{
-		Name: cfg.Runtime.Agent, SystemPrompt: cfg.Runtime.SystemPrompt + e.instructions, Workspace: folder,
-		Models: func(requested string) ([]turn.Model, error) { return e.chain(requested, "") },
-		Skills: e.skills, Agents: cfg.Runtime.Agents, MaxDepth: cfg.Runtime.MaxAgentDepth,
+		Name: cfg.Runtime.Agent, SystemPrompt: cfg.Runtime.SystemPrompt, Workspace: folder,
+		Project: func() string { return e.guidance.Load().project },
+		Models:  func(requested string) ([]turn.Model, error) { return e.chain(requested, "") },
+		Skills:  func() skills.Set { return e.guidance.Load().skills },
+		Agents:  cfg.Runtime.Agents, MaxDepth: cfg.Runtime.MaxAgentDepth,
 		Limits: limits(cfg), MaxArgumentBytes: cfg.Runtime.MaxArgumentBytes, Policy: policy(cfg.Policy),
 		Approvals: turn.Approvals(cfg.Approvals),
 		RetryMax:  cfg.LLM.RetryMax, FallbackAfter: cfg.LLM.FallbackAfter,

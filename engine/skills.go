@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 	"unicode/utf8"
 
 	"github.com/everturn/everturn/activities/tools"
@@ -23,30 +24,31 @@ import (
 // Skills reads the configured skills. Those of a trusted workspace come first. It also returns a problem for each
 // folder that holds no usable skill.
 func Skills(cfg config.Config) (skills.Set, []skills.Problem, error) {
-	sources, outside := workspaceSkills(cfg)
-	for _, s := range cfg.Skills.Sources {
-		sources = append(sources, skills.Source{Path: s.Path, Recursive: s.Recursive})
-	}
+	sources, outside := skillSources(cfg)
 	all, problems, err := skills.Read(sources)
 	all = slices.DeleteFunc(all, func(s skills.Skill) bool { return slices.Contains(cfg.Skills.Deny, s.Name) })
 	return skills.Set{All: all, Tokens: cfg.Prompt.SkillsTokens, Ratio: cfg.Prompt.SkillsRatio},
 		append(outside, problems...), err
 }
 
-// workspaceSkills returns the folders of a trusted workspace that may hold skills. It returns a problem for each of
-// them that is a link out of the workspace, because the user's trust does not cover its target.
-func workspaceSkills(cfg config.Config) (sources []skills.Source, outside []skills.Problem) {
+// skillSources returns the folders that may hold skills: those of a trusted workspace, and then the configured ones. It
+// returns a problem for each folder of the workspace that is a link out of it, because the user's trust does not cover
+// the link's target.
+func skillSources(cfg config.Config) (sources []skills.Source, outside []skills.Problem) {
+	workspace, own := cfg.Runtime.Workspace, []string{".agents/skills", ".claude/skills"}
 	if !trustsWorkspace(cfg) {
-		return nil, nil
+		own = nil
 	}
-	workspace := cfg.Runtime.Workspace
-	for _, folder := range []string{".agents/skills", ".claude/skills"} {
+	for _, folder := range own {
 		s := skills.Source{Path: filepath.Join(workspace, folder), Recursive: true, Optional: true}
 		if _, err := os.Stat(s.Path); err == nil && !trust.Inside(workspace, s.Path) {
 			outside = append(outside, skills.Problem{Path: s.Path, Message: "it is a link out of the workspace"})
 			continue
 		}
 		sources = append(sources, s)
+	}
+	for _, s := range cfg.Skills.Sources {
+		sources = append(sources, skills.Source{Path: s.Path, Recursive: s.Recursive})
 	}
 	return sources, outside
 }
@@ -57,27 +59,80 @@ func trustsWorkspace(cfg config.Config) bool {
 	return t != nil && *t
 }
 
+// guidance is what a worker has read from skills and AGENTS.md, without the worker's secrets.
+type guidance struct {
+	skills   skills.Set
+	problems []skills.Problem // of files that cannot be used
+	// project is the part of the system prompt from a trusted workspace's AGENTS.md; it may be empty.
+	project string
+}
+
 // openSkills reads the skills and the workspace's AGENTS.md, and adds local/activate_skill if there are skills.
 func (e *Engine) openSkills(context.Context) error {
-	set, problems, err := Skills(e.cfg)
-	if err != nil {
+	e.guidanceStamp = stampGuidance(e.cfg)
+	if err := e.readGuidance(); err != nil {
 		return fmt.Errorf("%w: %w", config.ErrInvalid, err)
 	}
+	return nil
+}
+
+// skillsEvery is how often a worker checks whether skills or AGENTS.md have changed.
+const skillsEvery = 2 * time.Second
+
+// watchSkills reads the skills and AGENTS.md again when they have changed, until ctx ends.
+func (e *Engine) watchSkills(ctx context.Context) {
+	every(ctx, skillsEvery, func() bool {
+		e.refreshGuidance()
+		return true
+	})
+}
+
+// refreshGuidance reads the skills and AGENTS.md again if they have changed. Turns that begin afterwards use them. If
+// the skills cannot be read, it logs the error, those in use stay, and the next change is awaited.
+func (e *Engine) refreshGuidance() {
+	stamp := stampGuidance(e.cfg)
+	if stamp == e.guidanceStamp {
+		return
+	}
+	e.guidanceStamp = stamp
+	if err := e.readGuidance(); err != nil {
+		e.log.Warn("the changed skills cannot be read; those in use stay", "error", err)
+		return
+	}
+	e.log.Info("skills and "+projectFile+" were read again", "skills", len(e.guidance.Load().skills.All))
+}
+
+// stampGuidance returns a text that changes when the skills or the AGENTS.md of the configuration change.
+func stampGuidance(cfg config.Config) string {
+	sources, outside := skillSources(cfg)
+	var b strings.Builder
+	fmt.Fprintln(&b, skills.Stamp(sources), outside)
+	if trustsWorkspace(cfg) {
+		skills.StampFile(&b, filepath.Join(cfg.Runtime.Workspace, projectFile))
+	}
+	return b.String()
+}
+
+// readGuidance reads the skills and the workspace's AGENTS.md for the turns that begin from now on. It logs problems
+// that it has not logged before. If the skills cannot be read, it changes nothing.
+func (e *Engine) readGuidance() error {
+	set, problems, err := Skills(e.cfg)
+	if err != nil {
+		return err
+	}
+	project, err := projectInstructions(e.cfg)
+	if err != nil {
+		problems = append(problems, skills.Problem{Path: projectFile, Message: err.Error()})
+	}
 	for _, p := range problems {
-		e.log.Warn("a skill is left out", "path", p.Path, "problem", p.Message)
+		if !slices.Contains(e.guidance.Load().problems, p) {
+			e.log.Warn("a file with instructions is left out", "path", p.Path, "problem", p.Message)
+		}
 	}
 	for i, s := range set.All {
 		set.All[i].Description, set.All[i].Body = e.secrets.String(s.Description), e.secrets.String(s.Body)
 	}
-	e.skills = set
-	instructions, err := projectInstructions(e.cfg)
-	if err != nil {
-		e.log.Warn(projectFile+" is left out", "error", err)
-	}
-	e.instructions = e.secrets.String(instructions)
-	if len(set.All) == 0 {
-		return nil
-	}
+	e.guidance.Store(&guidance{skills: set, problems: problems, project: e.secrets.String(project)})
 	return registerSkills(e.tools, set.All)
 }
 
@@ -142,9 +197,16 @@ func readProjectFile(workspace string) ([]byte, error) {
 // maxSkillLines bounds the list of skills in the description of local/activate_skill, in bytes.
 const maxSkillLines = 8 << 10
 
-// registerSkills adds the tool local/activate_skill, with which the model reads a skill that was not selected for its
-// turn. The tool's description lists as many skills as fit, but the tool accepts the names of all.
+// registerSkills adds or replaces the tool local/activate_skill, with which the model reads a skill that was not
+// selected for its turn. Without skills, it removes the tool. The tool's description lists as many skills as fit, but
+// the tool accepts the names of all. A turn that began before a change knows the earlier names, and reads the skills as
+// they are now.
 func registerSkills(r *tools.Registry, all []skills.Skill) error {
+	name := strings.TrimPrefix(turn.ActivateSkill, tools.Local+"/")
+	if len(all) == 0 {
+		r.Remove(name)
+		return nil
+	}
 	byName := map[string]skills.Skill{}
 	var names []any
 	var lines strings.Builder
@@ -158,7 +220,6 @@ func registerSkills(r *tools.Registry, all []skills.Skill) error {
 	type input struct {
 		Name string `json:"name" jsonschema:"the skill's name"`
 	}
-	name := strings.TrimPrefix(turn.ActivateSkill, tools.Local+"/")
 	return tools.Add(r, name, "Read the instructions of a skill that fits the request, before you do the work. "+
 		"The skills:"+lines.String(),
 		func(_ context.Context, in input) (string, error) {
@@ -167,5 +228,5 @@ func registerSkills(r *tools.Registry, all []skills.Skill) error {
 				return "", fmt.Errorf("there is no skill %q", printable.Line(in.Name, 60))
 			}
 			return s.Content(), nil
-		}, tools.LocalActivity(), tools.Risk(turn.RiskLow), tools.ReadOnly(), tools.Values("name", names...))
+		}, tools.LocalActivity(), tools.Risk(turn.RiskLow), tools.ReadOnly(), tools.Values("name", names...), tools.Replaceable())
 }

@@ -2,11 +2,17 @@ package tests
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -67,6 +73,53 @@ func TestATurnGetsTheSkillsThatFitItsRequest(t *testing.T) {
 	h.everturn("skills", "show", "nothing").exits(3)
 	untrusted := h.everturn("skills", "list", "--set", "runtime.trust_workspace=false", "-o", "json").exits(0)
 	assert.NotContains(t, untrusted.out.String(), `"release"`)
+}
+
+// TestChangedSkillsAreReadAgain changes a skill and AGENTS.md and adds a skill while a turn runs.
+func TestChangedSkillsAreReadAgain(t *testing.T) {
+	t.Parallel()
+	gate := fakellm.NewGate()
+	defer gate.Release()
+	e := newEnv(t, fakellm.Cases(
+		fakellm.When("early", fakellm.Steps(fakellm.Call("local_activate_skill", `{"name":"release"}`).Hold(0, gate),
+			fakellm.Text("Done."))),
+		fakellm.When("", fakellm.Text("Done."))),
+		func(c *config.Config) { c.Runtime.TrustWorkspace = ptr(true) })
+	write := func(name, content string) {
+		name = filepath.Join(e.cfg.Runtime.Workspace, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o700))
+		require.NoError(t, os.WriteFile(name, []byte(content), 0o600))
+	}
+	write("AGENTS.md", "Answer in one word.")
+	write(".agents/skills/release/SKILL.md", "---\nname: release\ndescription: Publish a version\n---\nCount once.")
+	e.work()
+	early := e.begin(session(t)+"-early", "Begin early.", nil)
+	<-gate.Reached()
+
+	write("AGENTS.md", "Answer in two words.")
+	write(".agents/skills/release/SKILL.md", "---\nname: release\ndescription: Publish a version\n---\nCount twice.")
+	write(".agents/skills/deploy/SKILL.md", "---\nname: deploy\ndescription: Deploy a version\n---\nKnock first.")
+	require.Eventually(t, func() bool { // until the worker has published the changed list of skills
+		catalogues, err := e.journal.Catalogues(t.Context())
+		require.NoError(t, err)
+		return slices.ContainsFunc(catalogues[0].Tools, func(d turn.Descriptor) bool {
+			return d.ID == turn.ActivateSkill && strings.Contains(string(d.Schema), `"deploy"`)
+		})
+	}, within, 10*time.Millisecond)
+
+	e.ask(session(t)+"-late", "Make a release and deploy it.")
+	requests := e.model.Requests()
+	system := requests[len(requests)-1].Chat.Messages[0].Content
+	for _, part := range []string{"Answer in two words.", "Count twice.", "Knock first."} {
+		assert.Contains(t, system, part)
+	}
+	gate.Release()
+	require.Equal(t, turn.FinishAnswered, e.result(early).FinishReason)
+	first, last := requests[0].Chat, e.model.Requests()[2].Chat
+	assert.Equal(t, first.Messages[0], last.Messages[0], "the system prompt")
+	assert.Contains(t, first.Messages[0].Content, "Answer in one word.")
+	assert.Equal(t, first.Tools, last.Tools)
+	assert.Contains(t, last.Last("tool").Content, "Count twice.", "the tool reads a skill as it is now")
 }
 
 func selected(t *testing.T, e turn.Event) (out turn.SkillsEvent) {

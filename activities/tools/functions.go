@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"regexp"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,7 +32,14 @@ const (
 type function struct {
 	descriptor turn.Descriptor
 	run        func(ctx context.Context, arguments json.RawMessage) (any, error)
+	// replaceable functions may be replaced and removed. earlier are the hashes of the other descriptors that the function
+	// had before, the latest last.
+	replaceable, removed bool
+	earlier              []string
 }
+
+// maxEarlier bounds function.earlier.
+const maxEarlier = 100
 
 // Option declares a property of a function, such as its risk.
 type Option func(*tool.Settings)
@@ -69,6 +77,10 @@ func Values(argument string, values ...any) Option {
 	return func(s *tool.Settings) { s.Values = map[string][]any{argument: values} }
 }
 
+// Replaceable declares that the function may be removed, and replaced by adding another with its name. Calls of turns
+// that have an earlier descriptor run the function that was added last.
+func Replaceable() Option { return func(s *tool.Settings) { s.Replaceable = true } }
+
 // Error is an error of a function that has a kind, such as not_found: what a model or a reader of the journal can tell
 // apart without reading the text. The result of the call is {"error":{"kind":…,"message":…}}. Cause goes to the
 // worker's log only.
@@ -92,8 +104,8 @@ var functionName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,128}$`)
 // Add adds the tool local/<name>. Its schema is derived from In, a struct whose jsonschema tags describe the properties
 // (see jsonschema.For); arguments are validated before fn sees them. The model sees a string result as it is, and any
 // other result as JSON, whose schema is derived from Out for operators (see turn.Descriptor). An error from fn, or a
-// panic, becomes an error result with its text, or with its kind if it is an *Error. Names consist of letters, digits, underscores, dots and dashes, and are
-// unique.
+// panic, becomes an error result with its text, or with its kind if it is an *Error. Names consist of letters, digits,
+// underscores, dots and dashes, and are unique unless a function is Replaceable.
 func Add[In, Out any](
 	r *Registry, name, description string, fn func(ctx context.Context, in In) (Out, error), opts ...Option,
 ) error {
@@ -116,21 +128,41 @@ func Add[In, Out any](
 		}
 		return fn(ctx, in)
 	}
-	return r.add(name, function{descriptor: d, run: run})
+	return r.add(name, function{descriptor: d, run: run, replaceable: settings.Replaceable})
 }
 
-// add adds a function and closes the channel that announces a change of the catalogue. It returns an error if the name
-// is taken.
+// add adds a function. It returns an error if the name is taken by a function that is not replaceable.
 func (r *Registry) add(name string, f function) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, ok := r.functions[name]; ok {
-		return fmt.Errorf("adding tool %s: there is one of that name already", name)
+	if old, ok := r.functions[name]; ok {
+		if !old.replaceable {
+			return fmt.Errorf("adding tool %s: there is one of that name already", name)
+		}
+		current := func(hash string) bool { return hash == f.descriptor.Hash }
+		f.earlier = slices.DeleteFunc(append(slices.Clone(old.earlier), old.descriptor.Hash), current)
+		f.earlier = f.earlier[max(0, len(f.earlier)-maxEarlier):]
 	}
+	r.set(name, f)
+	return nil
+}
+
+// Remove removes the function with this name from the catalogue if it is replaceable. Calls of turns that have it still
+// run it.
+func (r *Registry) Remove(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if f, ok := r.functions[name]; ok && f.replaceable && !f.removed {
+		f.removed = true
+		r.set(name, f)
+	}
+}
+
+// set sets a function and closes the channel that announces a change of the catalogue. The caller holds the lock.
+func (r *Registry) set(name string, f function) {
 	r.functions[name] = f
 	close(r.changed)
 	r.changed = make(chan struct{})
-	return nil
 }
 
 // describe returns the descriptor of a function whose arguments are of type in, and the compiled schema of the
@@ -227,6 +259,9 @@ func (r *Registry) callFunction(ctx context.Context, req turn.ToolRequest, name 
 	r.mu.Unlock()
 	if !ok {
 		return turn.ToolResult{}, turn.ToolAbsent(req.Tool)
+	}
+	if slices.Contains(f.earlier, req.Hash) {
+		f.descriptor.Hash = req.Hash
 	}
 	d, err := tool.Matching(map[string]turn.Descriptor{req.Tool: f.descriptor}, req, functions)
 	if err != nil {

@@ -220,3 +220,37 @@ func TestAToolAddedLaterIsReported(t *testing.T) {
 	require.NoError(t, tools.Add(reg, "sum", "", sum))
 	assert.Equal(t, 1, <-seen)
 }
+
+func TestAReplacedFunctionAnswersTurnsThatHaveAnEarlierOne(t *testing.T) {
+	reg := newRegistry(t)
+	add := func(version string) error {
+		return tools.Add(reg, "say", "Version "+version, func(context.Context, struct{}) (string, error) { return version, nil },
+			tools.Replaceable())
+	}
+	require.NoError(t, add("1"))
+	first := request(t, reg, "local/say", "{}")
+	require.NoError(t, add("2"))
+	require.NoError(t, add("3"))
+	assert.NotEqual(t, first.Hash, request(t, reg, "local/say", "{}").Hash)
+	answer := func() string {
+		r, err := reg.Call(t.Context(), first)
+		require.NoError(t, err)
+		return r.Text
+	}
+	assert.Equal(t, "3", answer())
+	reg.Remove("say")
+	assert.Empty(t, reg.Catalogues(t.Context())[0].Tools)
+	assert.Equal(t, "3", answer())
+	require.NoError(t, add("4"))
+	assert.Len(t, reg.Catalogues(t.Context())[0].Tools, 1)
+
+	unknown := first
+	unknown.Hash = "another"
+	_, err := reg.Call(t.Context(), unknown)
+	assert.Equal(t, turn.CodeToolDrift, turn.CodeOf(err))
+
+	require.NoError(t, tools.Add(reg, "sum", "", sum))
+	require.Error(t, tools.Add(reg, "sum", "", sum, tools.Replaceable()), "a function that is not replaceable stays")
+	reg.Remove("sum")
+	assert.Len(t, reg.Catalogues(t.Context())[0].Tools, 2)
+}

@@ -40,7 +40,7 @@ type Registry struct {
 
 	mu        sync.Mutex // guards the fields below; no function is added to running after ctx has ended
 	functions map[string]function
-	changed   chan struct{} // closed when a function is added, and then replaced
+	changed   chan struct{} // closed when the functions change, and then replaced
 	running   sync.WaitGroup
 }
 
@@ -107,14 +107,16 @@ func (r *Registry) Watch(ctx context.Context, changed func(turn.Catalogue)) {
 	}
 }
 
-// catalogue returns the catalogue of the functions, and a channel that is closed when another function is added.
+// catalogue returns the catalogue of the functions, and a channel that is closed when they change.
 func (r *Registry) catalogue() (turn.Catalogue, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	// Functions are part of this program, so no operator has to approve a change of them.
 	c := turn.Catalogue{Server: Local, AllowToolChanges: true, Grace: mcp.DefaultGrace}
 	for _, f := range r.functions {
-		c.Tools = append(c.Tools, f.descriptor)
+		if !f.removed {
+			c.Tools = append(c.Tools, f.descriptor)
+		}
 	}
 	slices.SortFunc(c.Tools, func(a, b turn.Descriptor) int { return strings.Compare(a.ID, b.ID) })
 	c.Hash = tool.Hash(c.Tools)

@@ -25,6 +25,8 @@ type Settings struct {
 	Hosts *turn.HostRule
 	// Values are the only values that a function's arguments may have, by the names of the arguments.
 	Values map[string][]any
+	// Replaceable is set for a function that may be removed and replaced.
+	Replaceable bool
 }
 
 // Check returns an error if the risk is not known or the settings contradict each other.

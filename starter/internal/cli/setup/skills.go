@@ -25,7 +25,7 @@ func Skills(a *app.App) *cobra.Command {
 	cmd.Long = `List, check and explain skills: instructions for the model in folders with a SKILL.md, in the format
 of agentskills.io. [[skills.sources]] in agent.toml names the folders. A turn begins with the
 skills that fit its request; the model reads others with local/activate_skill. The commands read the
-folders as they are now; a worker reads them when it starts.`
+folders as they are now; a worker sees a change within seconds.`
 	cmd.Example = `  everturn skills explain "Make a release"
   everturn skills check skills/release`
 	return cmd
