@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -17,7 +17,7 @@ func TestACostHasOneQualifier(t *testing.T) {
 		"at least " + cost.String(): {InputTokens: 1, Cost: cost, Estimated: true, Unpriced: true},
 		"unknown":                   {InputTokens: 1, Estimated: true, Unpriced: true},
 	} {
-		cells := usageCells(journal.UsageRow{Usage: u})
+		cells := usageCells(client.UsageRow{Usage: u})
 		assert.Equal(t, want, cells[len(cells)-1])
 	}
 }
