@@ -27,6 +27,7 @@ install:
 	install -d $(BIN) $(SHARE)/man/man1 $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions \
 		$(SHARE)/fish/vendor_completions.d
 	go build -o $(BIN)/everturn ./starter
+	ln -sf everturn $(BIN)/temporal-agent
 	$(BIN)/everturn man $(SHARE)/man/man1
 	$(BIN)/everturn completion bash > $(SHARE)/bash-completion/completions/everturn
 	$(BIN)/everturn completion zsh > $(SHARE)/zsh/site-functions/_everturn

@@ -31,15 +31,21 @@ printf '#!/bin/sh\necho "$@"\nexit 7\n' >%[1]s/bin/everturn
 chmod +x %[1]s/bin/everturn
 `
 
-// firstRun runs the script of the README's first command, with these arguments, on a machine that compiles slowly.
-// Its standard error is given, or else discarded. The compilers wait until resume is called.
-func firstRun(t *testing.T, stderr io.Writer, args ...string) (cmd *exec.Cmd, stdout *bytes.Buffer, dir string) {
+// firstRun runs the script of the README's first command, with these arguments, on a machine that compiles slowly. The
+// `temporal` on its PATH has a server of this version; if server is empty, there is none. Its standard error is given, or
+// else discarded. The compilers wait until resume is called.
+func firstRun(t *testing.T, stderr io.Writer, server string, args ...string) (cmd *exec.Cmd, stdout *bytes.Buffer,
+	dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	script, err := os.ReadFile("../everturn")
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "everturn"), script, 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "go"), fmt.Appendf(nil, slowGo, dir), 0o700))
+	if server != "" {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "temporal"),
+			[]byte("#!/bin/sh\necho 'temporal version 1.7.0 (Server "+server+", UI 2.50.0)'\n"), 0o700))
+	}
 	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "resume"), 0o600))
 	cmd = exec.CommandContext(t.Context(), filepath.Join(dir, "everturn"), args...)
 	cmd.Env = []string{"PATH=" + dir + ":/usr/bin:/bin", "HOME=" + dir}
@@ -66,7 +72,7 @@ func resume(t *testing.T, dir string, compilers int) {
 	for range compilers {
 		fifo, err := os.OpenFile(filepath.Join(dir, "resume"), os.O_RDWR, 0)
 		require.NoError(t, err)
-		defer fifo.Close()
+		t.Cleanup(func() { fifo.Close() }) // a compiler that has not opened it yet would miss the line
 		_, err = fifo.WriteString("\n")
 		require.NoError(t, err)
 	}
@@ -83,7 +89,7 @@ func exitsAsTheProgram(t *testing.T, cmd *exec.Cmd) {
 func TestTheFirstRunIsNotSilent(t *testing.T) {
 	t.Parallel()
 	progress, stderr := stdio.Pseudoterminal(t)
-	cmd, stdout, dir := firstRun(t, stderr, "run", "hello there")
+	cmd, stdout, dir := firstRun(t, stderr, "", "run", "hello there")
 	shown := make([]byte, 1000)
 	n, err := progress.Read(shown) // before the compiler is done
 	require.NoError(t, err)
@@ -97,11 +103,21 @@ func TestTheFirstRunIsNotSilent(t *testing.T) {
 
 func TestTheFirstRunCompilesTheServerMeanwhile(t *testing.T) {
 	t.Parallel()
-	var stderr bytes.Buffer
-	cmd, stdout, dir := firstRun(t, &stderr, "run", "--dev", "hello")
-	assert.ElementsMatch(t, []string{"starter", "temporalcli"}, begun(t, dir, 2))
-	resume(t, dir, 2)
-	exitsAsTheProgram(t, cmd)
-	assert.Equal(t, "run --dev hello\n", stdout.String())
-	assert.NotContains(t, stderr.String(), "\x1b")
+	for server, want := range map[string][]string{
+		"":       {"starter", "temporalcli"},
+		"1.30.9": {"starter", "temporalcli"}, // --dev refuses it
+		"1.31.0": {"starter"},
+	} {
+		t.Run("temporal "+server, func(t *testing.T) {
+			t.Parallel()
+			var stderr bytes.Buffer
+			cmd, stdout, dir := firstRun(t, &stderr, server, "run", "--dev", "hello")
+			begun(t, dir, len(want))
+			resume(t, dir, len(want))
+			exitsAsTheProgram(t, cmd)
+			assert.ElementsMatch(t, want, begun(t, dir, len(want)))
+			assert.Equal(t, "run --dev hello\n", stdout.String())
+			assert.NotContains(t, stderr.String(), "\x1b")
+		})
+	}
 }

@@ -23,7 +23,9 @@ func TestMakeInstall(t *testing.T) {
 		return string(out)
 	}
 	assert.NotContains(t, run("..", "make", "install", "PREFIX="+prefix), "to PATH")
-	assert.Contains(t, run(t.TempDir(), "bash", "-c", "everturn --version"), "everturn")
+	version := run(t.TempDir(), "bash", "-c", "everturn --version")
+	assert.Contains(t, version, "everturn")
+	assert.Equal(t, version, run(t.TempDir(), "bash", "-c", "temporal-agent --version"))
 	share := filepath.Join(prefix, "share")
 	assert.Contains(t, run(share, "bash", "-c", "source bash-completion/completions/everturn && complete -p everturn"),
 		"everturn")

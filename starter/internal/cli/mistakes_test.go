@@ -40,6 +40,7 @@ var mistakes = []struct {
 	{[]string{"run", "-o", "xml", "hi"}, "text, json, jsonl or none"},
 	{[]string{"attach", "-o", "xml"}, "text, json, jsonl or none"},
 	{[]string{"run", "-c", "-s", "x", "hi"}, "use one of them"},
+	{[]string{"run", "--tools", "", "hi"}, "`--tools none`"},
 	{[]string{"run", "--detach", "--dev", "hi"}, "everturn dev"},
 	{[]string{"run", "--detach", "--output-last", "f", "hi"}, "everturn attach"},
 	{[]string{"run", "--slow", "hi"}, "worker --slow"},

@@ -242,7 +242,7 @@ func NoWorker(err error, then string) error {
 const answerWithin = 2 * time.Second
 
 // UntilWorkerAnswers calls ask, a request that a worker must answer, and returns its error. If no worker answers for a
-// while, it prints a note.
+// while, it prints a note, which says whether a worker runs.
 func (t *TurnClient) UntilWorkerAnswers(ask func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- ask() }()
@@ -251,8 +251,20 @@ func (t *TurnClient) UntilWorkerAnswers(ask func() error) error {
 		return err
 	case <-time.After(answerWithin):
 	}
-	t.NoteSilence(context.Background(), "no worker has answered yet; waiting until a worker runs, for example `everturn dev`")
+	t.NoteSilence(context.Background(), t.whyNoAnswer())
 	return <-done
+}
+
+// whyNoAnswer describes what a request waits for that no worker has answered for answerWithin.
+func (t *TurnClient) whyNoAnswer() string {
+	ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
+	defer cancel()
+	pollers, err := temporalconn.Pollers(ctx, t.conn, t.Cfg.Temporal.TaskQueue)
+	if err != nil || len(pollers) == 0 {
+		return "no worker has answered yet; waiting until a worker runs, for example `everturn dev`"
+	}
+	return fmt.Sprintf("no answer yet: worker %s polls task queue %s (now or in the last minute) and may still be working",
+		Line(pollers[0].Identity, 80), t.Cfg.Temporal.TaskQueue)
 }
 
 // NoteVersionLost prints a note if the session's running turn is pinned to a version for which no worker runs.

@@ -99,7 +99,7 @@ func printUsage(a *app.App, by string, rows []client.UsageRow) error {
 func usageCells(r client.UsageRow) []string {
 	u := r.Usage
 	cost := u.DescribeCost()
-	if u.Estimated {
+	if u.Estimated && !u.Unpriced { // otherwise it is "unknown", or "at least" an amount
 		cost = "about " + cost
 	}
 	return []string{app.Line(r.Key, 60), strconv.Itoa(r.Turns), strconv.Itoa(r.Attempts),

@@ -42,7 +42,7 @@ func (c *choices) register(cmd *cobra.Command) {
 // apply sets the fields of a message that the flags choose, and returns an error for invalid choices.
 func (c choices) apply(cmd *cobra.Command, m *turn.UserMessage) error {
 	if m.Tools = c.tools; cmd.Flags().Changed("tools") && len(c.tools) == 0 {
-		return app.Usage("--tools is empty: name the tools to offer, or none")
+		return app.Usage("--tools is empty: name the tools to offer; `--tools none` offers none")
 	}
 	if cmd.Flags().Changed("temperature") {
 		m.Temperature = &c.temperature

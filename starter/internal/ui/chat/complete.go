@@ -22,7 +22,7 @@ type menu struct {
 	closed  string   // the word for which the user has closed the menu
 	files   filesMsg // the paths that it offers after an @
 	reading bool     // files have been read, or are being read
-	listing bool     // the sessions have been read for this command, or are being read
+	listing string   // the command in the input whose choices have been read, or are being read; empty if there is none
 }
 
 // choice is an item of the menu.
@@ -96,11 +96,14 @@ func (m *Model) complete() tea.Cmd {
 	c.word = text[strings.LastIndexAny(text, " \n\t")+1:]
 	var items []list.Item
 	var cmd tea.Cmd
-	isArgument := strings.HasPrefix(text, "/model ") || strings.HasPrefix(text, "/sessions ")
+	command, _, isArgument := strings.Cut(text, " ")
+	isArgument = isArgument && (command == "/model" || command == "/sessions" || command == "/fork")
 	if isArgument {
 		c.word = text
 	}
-	c.listing = c.listing && strings.HasPrefix(text, "/sessions ") // the next command reads them again
+	if !isArgument {
+		c.listing = "" // the next command reads its choices again
+	}
 	closedByUser := c.closed != "" && c.word == c.closed
 	switch {
 	case m.focused || m.reason != "" || closedByUser: // no menu
@@ -134,7 +137,7 @@ func commandChoices(text string) []list.Item {
 	return items
 }
 
-// shownChoices is how many files, models or sessions the menu offers.
+// shownChoices is how many files, or arguments of a command, the menu offers.
 const shownChoices = 50
 
 // matchingFiles returns the files whose paths match term best, the best one first, at most shownChoices. An empty term

@@ -68,6 +68,8 @@ type Model struct {
 
 	leaving bool
 	listed  []client.Session // the sessions that /sessions has listed, in the order of their numbers
+	// forkPoints are the points at which /fork offers to fork the session.
+	forkPoints []choice
 }
 
 // runningTurn is the running turn, as far as the feed has read it.
@@ -160,6 +162,8 @@ func (m *Model) handle(msg tea.Msg) tea.Cmd {
 		m.shellEnded(msg)
 	case sessionsMsg:
 		return m.showSessions(msg)
+	case forkPointsMsg:
+		return m.showForkPoints(msg)
 	case sentMsg:
 		m.sent(msg)
 	case editedMsg:

@@ -14,9 +14,10 @@ import (
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
-// The menu also offers the arguments of /model and /sessions.
+// The menu also offers the arguments of /model, /sessions and /fork.
 
 // ModelChoice is a model that a user may choose.
 type ModelChoice struct {
@@ -35,20 +36,26 @@ type sessionsMsg struct {
 }
 
 // argumentChoices returns what the menu offers for the input text, which is a command and a blank, perhaps with the
-// beginning of an argument. The first time that it is asked for sessions, it returns the command that reads them.
+// beginning of an argument. The first time that it is asked for choices from the journal, it returns the command that
+// reads them.
 func (m *Model) argumentChoices(text string) ([]list.Item, tea.Cmd) {
 	name, term, _ := strings.Cut(text, " ")
-	switch name {
-	case "/model":
-		return m.modelChoices(strings.TrimSpace(term)), nil
-	case "/sessions":
-		if !m.menu.listing {
-			m.menu.listing = true
-			return nil, m.background(func(ctx context.Context) tea.Msg { return m.readSessions(ctx, 0, "") })
-		}
-		return m.sessionChoices(strings.TrimSpace(term)), nil
+	term = strings.TrimSpace(term)
+	read := m.menu.listing == name
+	m.menu.listing = name
+	switch {
+	case name == "/model":
+		return m.modelChoices(term), nil
+	case name == "/sessions" && !read:
+		return nil, m.background(func(ctx context.Context) tea.Msg { return m.readSessions(ctx, 0, "") })
+	case name == "/sessions":
+		return m.sessionChoices(term), nil
+	case !read:
+		session := m.session
+		m.forkPoints = nil
+		return nil, m.background(func(ctx context.Context) tea.Msg { return m.readForkPoints(ctx, session) })
 	}
-	return nil, nil
+	return m.forkChoices(term), nil
 }
 
 // modelChoices returns the models that match term, the best match first, and the agent's own model.
@@ -114,6 +121,20 @@ func matching(term string, all []choice, exact func(choice) bool) (items []list.
 	return items
 }
 
+// forkChoices returns the points at which the session can be forked that match term, the best match first. A term that
+// is a number matches only the point after that message, because Enter takes what the menu offers.
+func (m *Model) forkChoices(term string) []list.Item {
+	exact := func(c choice) bool { return c.text == "/fork "+term }
+	if _, err := strconv.Atoi(term); err == nil {
+		i := slices.IndexFunc(m.forkPoints, exact)
+		if i < 0 {
+			return nil
+		}
+		return []list.Item{m.forkPoints[i]}
+	}
+	return matching(term, m.forkPoints, exact)
+}
+
 // sessionTitle describes a session in one line: the beginning of its first message, its state and its ID.
 func (m *Model) sessionTitle(s client.Session) string {
 	parts := []string{cmp.Or(termsafe.Line(s.FirstText, 60), "(no message)"), ui.Count(s.Turns, "turn"),
@@ -152,5 +173,42 @@ func (m *Model) showSessions(msg sessionsMsg) tea.Cmd {
 		m.note("the journal has no sessions yet")
 	}
 	m.listed = msg.list
+	return m.complete()
+}
+
+// forkPointsMsg has the points at which a session can be forked, which the menu offers after /fork.
+type forkPointsMsg struct {
+	session string
+	list    []choice
+	err     error
+}
+
+// readForkPoints reads the last messages of a session. Each message of the user stands for the point before the user's
+// next one, which is after its answer. The last point comes first; the running turn has none.
+func (m *Model) readForkPoints(ctx context.Context, session string) forkPointsMsg {
+	o, msg := openedMsg{session: session}, forkPointsMsg{session: session}
+	msg.err = o.read(ctx, m.o.Journal)
+	end := o.earlier + int64(len(o.past))
+	for i, p := range slices.Backward(o.past) {
+		if p.Role != turn.RoleUser || ui.IsNotice(p) {
+			continue
+		}
+		number := strconv.FormatInt(end, 10)
+		msg.list = append(msg.list, choice{text: "/fork " + number,
+			label: number + "  after: " + cmp.Or(termsafe.Line(p.Text, 60), "(no text)")})
+		end = o.earlier + int64(i)
+	}
+	return msg
+}
+
+// showForkPoints offers the points that were read.
+func (m *Model) showForkPoints(msg forkPointsMsg) tea.Cmd {
+	if msg.session != m.session {
+		return nil
+	}
+	if msg.err != nil {
+		m.printError("%v", msg.err)
+	}
+	m.forkPoints = msg.list
 	return m.complete()
 }

@@ -2,6 +2,7 @@ package chat
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -259,6 +260,30 @@ func TestASessionIsChosenFromTheMenu(t *testing.T) {
 	s.until("it goes there, without a list", func() bool { return s.session == "older" })
 	s.says("/sessions 9")
 	s.prints(`the journal has no session "9"`)
+}
+
+func TestAForkPointIsChosenFromTheMenu(t *testing.T) {
+	s := newStage(t, 80, 24)
+	for i, asked := range []string{"Read 3 files.", "Change it.", "Test it."} {
+		s.whole(fmt.Sprint("m", i), asked, "Done.")
+	}
+	s.begin("m4", "Go on.")
+	s.prints("» Go on.")
+	s.types("/fo")
+	s.press(tab)
+	s.shows("> 6 after: Test it. 4 after: Change it. 2 after: Read 3 files.")
+	assert.NotContains(t, s.bottom(), "Go on.", "the turn is running")
+	s.types("change")
+	s.press(enter)
+	s.prints("forked s at message 4")
+	s.until("it goes there", func() bool { return s.session != "s" })
+	s.types("/fork ")
+	s.shows("> 4 after: Change it. 2 after: Read 3 files.")
+	s.types("3")
+	s.press(enter)
+	s.prints("at message 3")
+	s.says("/fork 9")
+	s.prints("message 9 does not exist")
 }
 
 func TestTheConversationScrolls(t *testing.T) {
