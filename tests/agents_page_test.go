@@ -151,7 +151,6 @@ func TestTheRecipeOfTheAgentsPage(t *testing.T) {
 	answers(2, "y\n")
 	answers(3, "y\n")
 	c.exits(0)
-	p.runs("attach")
 	result := decoded[workflows.Result](p.everturn(append(p.only("attach"), "-o", "json")...).exits(0))
 	assert.Equal(t, turn.FinishAnswered, result.FinishReason)
 	assert.Equal(t, 1, result.ToolCalls)
@@ -194,11 +193,15 @@ func TestTheCommandsOfTheAgentsPage(t *testing.T) {
 	its := p.show(turn.SubagentSession(p.show("errand").Turns[0].Turn.ID, "1.0"))
 	assert.Equal(t, turn.FinishAnswered, its.Turns[0].Turn.Reason)
 	assert.Contains(t, its.Turns[0].Turn.Answer, "Ottoline")
+	assert.Empty(t, review[2].Calls)
+	var last journal.TurnRecord
 	require.Eventually(t, func() bool {
-		aside := decoded[shown](p.everturn("show", "aside", "-o", "json").exits(0))
-		last := aside.Turns[len(aside.Turns)-1].Turn
-		return len(aside.Turns) == 2 && last.State == turn.StateCompleted
+		turns := decoded[shown](p.everturn("show", "aside", "-o", "json").exits(0)).Turns
+		last = turns[len(turns)-1].Turn
+		return len(turns) == 2 && last.State.Terminal()
 	}, within, 200*time.Millisecond)
+	assert.Equal(t, turn.FinishAnswered, last.Reason)
+	assert.Contains(t, last.Answer, "Ottoline", "it has the reviewer's answer")
 	pending := decoded[[]journal.RequestRecord](p.everturn("approvals", "-o", "json").exits(0))
 	assert.Len(t, pending, 2, "two plans wait")
 }
