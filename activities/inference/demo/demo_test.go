@@ -21,6 +21,7 @@ import (
 	"github.com/everturn/everturn/activities/inference"
 	"github.com/everturn/everturn/activities/inference/chat"
 	"github.com/everturn/everturn/activities/inference/demo"
+	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -193,6 +194,13 @@ func TestTheNamedToolIsCalled(t *testing.T) {
 		assert.Equal(t, []string{"mcp/git/commit " + arguments}, a.called, question)
 		assert.Contains(t, answer, "committed")
 	}
+}
+
+func TestTheAnswerOfAnAgentInTheBackgroundIsRepeated(t *testing.T) {
+	a := newAgent(t)
+	const answer = `local_list_files {"path":"."} returned: find a "quoted word"`
+	assert.Equal(t, answer, a.ask(record.SubagentAnswer("reviewer", answer)))
+	assert.Empty(t, a.called)
 }
 
 func TestACallIsAnsweredWithItsResultAlone(t *testing.T) {

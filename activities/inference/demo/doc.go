@@ -7,6 +7,8 @@
 // It keeps no state. The next step depends only on the request: the question, which is the last message of the user,
 // the offered tools, and the results since the question. The first rule that applies decides:
 //
+//	the question is the answer of an
+//	agent in the background              → that answer alone
 //	a tool for plans is offered, and the
 //	question is "write A: TEXT; write
 //	B: TEXT"                             → a plan with a step for each file, and then its steps

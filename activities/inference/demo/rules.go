@@ -53,6 +53,9 @@ type step struct {
 // noteMark is the beginning of the notes that Everturn adds to a prompt as user messages.
 const noteMark = "(Automatic note"
 
+// agentMark is the beginning of the message that brings the answer of an agent in the background.
+const agentMark = "(The agent "
+
 // parseRequest returns the conversation in a request: the question, the results of the calls that follow it, the
 // offered tools, and the note at the end, if there is one.
 func parseRequest(req openai.ChatCompletionRequest) conversation {
@@ -126,6 +129,9 @@ func (c conversation) nextStep() step {
 	_, canPlan := c.toolWithSuffix(toolPlan)
 	steps := c.planSteps()
 	switch {
+	case strings.HasPrefix(c.question, agentMark):
+		_, answer, _ := strings.Cut(c.question, "\n\n")
+		return step{text: answer}
 	case canPlan && len(steps) > 0:
 		return c.followPlan(steps)
 	case namedCall.MatchString(c.question):
