@@ -58,7 +58,7 @@ func TestASlowLocalActivityIsAttemptedAgain(t *testing.T) {
 	assert.Equal(t, "done", res.Answer)
 	assert.Equal(t, 6, res.ToolCalls)
 	events := e.events(session(t), run.GetRunID())
-	withinBudget(t, events, 26+6)
+	withinBudget(t, events, 26+6+3) // on a busy machine the slow call takes another workflow task
 	e.keep("v1-quick-past-cap", session(t), run.GetRunID())
 	assert.Equal(t, 3, count(events, enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED),
 		"two inferences and the one call that was slow")
