@@ -75,9 +75,10 @@ func promptBytes(messages []turn.Message) (size int64, over int) {
 }
 
 // window returns the messages from in.Prompt.From up to the inference's base. It reads from the journal what neither
-// the cache nor the inference has: nothing if the cache has the transcript up to in.Expect and this attempt has appended
-// the rest, such as the last step's results.
-func (a *Activities) window(ctx context.Context, in workflows.InferInput, inf journal.Inference) ([]turn.Message, error) {
+// the cache nor the inference has: nothing if the cache has the transcript up to in.Expect and this attempt has
+// appended the rest, such as the last step's results.
+func (a *Activities) window(ctx context.Context, in workflows.InferInput,
+	inf journal.Inference) ([]turn.Message, error) {
 	from, base := in.Prompt.From, inf.Base
 	if messages, ok := a.windows.get(base, from); ok {
 		return messages, nil

@@ -1,6 +1,6 @@
 // Package client starts, follows and controls turns from any Go program. The turns run on workers elsewhere; the
-// program needs a connection to Temporal and, to read what turns do, the journal; Open opens both. This program asks a question and
-// prints the answer as the model writes it; check exits if its argument is an error:
+// program needs a connection to Temporal and, to read what turns do, the journal. Open opens both. This program asks a
+// question and prints the answer as the model writes it; check exits if its argument is an error:
 //
 //	func main() {
 //		ctx := context.Background()
@@ -32,8 +32,8 @@
 // # The journal
 //
 // Journal returns the client's journal: the messages of a session, the inferences and calls of a turn with what they
-// cost, the limits of the fleet, the published tools, exports. A program that only reads it uses OpenJournal, which does
-// not connect to Temporal.
+// cost, the limits of the fleet, the published tools, exports. A program that only reads it uses OpenJournal, which
+// does not connect to Temporal.
 //
 // # Requests
 //

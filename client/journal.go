@@ -180,7 +180,8 @@ func OpenJournal(ctx context.Context, cfg config.Config) (Journal, error) {
 	return j.Tenant(cfg.Tenant), nil
 }
 
-// HasJournal reports whether the SQLite file of a configuration exists. For Postgres it returns true without connecting.
+// HasJournal reports whether the SQLite file of a configuration exists. For Postgres it returns true without
+// connecting.
 func HasJournal(cfg config.Config) bool { return openjournal.Exists(cfg) }
 
 // MigrateJournal creates the journal's tables, and reports whether they were missing. For SQLite, OpenJournal creates
@@ -189,9 +190,9 @@ func MigrateJournal(ctx context.Context, cfg config.Config) (changed bool, err e
 	return openjournal.Migrate(ctx, cfg)
 }
 
-// CopyJournal copies everything in the journal from to the journal to, which must be empty. Each is the path of a SQLite
-// file, or the connection string of a Postgres database. It creates a missing SQLite file to. keys.Journal says whether
-// the copy is encrypted; the original may be encrypted or not. It returns the number of copied sessions.
+// CopyJournal copies everything in the journal from to the journal to, which must be empty. Each is the path of a
+// SQLite file, or the connection string of a Postgres database. It creates a missing SQLite file to. keys.Journal says
+// whether the copy is encrypted; the original may be encrypted or not. It returns the number of copied sessions.
 func CopyJournal(ctx context.Context, from, to string, keys config.Encryption) (sessions int, err error) {
 	return openjournal.Copy(ctx, from, to, keys)
 }

@@ -39,8 +39,8 @@ func (e *Engine) openModels(context.Context) error {
 	return nil
 }
 
-// chain is modelconfig.Chain for the model that a message requests, or else for the one that its agent has; both may be empty. It
-// uses the current list of models, which refreshModels may replace, and the engine's configuration.
+// chain is modelconfig.Chain for the model that a message requests, or else for the one that its agent has; both may be
+// empty. It uses the current list of models, which refreshModels may replace, and the engine's configuration.
 func (e *Engine) chain(requested, agents string) ([]turn.Model, error) {
 	all := *e.models.Load()
 	if requested != "" {

@@ -169,7 +169,8 @@ func (db *database) checkFile() error {
 // connect opens the write connection and the connections for reads of a file that has its tables.
 func (db *database) connect(ctx context.Context, synchronous string) (err error) {
 	write := []string{"foreign_keys(1)", "synchronous(" + synchronous + ")",
-		fmt.Sprintf("cache_size(-%d)", writerCache), fmt.Sprintf("wal_autocheckpoint(%d)", walPages), fmt.Sprintf("journal_size_limit(%d)", walLimit)}
+		fmt.Sprintf("cache_size(-%d)", writerCache), fmt.Sprintf("wal_autocheckpoint(%d)", walPages),
+		fmt.Sprintf("journal_size_limit(%d)", walLimit)}
 	if db.writeDB, err = sql.Open("sqlite", db.dsn(write...)); err != nil {
 		return err
 	}
@@ -181,7 +182,8 @@ func (db *database) connect(ctx context.Context, synchronous string) (err error)
 
 // connectReaders opens the pool of connections for reads, and the connection that polls for changes.
 func (db *database) connectReaders(ctx context.Context) (err error) {
-	if db.readDB, err = sql.Open("sqlite", db.dsn("query_only(1)", fmt.Sprintf("cache_size(-%d)", readerCache))); err != nil {
+	read := db.dsn("query_only(1)", fmt.Sprintf("cache_size(-%d)", readerCache))
+	if db.readDB, err = sql.Open("sqlite", read); err != nil {
 		return err
 	}
 	db.readers = newPool(db.readDB, readers)

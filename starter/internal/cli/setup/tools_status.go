@@ -122,8 +122,8 @@ func isReported(workers []engine.WorkerHealth, server string) bool {
 	})
 }
 
-// reported opens the journal and returns its catalogues, as from client.Journal.Catalogues, and the health of the running
-// workers. It returns nothing if there is no journal yet.
+// reported opens the journal and returns its catalogues, as client.Journal.Catalogues does, and the health of the
+// running workers. Without a journal it returns neither.
 func reported(ctx context.Context, cfg config.Config) (published []turn.Catalogue, workers []engine.WorkerHealth,
 	err error) {
 	if !client.HasJournal(cfg) {
