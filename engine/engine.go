@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.temporal.io/sdk/client"
@@ -20,7 +19,7 @@ import (
 	"github.com/everturn/everturn/activities/tools"
 	"github.com/everturn/everturn/codec"
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/internal/models"
+	"github.com/everturn/everturn/internal/adapters"
 	"github.com/everturn/everturn/internal/openjournal"
 	"github.com/everturn/everturn/internal/redact"
 	"github.com/everturn/everturn/internal/rollout"
@@ -40,24 +39,22 @@ type Engine struct {
 	journal   Journal
 	journalID string
 	tools     *tools.Registry
-	model     *model
-	guidance  atomic.Pointer[guidance] // never nil
-	// guidanceStamp changes when what guidance was read from changes. Only openSkills and then watchSkills use it.
-	guidanceStamp string
-	models        atomic.Pointer[models.Models]
-	keys          *codec.Keys // nil without encryption
-	converter     converter.DataConverter
-	client        client.Client
-	namespace     string
-	version       rollout.Version // of its Worker Deployment
-	workers       []worker.Worker // one for each task queue
-	probe         probe
-	capacity      *capacity.Limiter
-	fatal         chan error // holds the first reason why the engine cannot continue: see fail
-	secrets       *redact.Redactor
-	telemetry     *telemetry.Telemetry // nil if it is off
-	sinks         []*sink
-	log           *slog.Logger
+	model     *adapters.Model
+	// instructions are those of skills and AGENTS.md.
+	instructions *adapters.Instructions
+	keys         *codec.Keys // nil without encryption
+	converter    converter.DataConverter
+	client       client.Client
+	namespace    string
+	version      rollout.Version // of its Worker Deployment
+	workers      []worker.Worker // one for each task queue
+	probe        probe
+	capacity     *capacity.Limiter
+	fatal        chan error // holds the first reason why the engine cannot continue: see fail
+	secrets      *redact.Redactor
+	telemetry    *telemetry.Telemetry // nil if it is off
+	sinks        []*sink
+	log          *slog.Logger
 }
 
 // New opens the journal, connects to Temporal and the MCP servers and publishes their catalogues. The engine polls
@@ -69,7 +66,7 @@ func New(ctx context.Context, cfg config.Config, opts ...Option) (*Engine, error
 	e := newEngine(cfg, opts)
 	// Each step may use what the earlier ones have opened: secrets, models, tools, the journal, the connection.
 	for _, step := range []func(context.Context) error{
-		e.openKeys, e.openProbe, e.openModel, e.openModels, e.openTelemetry, e.openTools, e.openSkills,
+		e.openKeys, e.openProbe, e.openModel, e.openTelemetry, e.openTools, e.openInstructions,
 		e.openJournal,
 		e.connect, e.publish, e.build,
 	} {
@@ -92,16 +89,15 @@ func (e *Engine) Run(ctx context.Context) error {
 	tasks.Go(func() { e.prune(background, pruneEvery) })
 	tasks.Go(func() { e.watchJournal(background) })
 	tasks.Go(func() { e.watchGauges(background) })
-	tasks.Go(func() { e.refreshModels(background) })
-	tasks.Go(func() { e.watchSkills(background) })
+	tasks.Go(func() { e.refresh(background) })
 	// The report must precede the first poll: another worker that lacks a tool of this worker's turns finds this one by
 	// it.
 	e.reportOnce(ctx)
 	err := e.start()
 	if err == nil {
 		e.probe.polls.Store(true)
-		e.log.Info("worker polls", "task_queue", e.cfg.Temporal.TaskQueue, "roles", e.cfg.Worker.Roles,
-			"model", e.model.name)
+		_, model := e.model.Default()
+		e.log.Info("worker polls", "task_queue", e.cfg.Temporal.TaskQueue, "roles", e.cfg.Worker.Roles, "model", model)
 		select {
 		case <-ctx.Done():
 		case err = <-e.fatal:
@@ -144,7 +140,7 @@ func (e *Engine) Close() error {
 		e.client.Close()
 	}
 	if e.model != nil {
-		errs = append(errs, e.model.close())
+		errs = append(errs, e.model.Close())
 	}
 	e.capacity.Close()
 	if e.journal != nil {

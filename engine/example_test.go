@@ -69,22 +69,6 @@ func ExampleWithTool() {
 	defer e.Close()
 }
 
-// The tools that the configuration and the program offer, without Temporal, journal or model.
-func ExampleAskServers() {
-	catalogues, _, err := engine.AskServers(context.Background(), config.Default(),
-		engine.WithTool("weather", "Tells the weather of a city.", weather, engine.ReadOnly()))
-	check(err)
-	for _, tool := range catalogues[0].Tools {
-		fmt.Println(tool.ID, tool.Risk)
-	}
-	// Output:
-	// local/list_files low
-	// local/read_artifact low
-	// local/read_file low
-	// local/search_text low
-	// local/weather medium
-}
-
 // A program that is a worker and a client: both use one journal.
 func ExampleEngine_Journal() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)

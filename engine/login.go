@@ -1,11 +1,6 @@
 package engine
 
-import (
-	"fmt"
-	"slices"
-
-	"github.com/everturn/everturn/activities/mcp"
-)
+import "github.com/everturn/everturn/activities/mcp"
 
 // Login gets access tokens for an MCP server by a method that the configuration cannot describe, such as the user's
 // consent in a browser. Its method Token returns the token for the next request, and Renew is called after the server
@@ -21,17 +16,4 @@ func WithLogin(server string, l Login) Option {
 		}
 		o.logins[server] = l
 	}
-}
-
-// setLogins sets the logins of WithLogin on the servers that they are for, and returns the servers. It returns an error
-// if a login is for a server that is not configured.
-func (o options) setLogins(servers []mcp.Server) ([]mcp.Server, error) {
-	for id, l := range o.logins {
-		i := slices.IndexFunc(servers, func(s mcp.Server) bool { return s.ID == id })
-		if i < 0 {
-			return nil, fmt.Errorf("there is a login for MCP server %q, which is not configured: add it to mcp.servers", id)
-		}
-		servers[i].Login = l
-	}
-	return servers, nil
 }

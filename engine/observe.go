@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/everturn/everturn/activities"
-	"github.com/everturn/everturn/activities/mcp"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/internal/telemetry"
 	"github.com/everturn/everturn/internal/temporalconn"
@@ -20,9 +19,10 @@ import (
 // openTelemetry starts the telemetry, if it is configured. Its credentials are redacted in logs and tool output.
 func (e *Engine) openTelemetry(ctx context.Context) (err error) {
 	e.secrets.Add(telemetry.Credentials()...)
+	provider, _ := e.model.Default()
 	e.telemetry, err = telemetry.New(ctx, telemetry.Options{
 		MetricsAddress: e.cfg.Telemetry.MetricsAddress, Content: e.cfg.Telemetry.Content, Redact: e.secrets.String,
-		Provider: e.model.provider, Worker: e.identity(), Version: version.String(), Log: e.log,
+		Provider: provider, Worker: e.identity(), Version: version.String(), Log: e.log,
 	})
 	if err != nil {
 		return temporalconn.WithKind(config.ErrInvalid, err)
@@ -46,7 +46,7 @@ func (e *Engine) observed(j Journal) Journal {
 }
 
 // sendProcess sends the start or the end of an MCP server's process to the sinks.
-func (e *Engine) sendProcess(server string, p mcp.ProcessEvent) {
+func (e *Engine) sendProcess(server string, p turn.ProcessEvent) {
 	kind := EventServerStarted
 	if p.Ended != "" {
 		kind = EventServerEnded

@@ -2,8 +2,8 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"log/slog"
+	"os"
 	"time"
 
 	"go.temporal.io/sdk/interceptor"
@@ -27,28 +27,19 @@ type options struct {
 	model       Model
 }
 
-// newOptions applies opts to the defaults: no logging, and the journal without a wrapper.
+// newOptions applies opts to the defaults: no logging, the process's environment, the journal without a wrapper.
 func newOptions(opts []Option) options {
-	o := options{log: slog.New(slog.DiscardHandler), wrapJournal: func(s Journal) Journal { return s }}
+	o := options{log: slog.New(slog.DiscardHandler), environ: os.Environ(), wrapJournal: func(s Journal) Journal { return s }}
 	for _, opt := range opts {
 		opt(&o)
 	}
 	return o
 }
 
-// register adds the embedding program's tools.
-func (o options) register(r *tools.Registry) error {
-	var errs []error
-	for _, add := range o.tools {
-		errs = append(errs, add(r))
-	}
-	return errors.Join(errs...)
-}
-
 // WithLogger sets the engine's logger. Without it, the engine does not log.
 func WithLogger(log *slog.Logger) Option { return func(o *options) { o.log = log } }
 
-// WithEnviron sets the environment, in the form of os.Environ. Temporal's TEMPORAL_* variables are read from it, and
+// WithEnviron sets the environment, in the form of os.Environ, which is the default. Temporal's TEMPORAL_* variables are read from it, and
 // MCP servers inherit from it what their configuration allows.
 func WithEnviron(environ []string) Option { return func(o *options) { o.environ = environ } }
 

@@ -85,7 +85,7 @@ func (e *Engine) reachable(ctx context.Context) error {
 		return fmt.Errorf("the journal has changed: %w", journal.ErrReplaced)
 	}
 	for _, s := range e.tools.Health() {
-		if e.required(s.Server) && !isAvailable(s) {
+		if e.required(s.Server) && !s.Available() {
 			return fmt.Errorf("required MCP server %s is %s: %s", s.Server, s.State, s.LastError)
 		}
 	}

@@ -109,7 +109,7 @@ func (e *Engine) reconcile(ctx context.Context, known *publishedCatalogues) {
 // availableElsewhere reports whether another running worker can reach the server of the catalogue c, and has the same
 // configuration of that server.
 func (e *Engine) availableElsewhere(ctx context.Context, c turn.Catalogue) bool {
-	workers, err := Health(ctx, e.journal)
+	workers, err := e.journal.Workers(ctx)
 	if err != nil { // no worker is known to reach the server
 		return false
 	}
@@ -119,7 +119,7 @@ func (e *Engine) availableElsewhere(ctx context.Context, c turn.Catalogue) bool 
 			continue
 		}
 		for _, s := range w.Servers {
-			if s.Server == c.Server && w.ID != e.id && isAvailable(s) {
+			if s.Server == c.Server && w.ID != e.id && s.Available() {
 				return true
 			}
 		}
@@ -127,14 +127,12 @@ func (e *Engine) availableElsewhere(ctx context.Context, c turn.Catalogue) bool 
 	return false
 }
 
-// isAvailable reports whether a worker can read a server's catalogue. That takes the default tenant's connection, so
-// the state of the default tenant counts if the report has one.
-func isAvailable(s ServerHealth) bool {
-	state := s.State
-	for _, t := range s.Tenants {
-		if t.Tenant == "" {
-			state = t.State
-		}
+// outdated reports whether ours, this worker's catalogue of a server, must replace the published one: the published one
+// has another version, or is marked as unavailable although this worker reaches the server, or is marked as available
+// although no worker reaches it.
+func (e *Engine) outdated(ctx context.Context, published, ours turn.Catalogue) bool {
+	if ours.Problem != "" {
+		return published.Problem == "" && !e.availableElsewhere(ctx, ours)
 	}
-	return state == ServerConnected || state == ServerIdle // an idle server is connected when it is needed
+	return published.Problem != "" || published.Version() != ours.Version()
 }

@@ -6,9 +6,8 @@ import (
 	"slices"
 
 	"github.com/everturn/everturn/activities"
-	"github.com/everturn/everturn/activities/mcp"
-	"github.com/everturn/everturn/activities/tools/tool"
 	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/internal/adapters"
 	"github.com/everturn/everturn/internal/skills"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -46,7 +45,7 @@ func (e *Engine) agents() []activities.Agent {
 			a.SystemPrompt = c.SystemPrompt
 		}
 		if c.Model != "" {
-			a.Models = func(requested string) ([]turn.Model, error) { return e.chain(requested, c.Model) }
+			a.Models = func(requested string) ([]turn.Model, error) { return e.model.Chain(requested, c.Model) }
 		}
 		if len(c.Skills) > 0 {
 			a.Skills = func() skills.Set {
@@ -81,15 +80,15 @@ func (e *Engine) agent() activities.Agent {
 			required = append(required, s.ID)
 		}
 	}
-	folder, err := workspace(cfg)
+	folder, err := filepath.Abs(cfg.Runtime.Workspace)
 	if err != nil { // the working directory is gone, and the file tools have no folder
 		folder = ""
 	}
 	return activities.Agent{
 		Name: cfg.Runtime.Agent, SystemPrompt: cfg.Runtime.SystemPrompt, Workspace: folder,
-		Project: func() string { return e.guidance.Load().project },
-		Models:  func(requested string) ([]turn.Model, error) { return e.chain(requested, "") },
-		Skills:  func() skills.Set { return e.guidance.Load().skills },
+		Project: func() string { return e.instructions.Load().Project },
+		Models:  func(requested string) ([]turn.Model, error) { return e.model.Chain(requested, "") },
+		Skills:  func() skills.Set { return e.instructions.Load().Skills },
 		Agents:  cfg.Runtime.Agents, MaxDepth: cfg.Runtime.MaxAgentDepth,
 		Limits: limits(cfg), MaxArgumentBytes: cfg.Runtime.MaxArgumentBytes, Policy: policy(cfg.Policy),
 		Approvals: turn.Approvals(cfg.Approvals),
@@ -106,7 +105,7 @@ func compactionSettings(cfg config.Config) *turn.CompactionSettings {
 	}
 	return &turn.CompactionSettings{
 		ContextTokens: cfg.LLM.ContextTokens, TriggerRatio: cfg.Prompt.TriggerRatio, TargetRatio: cfg.Prompt.TargetRatio,
-		Model: turn.Model{Name: summaryModel(cfg)}, UserTokens: cfg.Prompt.VerbatimUserTokens,
+		Model: turn.Model{Name: adapters.SummaryModel(cfg)}, UserTokens: cfg.Prompt.VerbatimUserTokens,
 	}
 }
 
@@ -136,54 +135,4 @@ func policy(p config.Policy) turn.Policy {
 		OnModelError: p.OnModelError, OnToolError: p.OnToolError, OnInvalidAction: p.OnInvalidAction,
 		Uncounted: p.UncountedErrors,
 	}
-}
-
-// servers converts the configured MCP servers to the MCP host's type.
-func servers(cfg config.Config) []mcp.Server {
-	out := make([]mcp.Server, 0, len(cfg.MCP.Servers))
-	for _, s := range cfg.MCP.Servers {
-		tools := make(map[string]tool.Settings, len(s.Tools))
-		for name, t := range s.Tools {
-			tools[name] = tool.Settings{
-				Repeatable: t.Repeatable, LocalActivity: t.LocalActivity, Risk: t.Risk, ReadOnly: t.ReadOnly,
-				Timeout: t.Timeout, TotalTimeout: t.TotalTimeout, BackgroundTimeout: t.BackgroundTimeout,
-			}
-		}
-		out = append(out, mcp.Server{
-			ID: s.ID, Transport: mcp.Transport(s.Transport), Command: s.Command, Args: s.Args, Dir: s.Dir, User: s.User,
-			Env: reveal(s.Env), EnvAllow: s.EnvAllow, URL: s.URL, Headers: reveal(s.Headers), Networks: s.Networks,
-			OAuth: mcp.OAuth{
-				TokenURL: s.OAuth.TokenURL, ClientID: s.OAuth.ClientID, ClientSecret: s.OAuth.ClientSecret.Reveal(),
-				Scopes: s.OAuth.Scopes,
-			},
-			Required: s.Required, Allow: s.Allow, Deny: s.Deny, Tools: tools, Resources: s.Resources, Prompts: s.Prompts,
-			ConnectTimeout: s.Timeouts.Connect, CallTimeout: s.Timeouts.Call, TotalTimeout: s.Timeouts.Total,
-			IdleTimeout: s.Timeouts.Idle, CatalogueGrace: s.Timeouts.Catalogue, MaxConcurrent: s.MaxConcurrentCalls,
-			Trust: s.Trust, TrustChanges: s.AllowToolChanges, TaintsAll: cfg.Policy.Taint == turn.TaintStrict,
-			SessionAffinity: s.SessionAffinity == config.AffinityTurn, ElicitationTimeout: s.Timeouts.Elicitation,
-			Queue: cfg.ServerQueue(s.Queue),
-		})
-	}
-	return out
-}
-
-// reveal returns secrets as strings, for the adapter that sends them.
-func reveal(secrets map[string]config.Secret) map[string]string {
-	out := make(map[string]string, len(secrets))
-	for k, s := range secrets {
-		out[k] = s.Reveal()
-	}
-	return out
-}
-
-// workspace returns the folder that the file tools are confined to.
-func workspace(cfg config.Config) (string, error) { return filepath.Abs(cfg.Runtime.Workspace) }
-
-// summaryModel returns the model that writes summaries. It is empty if that is the turn's own model, as with the demo,
-// which has only one.
-func summaryModel(cfg config.Config) string {
-	if cfg.EffectiveLLM().Provider == config.ProviderDemo {
-		return ""
-	}
-	return cfg.Prompt.SummaryModel
 }

@@ -37,6 +37,7 @@ func TestAWorkerThatTemporalRejectsStops(t *testing.T) {
 		e := newEngine(cfg, nil)
 		require.NoError(t, e.openModel(t.Context()))
 		require.NoError(t, e.openTools(t.Context()))
+		require.NoError(t, e.openInstructions(t.Context()))
 		require.NoError(t, e.openJournal(t.Context()))
 		turns := &fakeWorker{options: e.workerOptions(), cause: causes[0]}
 		bound := &fakeWorker{options: e.workerOptions(), cause: causes[1]}

@@ -50,10 +50,10 @@ const (
 
 // Excess is a bound that a connection has exceeded. It is the error that ends the connection.
 type Excess struct {
-	Bound Bound     `json:"bound"`
-	Limit int64     `json:"limit"`           // in the bound's unit
-	Burst int64     `json:"burst,omitempty"` // of a rate: how much may come at once
-	At    time.Time `json:"at"`
+	Bound Bound
+	Limit int64 // in the bound's unit
+	Burst int64 // of a rate: how much may come at once
+	At    time.Time
 }
 
 func (e *Excess) Error() string {

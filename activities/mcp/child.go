@@ -19,6 +19,7 @@ import (
 
 	"github.com/everturn/everturn/activities/mcp/childproc"
 	"github.com/everturn/everturn/internal/childenv"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 // stdioDialer starts a server as a child process and connects to it over stdio.
@@ -210,15 +211,6 @@ func (a *account) credential() *syscall.Credential {
 	return &syscall.Credential{Uid: a.uid, Gid: a.gid}
 }
 
-// ProcessEvent is the start or the end of a server's process.
-type ProcessEvent struct {
-	At     time.Time `json:"at"`
-	PID    int       `json:"pid"`
-	Tenant string    `json:"tenant,omitempty"`
-	// Ended says how the process ended, such as "exit status 1"; empty: it started.
-	Ended string `json:"ended,omitempty"`
-}
-
 // maxProcessEvents bounds Health.Processes.
 const maxProcessEvents = 8
 
@@ -227,15 +219,15 @@ const maxProcessEvents = 8
 type processes struct {
 	server string
 	log    *slog.Logger
-	notify func(server string, e ProcessEvent) // Options.OnProcess
+	notify func(server string, e turn.ProcessEvent) // Options.OnProcess
 
 	mu     sync.Mutex
-	events []ProcessEvent
+	events []turn.ProcessEvent
 }
 
 // record logs and keeps an event of a tenant's process: its end if it has ended, otherwise its start.
 func (p *processes) record(tenant string, process *childproc.Process) {
-	e := ProcessEvent{At: time.Now(), PID: process.PID(), Tenant: tenant, Ended: process.State()}
+	e := turn.ProcessEvent{At: time.Now(), PID: process.PID(), Tenant: tenant, Ended: process.State()}
 	log := p.log.With("server", p.server, "tenant", tenant, "pid", e.PID)
 	switch {
 	case e.Ended == "":
@@ -256,7 +248,7 @@ func (p *processes) record(tenant string, process *childproc.Process) {
 }
 
 // last returns the last events, the oldest first. It returns nil for a nil p.
-func (p *processes) last() []ProcessEvent {
+func (p *processes) last() []turn.ProcessEvent {
 	if p == nil { // a server without a local process
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/everturn/everturn/activities/mcp/netguard"
 	"github.com/everturn/everturn/activities/tools/tool"
 	"github.com/everturn/everturn/internal/redact"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 // Transport is how the worker reaches a server.
@@ -116,7 +117,7 @@ type Options struct {
 
 	Logger *slog.Logger
 	// OnProcess is called with the start and the end of each server's process. It must not block. It may be nil.
-	OnProcess func(server string, e ProcessEvent)
+	OnProcess func(server string, e turn.ProcessEvent)
 }
 
 // Defaults that this program's own functions share with servers.

@@ -17,14 +17,14 @@ import (
 )
 
 // health returns the health of the host's only server.
-func health(t *testing.T, h *mcp.Host) mcp.Health {
+func health(t *testing.T, h *mcp.Host) turn.ServerHealth {
 	t.Helper()
 	all := h.Health()
 	require.Len(t, all, 1)
 	return all[0]
 }
 
-func awaitState(t *testing.T, h *mcp.Host, s mcp.State) {
+func awaitState(t *testing.T, h *mcp.Host, s turn.ServerState) {
 	t.Helper()
 	require.Eventually(t, func() bool { return health(t, h).State == s }, 10*time.Second, 2*time.Millisecond,
 		"it is never %s", s)
@@ -38,7 +38,7 @@ func TestAConnectionThatNobodyUsesEndsAndComesBackWithTheNextCall(t *testing.T) 
 	go h.Watch(t.Context(), func(c turn.Catalogue) { reports <- c })
 	published := receive(t, reports)
 	require.Empty(t, published.Problem)
-	awaitState(t, h, mcp.StateIdle)
+	awaitState(t, h, turn.ServerIdle)
 	require.Eventually(t, func() bool { return len(children(t)) == 0 }, 10*time.Second, 2*time.Millisecond)
 	select {
 	case <-time.After(300 * time.Millisecond): // longer than the watcher's pauses
@@ -93,12 +93,12 @@ func TestHealthTellsWhatHappenedAndNoSecret(t *testing.T) {
 	s := stdioServer("srv", "-mode", "exit")
 	s.EnvAllow = []string{"SECRET"}
 	h := newHost(t, mcp.Options{}, s)
-	assert.Equal(t, mcp.StateIdle, health(t, h).State)
+	assert.Equal(t, turn.ServerIdle, health(t, h).State)
 	problem := h.Catalogues(t.Context())[0].Problem
 	assert.Contains(t, problem, "no licence found in [redacted]")
 	assert.NotContains(t, problem, "\x1b")
 	got := health(t, h)
-	assert.Equal(t, mcp.StateFailing, got.State)
+	assert.Equal(t, turn.ServerFailing, got.State)
 	assert.Contains(t, got.LastError, "exit status 3")
 	assert.Contains(t, got.Stderr, "no licence found")
 	assert.NotContains(t, fmt.Sprintf("%+v", got), "hush")

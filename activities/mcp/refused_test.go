@@ -123,7 +123,7 @@ func TestACallThatIsForbiddenIsAnAnswer(t *testing.T) {
 				}
 				assert.Equal(t, int32(calls), refused.Load())
 				assert.Equal(t, "x", call(t, h, "mcp/web/echo", `{"text":"x"}`).Text, "the server's other tools are none the worse")
-				assert.Equal(t, []any{mcp.StateConnected, int64(0), int64(0)},
+				assert.Equal(t, []any{turn.ServerConnected, int64(0), int64(0)},
 					[]any{h.Health()[0].State, h.Health()[0].Restarts, h.Health()[0].Failures})
 				require.NoError(t, h.Close())
 				assert.Contains(t, log.String(), injection, "people may know")
@@ -198,7 +198,7 @@ func TestACrowdedServerGetsTheTimeThatItAsksFor(t *testing.T) {
 		assert.NotContains(t, e.Message, "SYSTEM")
 		assert.Contains(t, e.Message, "HTTP 429")
 		assert.GreaterOrEqual(t, time.Since(began), want, "%q", retryAfter)
-		assert.Equal(t, mcp.StateConnected, h.Health()[0].State)
+		assert.Equal(t, turn.ServerConnected, h.Health()[0].State)
 	}
 }
 

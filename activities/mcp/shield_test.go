@@ -110,7 +110,7 @@ func TestAServerThatCannotBeAskedWhatItKnowsIsStartedAgain(t *testing.T) {
 	assert.Equal(t, "done", ask(t, h))
 	assert.EqualValues(t, 2, b.dials.Load())
 	assert.Zero(t, h.Health()[0].Restarts, "it counts as a loss")
-	assert.Equal(t, StateConnected, h.Health()[0].State)
+	assert.Equal(t, turn.ServerConnected, h.Health()[0].State)
 }
 
 // TestACallWaitsForTheListNoLongerThanItMay checks that calls wait for a hanging refresh of the tool list only until

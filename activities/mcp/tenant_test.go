@@ -75,7 +75,7 @@ func TestTenantsHaveConnectionsOfTheirOwnOverHTTP(t *testing.T) {
 	require.Len(t, got.Tenants, 3)
 	for i, tenant := range []string{"", "acme", "beta"} {
 		assert.Equal(t, tenant, got.Tenants[i].Tenant)
-		assert.Equal(t, mcp.StateConnected, got.Tenants[i].State)
+		assert.Equal(t, turn.ServerConnected, got.Tenants[i].State)
 		assert.Equal(t, 1, got.Tenants[i].Connections)
 	}
 }
@@ -114,9 +114,9 @@ func TestATenantThatBreaksAServerBreaksItForItselfAlone(t *testing.T) {
 		assert.Equal(t, "well", r.Text)
 	}
 	got := health(t, h)
-	assert.Equal(t, mcp.StateFailing, got.State, "the operator is told")
+	assert.Equal(t, turn.ServerFailing, got.State, "the operator is told")
 	for _, of := range got.Tenants {
-		assert.Equal(t, of.Tenant == "acme", of.State == mcp.StateFailing, "%+v", of)
+		assert.Equal(t, of.Tenant == "acme", of.State == turn.ServerFailing, "%+v", of)
 		assert.Equal(t, of.Tenant == "acme", !of.RetryAt.IsZero() && of.Problem != "", "%+v", of)
 	}
 	cancel()
@@ -157,7 +157,7 @@ func TestAChangeThatATenantSeesIsAskedAfter(t *testing.T) {
 	go h.Watch(t.Context(), func(c turn.Catalogue) { reports <- c })
 	first := receive(t, reports)
 	require.Empty(t, first.Problem)
-	awaitState(t, h, mcp.StateIdle)
+	awaitState(t, h, turn.ServerIdle)
 	require.NoError(t, os.WriteFile(face, []byte("description"), 0o600))
 	req := turn.ToolRequest{Tenant: "acme", Tool: "mcp/srv/append", Hash: hashOf(t, first, "mcp/srv/append"),
 		Arguments: []byte(`{"text":"x"}`), Timeout: 10 * time.Second}

@@ -124,7 +124,7 @@ func (r *Registry) catalogue() (turn.Catalogue, <-chan struct{}) {
 }
 
 // Health returns the health of each MCP server.
-func (r *Registry) Health() []mcp.Health {
+func (r *Registry) Health() []turn.ServerHealth {
 	if r.host == nil {
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/everturn/everturn/journal/internal/tables"
 	"github.com/everturn/everturn/journal/record"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 // Fleet holds the reports and the limits that the workers with one journal share. They are not separate for tenants.
@@ -24,7 +25,7 @@ type WorkerReport struct {
 	ID        string // of the worker's process
 	Identity  string // the worker's name in Temporal; several workers may have the same
 	TaskQueue string
-	Servers   json.RawMessage // the state of its tool servers
+	Servers   []turn.ServerHealth // its MCP servers, in the order of its configuration; empty if it runs no calls
 	// Home is the task queue that only this worker polls; empty if it has none.
 	Home string
 	// Offers are the versions of the catalogues that the worker offers, by server: see turn.Catalogue.Version.
@@ -39,8 +40,9 @@ func (f Fleet) ReportWorker(ctx context.Context, r WorkerReport) error {
 		if err := record.CheckID("worker", r.ID); err != nil {
 			return err
 		}
-		if !json.Valid(r.Servers) {
-			return fmt.Errorf("the servers of worker %s are not JSON", r.ID)
+		servers, err := json.Marshal(r.Servers)
+		if err != nil {
+			return err
 		}
 		offers, err := json.Marshal(r.Offers)
 		if err != nil {
@@ -52,7 +54,7 @@ func (f Fleet) ReportWorker(ctx context.Context, r WorkerReport) error {
 		}
 		return t.Exec(`INSERT INTO workers (id, identity, task_queue, servers, home, offers, seen_at)
 			SELECT ?1, ?2, ?3, ?4, ?5, ?6, now FROM clock`,
-			r.ID, record.CleanText(r.Identity), record.CleanText(r.TaskQueue), string(r.Servers), record.CleanText(r.Home),
+			r.ID, record.CleanText(r.Identity), record.CleanText(r.TaskQueue), string(servers), record.CleanText(r.Home),
 			string(offers))
 	})
 }
@@ -74,7 +76,10 @@ func (f Fleet) Workers(ctx context.Context) (out []WorkerReport, err error) {
 			if err = scan(&r.ID, &r.Identity, &r.TaskQueue, &servers, &r.Home, &offers, &seen); err != nil {
 				return r, err
 			}
-			r.Servers, r.SeenAt = json.RawMessage(servers), tables.Instant(seen)
+			r.SeenAt = tables.Instant(seen)
+			if err := json.Unmarshal([]byte(servers), &r.Servers); err != nil {
+				return r, fmt.Errorf("reading the MCP servers of worker %s: %w", r.Identity, err)
+			}
 			return r, json.Unmarshal([]byte(offers), &r.Offers)
 		}, `SELECT id, identity, task_queue, servers, home, offers, seen_at FROM workers
 			WHERE seen_at >= (SELECT now FROM clock) - ? ORDER BY identity, id`, int64(WorkerExpiry))

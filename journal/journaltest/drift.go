@@ -272,7 +272,7 @@ func ownVersions(t *testing.T, open func() *journal.DB) {
 	}
 	run := func(worker string, c turn.Catalogue) {
 		t.Helper()
-		require.NoError(t, s.ReportWorker(t.Context(), fleet.WorkerReport{ID: worker, Servers: json.RawMessage(`[]`),
+		require.NoError(t, s.ReportWorker(t.Context(), fleet.WorkerReport{ID: worker,
 			Offers: map[string]string{"mail": c.Version()}}))
 	}
 	first, second := mail(tool("read", "1")), mail(tool("read", "2"), tool("send", "1"))

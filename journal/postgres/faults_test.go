@@ -2,7 +2,6 @@ package postgres_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"sync"
 	"testing"
@@ -150,7 +149,7 @@ func TestAWorkersReportExpires(t *testing.T) {
 	_, err := postgres.Migrate(t.Context(), url)
 	require.NoError(t, err)
 	db := open(t, url, postgres.Options{})
-	require.NoError(t, db.ReportWorker(t.Context(), fleet.WorkerReport{ID: "killed", Servers: json.RawMessage(`[]`)}))
+	require.NoError(t, db.ReportWorker(t.Context(), fleet.WorkerReport{ID: "killed"}))
 	list, err := db.Workers(t.Context())
 	require.NoError(t, err)
 	require.Len(t, list, 1)

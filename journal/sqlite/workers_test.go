@@ -1,7 +1,6 @@
 package sqlite_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"testing"
@@ -20,7 +19,7 @@ func TestAWorkersReportExpires(t *testing.T) {
 	j := open(t, path, sqlite.Options{})
 	report := func(id string) {
 		t.Helper()
-		require.NoError(t, j.ReportWorker(t.Context(), fleet.WorkerReport{ID: id, Servers: json.RawMessage(`[]`)}))
+		require.NoError(t, j.ReportWorker(t.Context(), fleet.WorkerReport{ID: id}))
 	}
 	report("killed")
 	db := raw(t, path, fmt.Sprintf(`UPDATE workers SET seen_at = seen_at - %d`, fleet.WorkerExpiry))

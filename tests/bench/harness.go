@@ -19,7 +19,7 @@ import (
 	"go.temporal.io/sdk/log"
 
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/internal/adapters"
 	"github.com/everturn/everturn/internal/devserver"
 	"github.com/everturn/everturn/journal/postgres"
 	"github.com/everturn/everturn/journal/postgres/pgtest"
@@ -143,7 +143,7 @@ func (r *harness) catalogue(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	catalogues, _, err := engine.AskServers(ctx, loaded.Config, engine.WithEnviron(os.Environ()))
+	catalogues, _, err := adapters.AskServers(ctx, loaded.Config, os.Environ())
 	if err != nil {
 		return err
 	}

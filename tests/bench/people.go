@@ -226,9 +226,12 @@ func (c *crowd) session() string {
 	return fmt.Sprintf("%s-%d", c.name, c.next)
 }
 
+// sendTo starts a turn in the session. While a busy server does not answer, it sends the message again.
 func (c *crowd) sendTo(ctx context.Context, session string, s scene) (client.Turn, error) {
-	return c.sessions.Send(ctx, client.SendInput{Session: session, Message: workflows.Message{Text: s.message()},
-		Alone: true})
+	in := client.SendInput{Session: session, Message: workflows.Message{ID: session, Text: s.message()}, Alone: true}
+	ctx, cancel := context.WithTimeout(ctx, within) // without a deadline, the client tries for 30 seconds
+	defer cancel()
+	return c.sessions.Send(ctx, in)
 }
 
 // until reads a turn's events up to one of these kinds and returns its index.

@@ -13,7 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/tests/loopback"
 )
 
@@ -192,7 +191,7 @@ func (r *harness) dropped(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, boundIdle)
 	defer cancel()
 	return await(limited, "a connection that the worker has dropped", func() bool {
-		workers, _ := engine.Health(limited, r.journal) // an error is not a report: it is read again
+		workers, _ := r.journal.Workers(limited) // an error is not a report: it is read again
 		for _, w := range workers {
 			for _, s := range w.Servers {
 				if s.Server == "hostile" && s.Drops > 0 && s.Excess != nil {

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 // maxConnections bounds the connections with one server: those of other tenants than the default one, and those that
@@ -63,7 +65,7 @@ type Pool struct {
 func New(ctx context.Context, o Options) *Pool {
 	p := &Pool{ctx: ctx, opts: o, permits: make(chan struct{}, max(o.MaxCalls, 1)), tenants: map[string]*tenant{}}
 	p.newTenant("")
-	p.record.setStatus(StatusIdle)
+	p.record.setStatus(turn.ServerIdle)
 	return p
 }
 

@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 // fakeLink is a link whose end the test decides.
@@ -286,13 +288,13 @@ func TestTheCauseOfAnEndDecidesWhatItSaysAboutTheServer(t *testing.T) {
 		end                     func(c *Conn, l *fakeLink)
 		restarts, drops, status any
 	}{
-		Idle:     {func(c *Conn, _ *fakeLink) { c.lastUsed = time.Time{}; c.checkIdle() }, int64(0), int64(0), StatusIdle},
-		Replaced: {func(c *Conn, l *fakeLink) { c.Drain(l, nil) }, int64(1), int64(0), StatusIdle},
-		Crashed:  {func(c *Conn, l *fakeLink) { l.Close() }, int64(1), int64(0), StatusIdle},
+		Idle:     {func(c *Conn, _ *fakeLink) { c.lastUsed = time.Time{}; c.checkIdle() }, int64(0), int64(0), turn.ServerIdle},
+		Replaced: {func(c *Conn, l *fakeLink) { c.Drain(l, nil) }, int64(1), int64(0), turn.ServerIdle},
+		Crashed:  {func(c *Conn, l *fakeLink) { l.Close() }, int64(1), int64(0), turn.ServerIdle},
 		Exceeded: {func(c *Conn, l *fakeLink) {
 			l.excess = errors.New("too much")
 			c.Drain(l, l.excess)
-		}, int64(1), int64(1), StatusFailing},
+		}, int64(1), int64(1), turn.ServerFailing},
 	} {
 		t.Run(string(cause), func(t *testing.T) {
 			m := newMachine(t)

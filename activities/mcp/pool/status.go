@@ -4,27 +4,18 @@ import (
 	"slices"
 	"strings"
 	"time"
-)
 
-// Status is a server's status as this worker sees it.
-type Status string
-
-// The statuses.
-const (
-	StatusIdle       Status = "idle"       // not connected, because no caller needs it; no known failure
-	StatusConnecting Status = "connecting" // starting, or listing its tools
-	StatusConnected  Status = "connected"
-	StatusFailing    Status = "failing" // in backoff until RetryAt, then tried once
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 // byGravity lists the statuses by their importance to an operator, the least important first.
-var byGravity = []Status{StatusIdle, StatusConnecting, StatusConnected, StatusFailing}
+var byGravity = []turn.ServerState{turn.ServerIdle, turn.ServerConnecting, turn.ServerConnected, turn.ServerFailing}
 
 // Record describes the server as the pool has seen it since the worker started.
 type Record struct {
-	Status      Status    // the most important status of all tenants, failing above all
-	Since       time.Time // when it got this status
-	RetryAt     time.Time // of StatusFailing
+	Status      turn.ServerState // the most important status of all tenants, failing above all
+	Since       time.Time        // when it got this status
+	RetryAt     time.Time        // of turn.ServerFailing
 	LastError   string
 	LastErrorAt time.Time
 	Connections int   // open now
@@ -33,17 +24,7 @@ type Record struct {
 	Restarts    int64 // connections that were in use and ended for a reason other than idleness
 	Drops       int64 // connections that exceeded a bound
 	Excess      error // the last such bound
-	Tenants     []TenantHealth
-}
-
-// TenantHealth describes a server's state for one tenant, which has its own connections and processes.
-type TenantHealth struct {
-	Tenant      string    `json:"tenant"`
-	State       Status    `json:"state"`
-	Since       time.Time `json:"since"`
-	RetryAt     time.Time `json:"retry_at,omitzero"` // of StatusFailing
-	Problem     string    `json:"problem,omitempty"` // of StatusFailing
-	Connections int       `json:"connections"`       // open now
+	Tenants     []turn.TenantHealth
 }
 
 // maxTenantRecords bounds Record.Tenants. No more tenants than that have connections at the same time.
@@ -57,28 +38,28 @@ func (p *Pool) Record() Record {
 	p.updateStatus() // a status also changes when a pause ends
 	r := p.record
 	for _, t := range p.tenants {
-		one := TenantHealth{Tenant: t.name, State: t.status, Since: t.since, Connections: t.connections()}
+		one := turn.TenantHealth{Tenant: t.name, State: t.status, Since: t.since, Connections: t.connections()}
 		r.Connections += one.Connections
-		if one.State == StatusFailing {
+		if one.State == turn.ServerFailing {
 			one.RetryAt, one.Problem = t.breaker.retryAt(), t.problem
 			if r.RetryAt.IsZero() || one.RetryAt.Before(r.RetryAt) {
 				r.RetryAt = one.RetryAt
 			}
 		}
-		if t.name == "" || one.State != StatusIdle {
+		if t.name == "" || one.State != turn.ServerIdle {
 			r.Tenants = append(r.Tenants, one)
 		}
 	}
 	if len(r.Tenants) == 1 && r.Tenants[0].Tenant == "" {
 		r.Tenants = nil
 	}
-	slices.SortFunc(r.Tenants, func(a, b TenantHealth) int { return strings.Compare(a.Tenant, b.Tenant) })
+	slices.SortFunc(r.Tenants, func(a, b turn.TenantHealth) int { return strings.Compare(a.Tenant, b.Tenant) })
 	r.Tenants = r.Tenants[:min(len(r.Tenants), maxTenantRecords)]
 	return r
 }
 
 // setStatus records a status and, if it differs from the last one, the time.
-func (r *Record) setStatus(s Status) {
+func (r *Record) setStatus(s turn.ServerState) {
 	if r.Status != s {
 		r.Status, r.Since = s, time.Now()
 	}
@@ -87,7 +68,7 @@ func (r *Record) setStatus(s Status) {
 // updateStatus records the server's current status for each tenant, and the most important of them as that of the
 // server. The pool's lock is held.
 func (p *Pool) updateStatus() {
-	worst := StatusIdle
+	worst := turn.ServerIdle
 	for _, t := range p.tenants {
 		if now := t.currentStatus(); t.status != now {
 			t.status, t.since = now, time.Now()

@@ -3,6 +3,8 @@ package pool
 import (
 	"fmt"
 	"time"
+
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 // maxTenants bounds the tenants for which a pool keeps state. A tenant is dropped to make room only if it has no
@@ -20,13 +22,13 @@ type tenant struct {
 	problem   string // why there is no connection, or why calls failed
 	modelText string // the same in words that the model may read
 	answers   int64  // answered calls
-	status    Status
+	status    turn.ServerState
 	since     time.Time // when it got this status
 }
 
 // newTenant adds the state for a tenant. The pool's lock is held, or the pool is new.
 func (p *Pool) newTenant(name string) *tenant {
-	t := &tenant{name: name, conns: map[string]*Conn{}, status: StatusIdle, since: time.Now()}
+	t := &tenant{name: name, conns: map[string]*Conn{}, status: turn.ServerIdle, since: time.Now()}
 	t.breaker.minPause, t.breaker.maxPause = p.opts.BackoffMin, p.opts.BackoffMax
 	p.tenants[name] = t
 	return t
@@ -85,14 +87,14 @@ func (t *tenant) evictable() int {
 // currentStatus returns the server's current status for the tenant. For the default tenant, whose connection the host
 // keeps trying to open, the status stays failing until the server has recovered. For another tenant it is failing only
 // during the pause: only the tenant's next call tries the server again, and that may never come.
-func (t *tenant) currentStatus() Status {
+func (t *tenant) currentStatus() turn.ServerState {
 	switch {
 	case t.breaker.failing(time.Now()) && (t.name == "" || t.breaker.pause(time.Now()) > 0):
-		return StatusFailing
+		return turn.ServerFailing
 	case t.connections() > 0:
-		return StatusConnected
+		return turn.ServerConnected
 	case len(t.conns) > 0:
-		return StatusConnecting
+		return turn.ServerConnecting
 	}
-	return StatusIdle
+	return turn.ServerIdle
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -15,7 +16,7 @@ import (
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/internal/adapters"
 	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/starter/internal/ui"
@@ -261,7 +262,7 @@ func checkJournal(ctx context.Context, x *examination) (string, error) {
 
 // checkModel checks that the configured provider answers and accepts the credentials, without an inference.
 func checkModel(ctx context.Context, x *examination) (string, error) {
-	found, err := engine.CheckModel(ctx, x.cfg)
+	found, err := adapters.CheckModel(ctx, x.cfg)
 	var rejected *turn.Error
 	if errors.As(err, &rejected) && (rejected.Code == turn.CodeLLMRejected || rejected.Code == turn.CodeLLMUnauthorized) {
 		return "", &app.ExitError{Code: app.ExitCredentials, Cause: err}
@@ -276,7 +277,7 @@ func checkTools(ctx context.Context, x *examination) (string, error) {
 	if err := x.app.CheckEnviron(); err != nil {
 		return "", err
 	}
-	catalogues, _, err := engine.AskServers(ctx, x.cfg, engine.WithEnviron(x.app.Environ))
+	catalogues, _, err := adapters.AskServers(ctx, x.cfg, x.app.Environ)
 	if err != nil {
 		return "", err
 	}
@@ -293,34 +294,35 @@ func checkTools(ctx context.Context, x *examination) (string, error) {
 	if err != nil || j == nil { // checkJournal reports err
 		return found, errors.Join(problems...)
 	}
-	published, workers, err := reportedIn(ctx, j)
+	known, err := client.ReadServers(ctx, j)
 	if err != nil {
 		return found, cmp.Or(errors.Join(problems...), unchecked("journal"))
 	}
-	quarantined := 0
-	for _, c := range byServer(published) {
-		quarantined += len(c.Quarantined)
+	if n := known.Quarantined(); n > 0 {
+		found += fmt.Sprintf(", %d quarantined (see `everturn tools diff`)", n)
 	}
-	if quarantined > 0 {
-		found += fmt.Sprintf(", %d quarantined (see `everturn tools diff`)", quarantined)
-	}
-	if err := errors.Join(append(problems, workersProblems(workers)...)...); err != nil {
+	if err := errors.Join(append(problems, workersProblems(known.Workers)...)...); err != nil {
 		return found, err
 	}
 	queue := x.cfg.Temporal.TaskQueue
-	if text := differences(published, onQueue(workers, queue)); text != "" {
+	var differences []string
+	for _, d := range known.Differences(queue) {
+		differences = append(differences,
+			fmt.Sprintf("%s by %s", app.Line(d.Tool, 60), app.Line(strings.Join(d.Workers, ", "), 120)))
+	}
+	if len(differences) > 0 {
 		return "", &warning{fmt.Sprintf("the workers of task queue %s offer different tools: %s. A turn has the tools of the "+
-			"worker that begins it: give all of them the same agent.toml and program", queue, text)}
+			"worker that begins it: give all of them the same agent.toml and program", queue, strings.Join(differences, "; "))}
 	}
 	return found, nil
 }
 
 // workersProblems returns an error for each server that a running worker cannot use.
-func workersProblems(workers []engine.WorkerHealth) (problems []error) {
+func workersProblems(workers []client.WorkerReport) (problems []error) {
 	for _, w := range workers {
 		for _, s := range w.Servers {
-			if s.State == engine.ServerFailing {
-				problems = append(problems, fmt.Errorf("server %s has failed for worker %s since %s: %s", s.Server, w.Worker,
+			if s.State == turn.ServerFailing {
+				problems = append(problems, fmt.Errorf("server %s has failed for worker %s since %s: %s", s.Server, w.Identity,
 					s.Since.Local().Format(time.TimeOnly), s.LastError))
 			}
 		}

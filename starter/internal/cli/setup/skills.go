@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/internal/adapters"
 	"github.com/everturn/everturn/internal/skills"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/workflows/turn"
@@ -37,7 +37,7 @@ func readSkills(a *app.App) (skills.Set, error) {
 	if err != nil {
 		return skills.Set{}, err
 	}
-	set, problems, err := engine.Skills(loaded.Config)
+	set, problems, err := adapters.Skills(loaded.Config)
 	if err != nil {
 		return set, app.Usage("%v", err)
 	}
@@ -154,7 +154,7 @@ func skillsToCheck(a *app.App, folders []string) ([]skills.Skill, []skills.Probl
 		if err != nil {
 			return nil, nil, err
 		}
-		set, problems, err := engine.Skills(loaded.Config)
+		set, problems, err := adapters.Skills(loaded.Config)
 		if err != nil {
 			err = app.Usage("%v", err)
 		}

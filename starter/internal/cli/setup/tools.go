@@ -1,13 +1,15 @@
 package setup
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/client"
+	"github.com/everturn/everturn/internal/adapters"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/workflows/turn"
@@ -34,16 +36,15 @@ Exit codes: 0 every server answered, 1 a server did not.`,
 			if err := loaded.CheckEnviron(a.Environ); err != nil {
 				return err
 			}
-			catalogues, _, err := engine.AskServers(cmd.Context(), loaded.Config, engine.WithEnviron(a.Environ))
+			catalogues, _, err := adapters.AskServers(cmd.Context(), loaded.Config, a.Environ)
 			if err != nil {
 				return err
 			}
-			published, workers, err := reported(cmd.Context(), loaded.Config)
+			known, err := readServers(cmd.Context(), loaded.Config)
 			if err != nil {
 				return err
 			}
-			applyQuarantine(catalogues, byServer(published))
-			offered := withWorkers(catalogues, published, onQueue(workers, loaded.Config.Temporal.TaskQueue))
+			offered := known.Offered(catalogues, loaded.Config.Temporal.TaskQueue)
 			err = app.PrintList(a.Out, output, offered, func() error { return printTools(a, offered) })
 			if err == nil && slices.ContainsFunc(catalogues, func(c turn.Catalogue) bool { return c.Problem != "" }) {
 				return &app.ExitError{Code: app.ExitFailed}
@@ -57,29 +58,12 @@ Exit codes: 0 every server answered, 1 a server did not.`,
 	return cmd
 }
 
-// applyQuarantine moves the tools of offered that are quarantined from Tools to Quarantined. published are the
-// journal's catalogues by server, which know the quarantined tools. If a server now offers another version of a
-// quarantined tool that is not the approved one, that version is quarantined, too.
-func applyQuarantine(offered []turn.Catalogue, published map[string]turn.Catalogue) {
-	for i := range offered {
-		c := &offered[i]
-		for _, q := range published[c.Server].Quarantined {
-			at := slices.IndexFunc(c.Tools, func(t turn.Descriptor) bool { return t.ID == q.Now.ID })
-			if at < 0 || q.Approved != nil && q.Approved.Hash == c.Tools[at].Hash {
-				continue // the tool is gone, or is the approved version again
-			}
-			q.Now = c.Tools[at]
-			c.Tools, c.Quarantined = slices.Delete(c.Tools, at, at+1), append(c.Quarantined, q)
-		}
-	}
-}
-
 // printTools prints a table of the tools and, on stderr, the problems of their servers.
-func printTools(a *app.App, catalogues []offeredCatalogue) error {
+func printTools(a *app.App, catalogues []client.OfferedCatalogue) error {
 	var rows [][]string
 	for _, c := range catalogues {
 		for _, t := range c.Tools {
-			rows = append(rows, toolRow(t, c.state()))
+			rows = append(rows, toolRow(t, offeredBy(c)))
 		}
 		for _, q := range c.Quarantined {
 			rows = append(rows, toolRow(q.Now, "quarantined"))
@@ -99,6 +83,19 @@ func printTools(a *app.App, catalogues []offeredCatalogue) error {
 		noteQuarantined(a, c.Server, len(c.Quarantined))
 	}
 	return nil
+}
+
+// offeredBy returns the state of a catalogue's tools in the table: how many workers offer them, if other workers offer
+// another version.
+func offeredBy(c client.OfferedCatalogue) string {
+	switch n := len(c.Workers); {
+	case c.Others == 0: // also if no worker offers the server
+		return "offered"
+	case n == 0:
+		return "no worker"
+	default:
+		return fmt.Sprintf("%d of %d workers", n, n+c.Others)
+	}
 }
 
 // noteMisnamed prints the tools that agent.toml names and the server does not offer.

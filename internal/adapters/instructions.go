@@ -1,21 +1,23 @@
-package engine
+package adapters
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
-	"time"
 	"unicode/utf8"
 
 	"github.com/everturn/everturn/activities/tools"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/internal/printable"
+	"github.com/everturn/everturn/internal/redact"
 	"github.com/everturn/everturn/internal/skills"
 	"github.com/everturn/everturn/internal/trust"
 	"github.com/everturn/everturn/workflows/turn"
@@ -59,51 +61,58 @@ func trustsWorkspace(cfg config.Config) bool {
 	return t != nil && *t
 }
 
-// guidance is what a worker has read from skills and AGENTS.md, without the worker's secrets.
-type guidance struct {
-	skills   skills.Set
+// Instructions reads what instructs the agent besides its configuration: skills, and the AGENTS.md of a trusted
+// workspace.
+type Instructions struct {
+	cfg     config.Config
+	tools   *tools.Registry
+	secrets *redact.Redactor
+	log     *slog.Logger
+	current atomic.Pointer[Instructed] // never nil
+	stamp   string                     // changes when a file changes; only Refresh uses it
+}
+
+// Instructed is what was read from skills and AGENTS.md, without the worker's secrets.
+type Instructed struct {
+	Skills skills.Set
+	// Project is the part of the system prompt from a trusted workspace's AGENTS.md; it may be empty.
+	Project  string
 	problems []skills.Problem // of files that cannot be used
-	// project is the part of the system prompt from a trusted workspace's AGENTS.md; it may be empty.
-	project string
 }
 
-// openSkills reads the skills and the workspace's AGENTS.md, and adds local/activate_skill if there are skills.
-func (e *Engine) openSkills(context.Context) error {
-	e.guidanceStamp = stampGuidance(e.cfg)
-	if err := e.readGuidance(); err != nil {
-		return fmt.Errorf("%w: %w", config.ErrInvalid, err)
+// OpenInstructions reads the skills and the workspace's AGENTS.md, and adds local/activate_skill to the tools if there
+// are skills. The error is config.ErrInvalid if the skills cannot be read.
+func OpenInstructions(cfg config.Config, r *tools.Registry, secrets *redact.Redactor, log *slog.Logger) (*Instructions,
+	error) {
+	i := &Instructions{cfg: cfg, tools: r, secrets: secrets, log: log, stamp: stampInstructions(cfg)}
+	i.current.Store(&Instructed{})
+	if err := i.read(); err != nil {
+		return nil, fmt.Errorf("%w: %w", config.ErrInvalid, err)
 	}
-	return nil
+	return i, nil
 }
 
-// skillsEvery is how often a worker checks whether skills or AGENTS.md have changed.
-const skillsEvery = 2 * time.Second
+// Load returns what was read last.
+func (i *Instructions) Load() Instructed { return *i.current.Load() }
 
-// watchSkills reads the skills and AGENTS.md again when they have changed, until ctx ends.
-func (e *Engine) watchSkills(ctx context.Context) {
-	every(ctx, skillsEvery, func() bool {
-		e.refreshGuidance()
-		return true
-	})
-}
-
-// refreshGuidance reads the skills and AGENTS.md again if they have changed. Turns that begin afterwards use them. If
-// the skills cannot be read, it logs the error, those in use stay, and the next change is awaited.
-func (e *Engine) refreshGuidance() {
-	stamp := stampGuidance(e.cfg)
-	if stamp == e.guidanceStamp {
+// Refresh reads the skills and AGENTS.md again if they have changed. Turns that begin afterwards use them. If the skills
+// cannot be read, it logs the error, those in use stay, and the next change is awaited. It is not safe for concurrent
+// use.
+func (i *Instructions) Refresh() {
+	stamp := stampInstructions(i.cfg)
+	if stamp == i.stamp {
 		return
 	}
-	e.guidanceStamp = stamp
-	if err := e.readGuidance(); err != nil {
-		e.log.Warn("the changed skills cannot be read; those in use stay", "error", err)
+	i.stamp = stamp
+	if err := i.read(); err != nil {
+		i.log.Warn("the changed skills cannot be read; those in use stay", "error", err)
 		return
 	}
-	e.log.Info("skills and "+projectFile+" were read again", "skills", len(e.guidance.Load().skills.All))
+	i.log.Info("skills and "+projectFile+" were read again", "skills", len(i.Load().Skills.All))
 }
 
-// stampGuidance returns a text that changes when the skills or the AGENTS.md of the configuration change.
-func stampGuidance(cfg config.Config) string {
+// stampInstructions returns a text that changes when the skills or the AGENTS.md of the configuration change.
+func stampInstructions(cfg config.Config) string {
 	sources, outside := skillSources(cfg)
 	var b strings.Builder
 	fmt.Fprintln(&b, skills.Stamp(sources), outside)
@@ -113,27 +122,27 @@ func stampGuidance(cfg config.Config) string {
 	return b.String()
 }
 
-// readGuidance reads the skills and the workspace's AGENTS.md for the turns that begin from now on. It logs problems
+// read reads the skills and the workspace's AGENTS.md for the turns that begin from now on. It logs problems
 // that it has not logged before. If the skills cannot be read, it changes nothing.
-func (e *Engine) readGuidance() error {
-	set, problems, err := Skills(e.cfg)
+func (i *Instructions) read() error {
+	set, problems, err := Skills(i.cfg)
 	if err != nil {
 		return err
 	}
-	project, err := projectInstructions(e.cfg)
+	project, err := projectInstructions(i.cfg)
 	if err != nil {
 		problems = append(problems, skills.Problem{Path: projectFile, Message: err.Error()})
 	}
 	for _, p := range problems {
-		if !slices.Contains(e.guidance.Load().problems, p) {
-			e.log.Warn("a file with instructions is left out", "path", p.Path, "problem", p.Message)
+		if !slices.Contains(i.Load().problems, p) {
+			i.log.Warn("a file with instructions is left out", "path", p.Path, "problem", p.Message)
 		}
 	}
-	for i, s := range set.All {
-		set.All[i].Description, set.All[i].Body = e.secrets.String(s.Description), e.secrets.String(s.Body)
+	for n, s := range set.All {
+		set.All[n].Description, set.All[n].Body = i.secrets.String(s.Description), i.secrets.String(s.Body)
 	}
-	e.guidance.Store(&guidance{skills: set, problems: problems, project: e.secrets.String(project)})
-	return registerSkills(e.tools, set.All)
+	i.current.Store(&Instructed{Skills: set, problems: problems, Project: i.secrets.String(project)})
+	return registerSkills(i.tools, set.All)
 }
 
 // projectFile is the file with a project's instructions for agents (https://agents.md). The prompt contains at most its

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"path/filepath"
 	"testing"
@@ -18,7 +17,7 @@ import (
 
 // beside returns an engine with a journal, whose only server cannot be started, and a function that publishes another
 // worker's health for that server. That function returns one that ends the other worker.
-func beside(t *testing.T) (*Engine, func(ServerHealth) func()) {
+func beside(t *testing.T) (*Engine, func(turn.ServerHealth) func()) {
 	cfg := config.Default()
 	cfg.Journal.Path = filepath.Join(t.TempDir(), "journal.db")
 	cfg.Runtime.Workspace = t.TempDir()
@@ -27,11 +26,9 @@ func beside(t *testing.T) (*Engine, func(ServerHealth) func()) {
 	t.Cleanup(func() { assert.NoError(t, e.Close()) })
 	require.NoError(t, e.openTools(t.Context()))
 	require.NoError(t, e.openJournal(t.Context()))
-	return e, func(s ServerHealth) func() {
-		servers, err := json.Marshal([]ServerHealth{s})
-		require.NoError(t, err)
+	return e, func(s turn.ServerHealth) func() {
 		require.NoError(t, e.journal.ReportWorker(t.Context(),
-			fleet.WorkerReport{ID: "other", Identity: e.identity(), Servers: servers}))
+			fleet.WorkerReport{ID: "other", Identity: e.identity(), Servers: []turn.ServerHealth{s}}))
 		return func() { require.NoError(t, e.journal.RemoveWorker(context.WithoutCancel(t.Context()), "other")) }
 	}
 }
@@ -66,8 +63,8 @@ func TestAServerThatAnotherWorkerHasIsNotTakenAway(t *testing.T) {
 	log := make(told, 100)
 	e.log = slog.New(slog.NewTextHandler(log, nil))
 	require.NoError(t, e.journal.PublishCatalogue(t.Context(), offered))
-	end := other(ServerHealth{Server: "files", State: ServerFailing,
-		Tenants: []TenantHealth{{State: ServerConnected}, {Tenant: "acme", State: ServerFailing}}})
+	end := other(turn.ServerHealth{Server: "files", State: turn.ServerFailing,
+		Tenants: []turn.TenantHealth{{State: turn.ServerConnected}, {Tenant: "acme", State: turn.ServerFailing}}})
 
 	ctx, stop := context.WithCancel(t.Context())
 	watched := make(chan struct{})
@@ -111,8 +108,8 @@ func TestACatalogueThatWasOverwrittenIsPublishedAgain(t *testing.T) {
 // TestAServerThatNoWorkerHasIsAway checks that a server that fails on every worker is published as unavailable,
 // whichever worker connects first.
 func TestAServerThatNoWorkerHasIsAway(t *testing.T) {
-	for _, state := range []ServerHealth{{Server: "files", State: ServerFailing},
-		{Server: "mail", State: ServerConnected}} {
+	for _, state := range []turn.ServerHealth{{Server: "files", State: turn.ServerFailing},
+		{Server: "mail", State: turn.ServerConnected}} {
 		e, other := beside(t)
 		ctx, stop := context.WithCancel(t.Context())
 		require.NoError(t, e.journal.PublishCatalogue(ctx, offered))

@@ -1,11 +1,13 @@
-package engine
+package adapters
 
 import (
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"regexp"
+	"sync/atomic"
 
 	"github.com/everturn/everturn/activities"
 	"github.com/everturn/everturn/activities/inference"
@@ -15,41 +17,65 @@ import (
 	"github.com/everturn/everturn/activities/inference/responses"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/internal/models"
+	"github.com/everturn/everturn/internal/redact"
 	"github.com/everturn/everturn/internal/tape"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// model sends each prompt to its provider. It implements activities.Model.
-type model struct {
+// Model sends each prompt to its provider, and knows the models that the configuration names. It implements
+// activities.Model.
+type Model struct {
+	cfg       config.Config
+	secrets   *redact.Redactor
+	log       *slog.Logger
 	provider  string                         // the default provider
 	name      string                         // the default model
-	own       activities.Model               // replaces the providers (see WithModel); nil if there is none
+	own       activities.Model               // replaces the providers; nil if there is none
 	tape      *tape.Tape                     // records or replays; nil without llm.tape
 	providers map[string]*inference.Endpoint // nil if this worker makes no inferences
 	demo      *demo.Server
+	list      atomic.Pointer[models.Models]
 }
 
-// openModel sets e.model. On a worker that makes inferences, it also opens the tape and, unless WithModel replaces
-// them, the providers' endpoints, and starts the demo's server if the demo is the provider. Endpoints are not
-// contacted.
-func (e *Engine) openModel(ctx context.Context) error {
-	c := e.cfg.EffectiveLLM()
-	m := &model{provider: string(c.Provider), name: c.Model}
-	e.model = m
-	if !e.cfg.Worker.Has(config.RoleInference) {
-		return nil
+// OpenModel returns the configured model. On a worker that makes inferences, it also opens the tape and, unless own
+// replaces them, the providers' endpoints, and starts the demo's server if the demo is the provider. Endpoints are not
+// contacted. own may be nil. The caller closes the model.
+//
+// Errors: config.ErrCredentials, config.ErrInvalid.
+func OpenModel(ctx context.Context, cfg config.Config, own activities.Model, secrets *redact.Redactor,
+	log *slog.Logger) (*Model, error) {
+	c := cfg.EffectiveLLM()
+	m := &Model{cfg: cfg, own: own, secrets: secrets, log: log, provider: string(c.Provider), name: c.Model}
+	if err := m.open(ctx); err != nil {
+		return nil, errors.Join(err, m.Close())
 	}
-	if err := e.openTape(); err != nil {
-		return err
+	return m, nil
+}
+
+// Default returns the default provider and its model.
+func (m *Model) Default() (provider, model string) { return m.provider, m.name }
+
+func (m *Model) open(ctx context.Context) error {
+	if m.cfg.Worker.Has(config.RoleInference) {
+		if err := m.openTape(); err != nil {
+			return err
+		}
+		if m.own == nil {
+			if err := m.openProviders(ctx); err != nil {
+				return err
+			}
+		}
 	}
-	if m.own = e.options.model; m.own != nil {
-		return nil
-	}
-	if err := e.cfg.CheckCredentials(); err != nil {
+	return m.openList()
+}
+
+// openProviders sets the endpoints of all providers.
+func (m *Model) openProviders(ctx context.Context) error {
+	if err := m.cfg.CheckCredentials(); err != nil {
 		return err
 	}
 	m.providers = map[string]*inference.Endpoint{}
-	if c.Provider == config.ProviderDemo {
+	if c := m.cfg.EffectiveLLM(); c.Provider == config.ProviderDemo {
 		server, err := demo.Start(ctx, demo.Options{Slow: c.DemoSlow})
 		if err != nil {
 			return err
@@ -57,13 +83,13 @@ func (e *Engine) openModel(ctx context.Context) error {
 		m.demo = server
 		// Inferences reach the demo over HTTP in the wire format of a real provider.
 		demoProvider := config.ModelProvider{ID: c.Provider, API: turn.APIChat, BaseURL: server.URL(), APIKey: "none"}
-		if err := e.openProvider(demoProvider); err != nil {
+		if err := m.openProvider(demoProvider); err != nil {
 			return err
 		}
 	}
-	for _, id := range e.cfg.ProviderIDs() {
-		p, _ := e.cfg.ModelProvider(id)
-		if err := e.openProvider(p); err != nil {
+	for _, id := range m.cfg.ProviderIDs() {
+		p, _ := m.cfg.ModelProvider(id)
+		if err := m.openProvider(p); err != nil {
 			return err
 		}
 	}
@@ -72,37 +98,37 @@ func (e *Engine) openModel(ctx context.Context) error {
 
 // openTape opens the tape of llm.tape, if one is configured. Inferences go through the tape, which records the answers
 // of the model behind it, or answers in its place.
-func (e *Engine) openTape() error {
-	folder, replays, err := e.cfg.LLM.TapeFolder()
+func (m *Model) openTape() error {
+	folder, replays, err := m.cfg.LLM.TapeFolder()
 	if folder == "" || err != nil {
 		return err
 	}
-	e.model.tape, err = tape.Open(folder, replays, activities.Redacted(untaped{e.model}, e.secrets), e.secrets, e.log)
+	m.tape, err = tape.Open(folder, replays, activities.Redacted(untaped{m}, m.secrets), m.secrets, m.log)
 	if err != nil {
 		return fmt.Errorf("%w: llm.tape: %w", config.ErrInvalid, err)
 	}
-	e.log.Warn("a tape is in use", "llm.tape", e.cfg.LLM.Tape)
+	m.log.Warn("a tape is in use", "llm.tape", m.cfg.LLM.Tape)
 	return nil
 }
 
 // untaped is the model whose answers the tape records: its Infer does not go through the tape.
-type untaped struct{ *model }
+type untaped struct{ *Model }
 
 func (m untaped) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.Completion, error) {
 	return m.inferUntaped(ctx, p, sink)
 }
 
-// openProvider adds the endpoint of a provider to e.model. The endpoint resolves a model's capabilities at each prompt,
+// openProvider adds the endpoint of a provider. The endpoint resolves a model's capabilities at each prompt,
 // because the list of models may change while the worker runs.
-func (e *Engine) openProvider(p config.ModelProvider) error {
-	c := e.cfg.LLM
+func (m *Model) openProvider(p config.ModelProvider) error {
+	c := m.cfg.LLM
 	endpoint, err := inference.New(inference.Options{
-		Name: string(p.ID), BaseURL: p.BaseURL, APIKey: p.APIKey.Reveal(), Redact: e.secrets,
+		Name: string(p.ID), BaseURL: p.BaseURL, APIKey: p.APIKey.Reveal(), Redact: m.secrets,
 		ConnectTimeout: c.ConnectTimeout, FirstTokenTimeout: c.FirstTokenTimeout,
 		IdleTimeout: c.IdleTimeout, TotalTimeout: c.TotalTimeout,
 		Modalities: modalities(c.Media),
 		Capabilities: func(model string) []models.Capability {
-			r, err := e.models.Load().Resolve(string(p.ID) + ":" + model)
+			r, err := m.list.Load().Resolve(string(p.ID) + ":" + model)
 			if err != nil {
 				return models.CapabilitiesOf(model)
 			}
@@ -113,7 +139,7 @@ func (e *Engine) openProvider(p config.ModelProvider) error {
 	if err != nil {
 		return err
 	}
-	e.model.providers[string(p.ID)] = endpoint
+	m.providers[string(p.ID)] = endpoint
 	return nil
 }
 
@@ -141,7 +167,7 @@ func apiOf(p config.ModelProvider, prompt turn.Prompt) turn.API {
 }
 
 // endpoint returns the endpoint of the prompt's provider, or of the default one if the prompt names none.
-func (m *model) endpoint(p turn.Prompt) (*inference.Endpoint, error) {
+func (m *Model) endpoint(p turn.Prompt) (*inference.Endpoint, error) {
 	id := cmp.Or(p.Provider, m.provider)
 	if endpoint := m.providers[id]; endpoint != nil {
 		return endpoint, nil
@@ -152,7 +178,7 @@ func (m *model) endpoint(p turn.Prompt) (*inference.Endpoint, error) {
 }
 
 // Infer implements activities.Model.
-func (m *model) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.Completion, error) {
+func (m *Model) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.Completion, error) {
 	if m.tape != nil {
 		return m.tape.Infer(ctx, p, sink)
 	}
@@ -160,7 +186,7 @@ func (m *model) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.
 }
 
 // inferUntaped sends a prompt to the embedding program's model, if it has one, and otherwise to the prompt's provider.
-func (m *model) inferUntaped(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.Completion, error) {
+func (m *Model) inferUntaped(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.Completion, error) {
 	if m.own != nil {
 		return m.own.Infer(ctx, p, sink)
 	}
@@ -172,7 +198,7 @@ func (m *model) inferUntaped(ctx context.Context, p turn.Prompt, sink turn.Sink)
 }
 
 // Takes implements activities.Model.
-func (m *model) Takes(p turn.Prompt, mediaType string) bool {
+func (m *Model) Takes(p turn.Prompt, mediaType string) bool {
 	if m.own != nil {
 		return m.own.Takes(p, mediaType)
 	}
@@ -194,8 +220,8 @@ func modalities(m config.Media) *inference.Modalities {
 	return nil
 }
 
-// close closes the endpoints of the providers and the demo's server.
-func (m *model) close() error {
+// Close closes the endpoints of the providers and the demo's server.
+func (m *Model) Close() error {
 	var errs []error
 	for _, endpoint := range m.providers {
 		errs = append(errs, endpoint.Close())
@@ -209,21 +235,17 @@ func (m *model) close() error {
 // CheckModel checks that the configured provider answers, without making an inference. It returns the provider and the
 // model for display. It sends nothing if this worker makes no inferences or if a tape answers.
 func CheckModel(ctx context.Context, cfg config.Config) (string, error) {
-	e := newEngine(cfg, nil)
-	err := e.openModel(ctx)
-	if err == nil {
-		err = e.openModels(ctx)
-	}
+	m, err := OpenModel(ctx, cfg, nil, Secrets(cfg, nil), slog.New(slog.DiscardHandler))
 	if err != nil {
-		return "", errors.Join(err, e.Close())
+		return "", err
 	}
-	name := e.model.provider + ", " + e.model.name
-	if e.model.providers == nil {
-		return name + "; other workers call it (worker.roles)", e.Close()
+	name := m.provider + ", " + m.name
+	if m.providers == nil {
+		return name + "; other workers call it (worker.roles)", m.Close()
 	}
-	if e.cfg.LLM.Replays() {
-		return name + "; it is not asked, llm.tape answers", e.Close()
+	if cfg.LLM.Replays() {
+		return name + "; it is not asked, llm.tape answers", m.Close()
 	}
-	err = e.model.providers[e.model.provider].Ping(ctx)
-	return name, errors.Join(err, e.Close())
+	err = m.providers[m.provider].Ping(ctx)
+	return name, errors.Join(err, m.Close())
 }

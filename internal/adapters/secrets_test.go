@@ -1,4 +1,4 @@
-package engine
+package adapters
 
 import (
 	"reflect"
@@ -41,10 +41,10 @@ func TestSecretsOfTheFileAreRedacted(t *testing.T) {
 			continue
 		}
 		secrets := setSecrets(f.Name, section)
-		e := newEngine(cfg, nil)
+		known := Secrets(cfg, nil)
 		for _, secret := range secrets {
 			tested++
-			assert.Equal(t, "it is [redacted].", e.secrets.String("it is "+secret+"."), secret)
+			assert.Equal(t, "it is [redacted].", known.String("it is "+secret+"."), secret)
 		}
 	}
 	assert.GreaterOrEqual(t, tested, 5)
@@ -54,15 +54,15 @@ func TestTheJournalsPasswordIsRedacted(t *testing.T) {
 	for _, url := range []string{"postgres://me:p%40ssw0rd-9@db/x", "postgres://me@db/x?password=p%40ssw0rd-9"} {
 		cfg := config.Default()
 		cfg.Journal.URL = config.Secret(url)
-		e := newEngine(cfg, nil)
+		known := Secrets(cfg, nil)
 		for _, text := range []string{url, "p@ssw0rd-9", "p%40ssw0rd-9"} {
-			assert.Equal(t, "it is [redacted].", e.secrets.String("it is "+text+"."), url)
+			assert.Equal(t, "it is [redacted].", known.String("it is "+text+"."), url)
 		}
 	}
 	cfg := config.Default()
 	cfg.Journal.URL = "postgres://postgres:postgres@db/x"
-	assert.Equal(t, "postgres", newEngine(cfg, nil).secrets.String("postgres"), "a name is no secret")
+	assert.Equal(t, "postgres", Secrets(cfg, nil).String("postgres"), "a name is no secret")
 	t.Setenv("PGPASSWORD", "from-the-environment")
 	cfg.Journal.URL = "postgres://me@db/x"
-	assert.Equal(t, "[redacted]", newEngine(cfg, nil).secrets.String("from-the-environment"))
+	assert.Equal(t, "[redacted]", Secrets(cfg, nil).String("from-the-environment"))
 }

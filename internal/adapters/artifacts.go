@@ -1,4 +1,4 @@
-package engine
+package adapters
 
 import (
 	"bytes"
@@ -14,8 +14,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// artifacts reads the artifacts of tool results from a journal: see journal.DB.
-type artifacts interface {
+// Artifacts reads the artifacts of tool results from a journal: see journal.DB.
+type Artifacts interface {
 	Artifact(ctx context.Context, turnID, hash string) (mediaType string, b []byte, err error)
 }
 
@@ -34,18 +34,10 @@ type readArtifactInput struct {
 
 var artifactName = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// artifacts returns the engine's journal, or nil if it has none.
-func (e *Engine) artifacts() artifacts {
-	if e.journal == nil {
-		return nil
-	}
-	return e.journal
-}
-
-// registerArtifacts adds the tool local/read_artifact, which reads the rest of a truncated result. The engine opens its
-// journal after it registers the tools, so each call gets the journal from source, which returns nil if there is none.
+// registerArtifacts adds the tool local/read_artifact, which reads the rest of a truncated result. Each call gets
+// the journal from source, which returns nil if there is none.
 // maxResult is the maximum size of a tool result in bytes.
-func registerArtifacts(r *tools.Registry, source func() artifacts, maxResult int) error {
+func registerArtifacts(r *tools.Registry, source func() Artifacts, maxResult int) error {
 	most := max(min(maxRead, maxResult)-noteBytes, noteBytes)
 	read := func(ctx context.Context, in readArtifactInput) (string, error) {
 		req, ok := tools.CallInfo(ctx)

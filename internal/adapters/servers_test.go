@@ -1,4 +1,4 @@
-package engine
+package adapters
 
 import (
 	"context"
@@ -18,11 +18,11 @@ func (nobody) Token(context.Context) (string, error) { return "", nil }
 func (nobody) Renew(context.Context, *http.Response) error { return nil }
 
 func TestALoginGoesToTheServerThatItIsFor(t *testing.T) {
-	o := newOptions([]Option{WithLogin("b", nobody{})})
-	servers, err := o.setLogins([]mcp.Server{{ID: "a"}, {ID: "b"}})
+	logins := map[string]mcp.Login{"b": nobody{}}
+	servers, err := withLogins([]mcp.Server{{ID: "a"}, {ID: "b"}}, logins)
 	require.NoError(t, err)
 	assert.Nil(t, servers[0].Login)
 	assert.NotNil(t, servers[1].Login)
-	_, err = o.setLogins([]mcp.Server{{ID: "a"}})
+	_, err = withLogins([]mcp.Server{{ID: "a"}}, logins)
 	assert.ErrorContains(t, err, `MCP server "b", which is not configured`)
 }

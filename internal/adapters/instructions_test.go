@@ -1,7 +1,6 @@
-package engine
+package adapters
 
 import (
-	"bytes"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/internal/redact"
-	"github.com/everturn/everturn/workflows/turn"
 )
 
 // workspaceOf returns the configuration of a workspace whose authors may instruct the agent.
@@ -93,66 +91,14 @@ func TestInstructionsHoldNoSecret(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(skill, "SKILL.md"),
 		[]byte("---\nname: release\ndescription: With key-5e1f09c2\n---\nSend key-5e1f09c2."), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "AGENTS.md"), []byte("The key is key-5e1f09c2."), 0o600))
-	e := newEngine(cfg, nil)
-	e.secrets = redact.New()
-	e.secrets.Add("key-5e1f09c2")
-	t.Cleanup(func() { assert.NoError(t, e.Close()) })
-	require.NoError(t, e.openTools(t.Context()))
-	require.NoError(t, e.openSkills(t.Context()))
-	g := e.guidance.Load()
-	assert.Contains(t, g.project, "[redacted]")
-	assert.NotContains(t, g.project+g.skills.All[0].Description+g.skills.All[0].Body, "key-5e1f09c2")
-}
-
-// TestChangesOfSkillsKeepToTheRules changes the skills of a worker that has started: the rules are those of its start.
-func TestChangesOfSkillsKeepToTheRules(t *testing.T) {
-	cfg, dir := workspaceOf(t)
-	team := t.TempDir()
-	cfg.Skills.Sources = []config.SkillSource{{Path: team, Recursive: true}}
-	cfg.Agents = []config.Agent{{ID: "reviewer", SystemPrompt: "You review.", Skills: []string{"style"}}}
-	write := func(name string) {
-		require.NoError(t, os.MkdirAll(name, 0o700))
-		require.NoError(t, os.WriteFile(filepath.Join(name, "SKILL.md"), []byte("---\nname: "+filepath.Base(name)+
-			"\ndescription: Work well\n---\nDo it."), 0o600))
-	}
-	write(filepath.Join(team, "style"))
-	var log bytes.Buffer
-	e := newEngine(cfg, []Option{WithLogger(slog.New(slog.NewJSONHandler(&log, nil)))})
-	t.Cleanup(func() { assert.NoError(t, e.Close()) })
-	require.NoError(t, e.openTools(t.Context()))
-	require.NoError(t, e.openSkills(t.Context()))
-	agents := e.agents()
-	namesOf := func(a int) (names []string) {
-		e.refreshGuidance()
-		for _, s := range agents[a].Skills().All {
-			names = append(names, s.Name)
-		}
-		return names
-	}
-	assert.Equal(t, []string{"style"}, namesOf(0))
-	assert.Zero(t, log.Len(), "nothing is read again without a change")
-
-	write(filepath.Join(dir, ".agents", "skills", "release"))
-	assert.Equal(t, []string{"release", "style"}, namesOf(0))
-	assert.Equal(t, []string{"style"}, namesOf(1), "an agent has only its own skills")
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "AGENTS.md"), []byte("Be brief."), 0o600))
-	e.refreshGuidance()
-	assert.Contains(t, agents[1].Project(), "Be brief.")
-
-	outside := filepath.Join(t.TempDir(), "agents")
-	require.NoError(t, os.Rename(filepath.Join(dir, ".agents"), outside))
-	require.NoError(t, os.Symlink(outside, filepath.Join(dir, ".agents")))
-	assert.Equal(t, []string{"style"}, namesOf(0), "a link out of the workspace is not followed")
-
-	log.Reset()
-	require.NoError(t, os.Rename(team, team+"-gone"))
-	assert.Equal(t, []string{"style"}, namesOf(0), "a source that cannot be read")
-	assert.Equal(t, []string{"style"}, namesOf(0))
-	assert.Equal(t, 1, bytes.Count(log.Bytes(), []byte(`"level":"WARN"`)), "%s", &log)
-
-	require.NoError(t, os.Mkdir(team, 0o700))
-	assert.Empty(t, namesOf(0))
-	for _, d := range e.tools.Catalogues(t.Context())[0].Tools {
-		assert.NotEqual(t, turn.ActivateSkill, d.ID)
-	}
+	secrets, log := redact.New(), slog.New(slog.DiscardHandler)
+	secrets.Add("key-5e1f09c2")
+	tools, err := OpenTools(t.Context(), cfg, ToolOptions{Secrets: secrets, Log: log})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, tools.Close()) })
+	i, err := OpenInstructions(cfg, tools, secrets, log)
+	require.NoError(t, err)
+	got := i.Load()
+	assert.Contains(t, got.Project, "[redacted]")
+	assert.NotContains(t, got.Project+got.Skills.All[0].Description+got.Skills.All[0].Body, "key-5e1f09c2")
 }

@@ -1,4 +1,4 @@
-package engine
+package adapters
 
 import (
 	"context"
@@ -28,10 +28,10 @@ func (s shelf) Artifact(_ context.Context, turnID, hash string) (string, []byte,
 }
 
 // reader returns a function that calls local/read_artifact as the given turn.
-func reader(t *testing.T, s artifacts, maxResult int) func(turnID string, in readArtifactInput) turn.ToolResult {
+func reader(t *testing.T, s Artifacts, maxResult int) func(turnID string, in readArtifactInput) turn.ToolResult {
 	t.Helper()
 	h := tools.New(tools.Options{MaxResultBytes: maxResult}, nil)
-	require.NoError(t, registerArtifacts(h, func() artifacts { return s }, maxResult))
+	require.NoError(t, registerArtifacts(h, func() Artifacts { return s }, maxResult))
 	t.Cleanup(func() { require.NoError(t, h.Close()) })
 	d := h.Catalogues(t.Context())[0].Tools[0]
 	assert.Equal(t, turn.ActivityLocal, d.Activity)

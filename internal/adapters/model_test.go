@@ -1,8 +1,9 @@
-package engine
+package adapters
 
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,10 +43,11 @@ func TestATapeHasNoPartOfASecret(t *testing.T) {
 		cfg := config.Default()
 		cfg.LLM.Tape, cfg.LLM.APIKey = mode+":"+dir, "KEY:5E1F09C2/Z8Q7"
 		cfg.Runtime.Redact = []string{"TOKEN=[A-F]+"}
-		e := newEngine(cfg, []Option{WithModel(&bytewise{text: "it is KEY:5E1F09C2/Z8Q7 and TOKEN=ABCDEF."})})
-		defer func() { assert.NoError(t, e.Close()) }()
-		require.NoError(t, e.openModel(t.Context()))
-		answer, err := e.model.Infer(t.Context(), turn.Prompt{Model: "any"}, &got)
+		m, err := OpenModel(t.Context(), cfg, &bytewise{text: "it is KEY:5E1F09C2/Z8Q7 and TOKEN=ABCDEF."}, Secrets(cfg, nil),
+			slog.New(slog.DiscardHandler))
+		require.NoError(t, err)
+		defer func() { assert.NoError(t, m.Close()) }()
+		answer, err = m.Infer(t.Context(), turn.Prompt{Model: "any"}, &got)
 		require.NoError(t, err)
 		return got, answer
 	}

@@ -1,0 +1,26 @@
+package adapters
+
+import (
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/internal/redact"
+	"github.com/everturn/everturn/internal/temporalconn"
+	"github.com/everturn/everturn/journal/postgres"
+)
+
+// Secrets returns a redactor that knows the keys of providers and of Temporal, the token of the codec server, and the
+// journal's connection string and password. OpenTools adds the secrets of the MCP servers. The encryption keys are not
+// among them.
+func Secrets(cfg config.Config, environ []string) *redact.Redactor {
+	secrets := redact.New(cfg.Runtime.Redact...)
+	secrets.Add(cfg.LLM.APIKey.Reveal(), cfg.Temporal.APIKey.Reveal(), cfg.CodecServer.Token.Reveal())
+	if url := cfg.Journal.URL.Reveal(); url != "" {
+		secrets.Add(url, postgres.Password(url))
+	}
+	for _, p := range cfg.Providers {
+		secrets.Add(p.APIKey.Reveal())
+	}
+	if key, ok := temporalconn.Environ(environ).LookupEnv("TEMPORAL_API_KEY"); ok {
+		secrets.Add(key)
+	}
+	return secrets
+}
