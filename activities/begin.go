@@ -110,6 +110,7 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput, fro
 	}
 	if callerTurn != nil { // this is the turn of a subagent
 		limits, in.Message.Tools = limits.Within(callerTurn.granted), callerTurn.config.MessageTools
+		in.Context = callerTurn.config.Context
 		limits.RetryFor = min(limits.RetryFor, callerTurn.config.Limits.RetryFor)
 	}
 	chain, err := agent.Models(in.Message.Model)
@@ -123,7 +124,7 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput, fro
 		RetryMax: agent.RetryMax, FallbackAfter: agent.FallbackAfter, JournalRetryFor: a.journalRetryFor,
 		Temperature: cmp.Or(in.Message.Temperature, agent.Temperature), MaxTokens: agent.MaxTokens, Queues: a.queues,
 		TraceParent: in.Message.TraceParent,
-		Background:  in.Message.Background, MessageTools: in.Message.Tools,
+		Background:  in.Message.Background, MessageTools: in.Message.Tools, Context: in.Context,
 	}
 	from.applyLimits(&cfg)
 	compactPrompt, err := agent.compactionSettings(cfg)

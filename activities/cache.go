@@ -103,13 +103,14 @@ type begunTurn struct {
 	maxCost         *turn.USD    // nil means no limit
 	retry           retries
 	limits          turn.Limits
+	context         json.RawMessage // for the tools
 }
 
 // begunTurnOf returns the begunTurn of a turn with this config.
 func begunTurnOf(session, tenant string, cfg turn.Config) begunTurn {
 	return begunTurn{Session: session, Tenant: tenant, promptConfig: cfg.PromptConfig, models: cfg.Models,
 		maxCost: cfg.Limits.MaxCost(), limits: cfg.Limits,
-		retry: retries{cfg.Limits.RetryFor, cfg.FallbackAfter, cfg.RetryMax}}
+		retry: retries{cfg.Limits.RetryFor, cfg.FallbackAfter, cfg.RetryMax}, context: cfg.Context}
 }
 
 // maxTurns bounds the number of turns whose config a worker keeps in memory; one takes about 600 bytes.

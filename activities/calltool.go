@@ -211,6 +211,10 @@ func (a *Activities) run(
 		}
 		return a.presentable(result), err
 	}
+	begun, err := a.begunTurn(ctx, in.Turn)
+	if err != nil {
+		return turn.ToolResult{}, a.releaseUnsent(ctx, in, err)
+	}
 	progress, stopProgress := a.progressWriter(ctx, in)
 	defer stopProgress()
 	result, err := a.tools.Call(limited, turn.ToolRequest{
@@ -218,7 +222,7 @@ func (a *Activities) run(
 		TotalTimeout: in.TotalTimeout,
 		Tenant:       in.Tenant, Session: in.Session, Turn: in.Turn, Step: in.Step, CallID: in.Call.ID, Attempt: in.Attempt,
 		Repeatable: in.Tool.Repeatable,
-		Caller:     caller, Model: in.Model,
+		Caller:     caller, Model: in.Model, Context: begun.context,
 		Refused: clock.refused, Scheduled: scheduled(ctx), Kept: recorded,
 		Waits: !local(ctx), MaySuspend: !local(ctx) && a.home != "",
 		Responses: in.Responses, Continuation: continuation, Resume: in.Resume, OwningCall: in.OwningCall,

@@ -62,13 +62,13 @@ func (a *Activities) configOf(ctx context.Context, turnID string) (turn.Config, 
 	return decodeConfig(rec.Config)
 }
 
-// apply replaces the choices of the input (agent, limits, model, tools, temperature, plan, output schema) by those of
+// apply replaces the choices of the input (agent, limits, model, tools, temperature, plan, output schema, context) by those of
 // the caller's turn. For a nil origin it does nothing.
 func (o *origin) apply(in *workflows.BeginInput) {
 	if o == nil {
 		return
 	}
-	in.Agent, in.Limits, in.OutputSchema = o.caller.Agent, nil, nil
+	in.Agent, in.Limits, in.OutputSchema, in.Context = o.caller.Agent, nil, nil, o.caller.Context
 	in.Message.Model, in.Message.Tools = "", o.caller.MessageTools
 	in.Message.Temperature, in.Message.Plan = o.caller.Temperature, o.plan
 }

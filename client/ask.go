@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
-	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -20,7 +19,7 @@ import (
 // a *turn.Error with the result's code. If the answer does not match the schema, the code is invalid_output.
 //
 // Errors: those of Send and Wait.
-func Ask[T any](ctx context.Context, c *Client, in SendInput) (answer T, result workflows.Result, err error) {
+func Ask[T any](ctx context.Context, c *Client, in SendInput) (answer T, result Result, err error) {
 	s, err := jsonschema.For[T](nil)
 	if err != nil {
 		return answer, result, fmt.Errorf("deriving a schema from %T: %w", answer, err)

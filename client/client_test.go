@@ -124,14 +124,39 @@ func TestResultDoesNotWait(t *testing.T) {
 	want := workflows.Result{Version: workflows.WireVersion, Session: "s", Turn: "t", State: turn.StateWaiting, Steps: 2}
 	r, err := c.Result(t.Context(), Turn{ID: "t"})
 	require.NoError(t, err)
-	assert.Equal(t, want, r)
+	assert.Equal(t, want, r.Result)
 	r, err = c.Result(t.Context(), Turn{ID: "before", MessageID: "m", Merged: true})
 	require.NoError(t, err)
-	assert.Equal(t, want, r, "the turn that took the message")
+	assert.Equal(t, want, r.Result, "the turn that took the message")
 	_, err = c.Result(t.Context(), Turn{ID: "u"})
 	assert.ErrorIs(t, err, ErrNotFound)
 	_, err = c.Result(t.Context(), Turn{ID: "t", MessageID: "n", Merged: true})
 	assert.ErrorIs(t, err, ErrNotFound)
+}
+
+func TestLiveTellsWhatARunningTurnDoes(t *testing.T) {
+	b := &book{turns: map[string]journal.TurnRecord{"t": {ID: "t", Session: "s", State: turn.StateRunning}}}
+	live := func(state turn.State) Live {
+		l, err := ReadLive(t.Context(), b, Session{LastTurn: TurnRecord{ID: "t", State: state}})
+		require.NoError(t, err)
+		return l.State
+	}
+	assert.Equal(t, LiveInferring, live(turn.StateRunning))
+	b.say(turn.EventInferenceWaiting, "openai could not answer")
+	b.events[0].Data = []byte(`{"provider":"openai"}`)
+	assert.Equal(t, LiveWaitingForModel, live(turn.StateRunning))
+	b.say(turn.EventTextDelta, "so")
+	assert.Equal(t, LiveInferring, live(turn.StateRunning))
+	b.calls = []Call{{Call: turn.ToolCall{Tool: "local/a"}, Outcome: turn.OutcomeOK}, {Call: turn.ToolCall{Tool: "local/b"}}}
+	assert.Equal(t, LiveCallingTools, live(turn.StateRunning))
+	assert.Equal(t, LiveWaiting, live(turn.StateWaiting))
+	assert.Equal(t, LiveIdle, live(turn.StateCompleted))
+}
+
+func TestHealthSaysWhatIsMissing(t *testing.T) {
+	h := New(nil, Options{}).Health(t.Context())
+	assert.False(t, h.Ready())
+	assert.Len(t, h.Problems, 2, "neither Temporal nor a journal")
 }
 
 // book is a journal with the records of a test.
@@ -141,6 +166,7 @@ type book struct {
 	turns   map[string]journal.TurnRecord
 	took    map[string]string // the turn that took each message
 	events  []turn.Event
+	calls   []Call
 	changed chan struct{}
 
 	followers []context.Context
@@ -176,6 +202,20 @@ func (b *book) Events(_ context.Context, _ string, after int64, _ int) ([]turn.E
 func (b *book) Changed(ctx context.Context, _ ...journal.Topic) <-chan struct{} {
 	b.followers = append(b.followers, ctx)
 	return b.changed
+}
+
+func (b *book) Calls(_ context.Context, id string) ([]Call, error) {
+	if _, ok := b.turns[id]; !ok {
+		return nil, ErrNotFound
+	}
+	return b.calls, nil
+}
+
+func (b *book) LastEvent(context.Context, string) (turn.Event, error) {
+	if len(b.events) == 0 {
+		return turn.Event{}, ErrNotFound
+	}
+	return b.events[len(b.events)-1], nil
 }
 
 func (b *book) Inferences(context.Context, string) ([]journal.Inference, error) { return nil, nil }

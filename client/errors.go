@@ -45,6 +45,8 @@ var (
 	ErrNewer = journal.ErrNewer
 	// ErrOtherTenant: the export is of another tenant.
 	ErrOtherTenant = journal.ErrOtherTenant
+	// ErrNoJournal: the method needs Options.Journal.
+	ErrNoJournal = errors.New("this client has no journal")
 	// ErrForeign: the schedule is not one of Everturn's.
 	ErrForeign = errors.New("not a schedule of Everturn")
 	// ErrNotPending: the turn has no such pending request.
@@ -56,9 +58,6 @@ var (
 	// ErrArgumentsChanged: the call waits with other arguments than the approval names.
 	ErrArgumentsChanged = errors.New("the call has other arguments")
 )
-
-// errNoJournal is the error of methods that need Options.Journal.
-var errNoJournal = errors.New("this client has no journal")
 
 // DecidedError reports a request that another decision has settled. It is ErrAlreadyDecided.
 type DecidedError struct {

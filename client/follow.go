@@ -12,7 +12,6 @@ import (
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/follow"
 	"github.com/everturn/everturn/journal/record"
-	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -48,20 +47,23 @@ func (c *Client) Follow(ctx context.Context, t Turn, after int64) iter.Seq2[turn
 //
 // Errors: that of ctx, ErrNotFound, ErrUndelivered, or Temporal's error if it rejects the client (permission denied,
 // for instance): the turn may be running then.
-func (c *Client) Wait(ctx context.Context, t Turn) (workflows.Result, error) {
+func (c *Client) Wait(ctx context.Context, t Turn) (Result, error) {
 	f := follower{c: c, t: t, reader: follow.TurnReader{Journal: c.journal, After: math.MaxInt64}, onlyResult: true}
 	err := f.run(ctx, func(turn.Event) bool { return true })
 	switch {
 	case err != nil && f.outcome == nil:
-		return workflows.Result{}, err
+		return Result{}, err
 	case f.t.Merged: // no turn has taken the message
-		return workflows.Result{}, cmp.Or(err, f.outcome.err)
+		return Result{}, cmp.Or(err, f.outcome.err)
 	}
 	r, err := c.journalResult(ctx, f.t.ID)
 	if (err != nil || !r.State.Terminal()) && f.outcome != nil { // only Temporal has the turn's end
-		return f.outcome.result, f.outcome.err
+		r, err = f.outcome.result, f.outcome.err
 	}
-	return r, err
+	if err != nil {
+		return Result{Result: r}, err
+	}
+	return c.withCalls(ctx, r)
 }
 
 // follower reads one turn from the journal while it waits for Temporal to report the turn's end.
@@ -80,7 +82,7 @@ type follower struct {
 // run passes the turn's events to emit as they appear, and returns when the turn is over or emit returns false.
 func (f *follower) run(ctx context.Context, emit func(turn.Event) bool) error {
 	if f.c.journal == nil {
-		return errNoJournal
+		return ErrNoJournal
 	}
 	ctx, cancel := context.WithCancel(ctx) // ends the subscription to the journal and the request to Temporal
 	defer cancel()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"iter"
-	"strings"
 	"time"
 
 	"github.com/everturn/everturn/config"
@@ -101,50 +100,6 @@ const (
 	UsageBySession = journal.UsageBySession
 	UsageByDay     = journal.UsageByDay
 )
-
-// The limits of a scope.
-const (
-	LimitRequestsPerSecond = fleet.LimitRequestsPerSecond
-	LimitRequestsPerMinute = fleet.LimitRequestsPerMinute
-	LimitTokensPerMinute   = fleet.LimitTokensPerMinute
-	LimitInFlight          = fleet.LimitInFlight
-	LimitTokensPerDay      = fleet.LimitTokensPerDay
-	LimitTokensPerMonth    = fleet.LimitTokensPerMonth
-	LimitReserve           = fleet.LimitReserve
-)
-
-// ConfiguredLimits returns the limits of a section of the configuration.
-func ConfiguredLimits(l config.FleetLimits) Limits {
-	return Limits{
-		LimitRequestsPerSecond: l.RequestsPerSecond, LimitRequestsPerMinute: l.RequestsPerMinute,
-		LimitTokensPerMinute: l.TokensPerMinute, LimitInFlight: l.RequestsInFlight,
-		LimitTokensPerDay: l.TokensPerDay, LimitTokensPerMonth: l.TokensPerMonth,
-		LimitReserve: l.InteractiveReserve,
-	}
-}
-
-// DefaultLimits returns the limits of a scope that the configuration sets. A model has none.
-func DefaultLimits(cfg config.Config, scope string) Limits {
-	switch {
-	case IsTenantScope(scope):
-		return ConfiguredLimits(cfg.TenantLimits)
-	case strings.Contains(scope, "/"):
-		return Limits{}
-	}
-	return ConfiguredLimits(cfg.ProviderLimits)
-}
-
-// LimitNames returns the names of all limits, in the order in which they are shown.
-func LimitNames() []LimitName { return fleet.LimitNames() }
-
-// TenantScope returns the scope of a tenant's limits.
-func TenantScope(tenant string) string { return fleet.TenantScope(tenant) }
-
-// IsTenantScope reports whether a scope is that of a tenant.
-func IsTenantScope(scope string) bool { return fleet.IsTenantScope(scope) }
-
-// DescribeScope returns the name of a scope for users.
-func DescribeScope(scope string) string { return fleet.DescribeScope(scope) }
 
 // Bounds of texts, in bytes: MaxMessageBytes of a message, and PreviewBytes of what the journal shows of a long one.
 const (

@@ -30,7 +30,7 @@ type PendingInput struct {
 // Errors: ErrNotFound if PendingInput names a turn that no worker has begun, and those of the journal.
 func (c *Client) Pending(ctx context.Context, in PendingInput) ([]journal.RequestRecord, error) {
 	if c.journal == nil {
-		return nil, errNoJournal
+		return nil, ErrNoJournal
 	}
 	if in.Turn == "" {
 		if in.Limit == 0 {
@@ -74,7 +74,7 @@ type DecideResult struct {
 func (c *Client) Approve(ctx context.Context, in DecideInput) (DecideResult, error) {
 	covers := in.Covered && in.Grant != ""
 	if covers && c.journal == nil {
-		return DecideResult{}, errNoJournal
+		return DecideResult{}, ErrNoJournal
 	}
 	result, err := c.decide(ctx, in, true)
 	if err == nil && covers {

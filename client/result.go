@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"github.com/everturn/everturn/journal/follow"
@@ -9,22 +10,46 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
+// Result is the result of a turn, with its tool calls.
+type Result struct {
+	workflows.Result
+	// Calls are the turn's tool calls in the order of its steps, with what the model was shown of their results. They come
+	// from the journal: a client without one has none.
+	Calls []Call `json:"calls,omitempty"`
+}
+
 // Result returns a turn's result in the journal, without waiting: its State says whether the turn is running, waiting
 // or has ended.
 //
 // Errors: ErrNotFound if no worker has begun the turn, or none has taken the message that t names.
-func (c *Client) Result(ctx context.Context, t Turn) (workflows.Result, error) {
+func (c *Client) Result(ctx context.Context, t Turn) (Result, error) {
 	if c.journal == nil {
-		return workflows.Result{}, errNoJournal
+		return Result{}, ErrNoJournal
 	}
 	if t.MessageID != "" {
 		row, err := c.journal.Delivered(ctx, t.Session, t.MessageID)
 		if err != nil {
-			return workflows.Result{}, err
+			return Result{}, err
 		}
 		t.ID = row.ID
 	}
-	return c.journalResult(ctx, t.ID)
+	r, err := c.journalResult(ctx, t.ID)
+	if err != nil {
+		return Result{Result: r}, err
+	}
+	return c.withCalls(ctx, r)
+}
+
+// withCalls adds the turn's calls to its result.
+func (c *Client) withCalls(ctx context.Context, r workflows.Result) (Result, error) {
+	if c.journal == nil || r.Turn == "" {
+		return Result{Result: r}, nil
+	}
+	calls, err := c.journal.Calls(ctx, r.Turn)
+	if errors.Is(err, ErrNotFound) { // only Temporal has the turn
+		err = nil
+	}
+	return Result{Result: r, Calls: calls}, err
 }
 
 // journalResult returns the result of a turn from the journal, which keeps it longer than Temporal does. The answer in

@@ -38,9 +38,14 @@ type SendInput struct {
 	// OutputSchema is the JSON schema of the answer, an object; see workflows.Input. It implies Alone, because a running
 	// turn has its own. Ask derives it from a type.
 	OutputSchema json.RawMessage
+	// Context is a value for the tools of the turn and of its subagents, such as the user's ID in the caller's own system:
+	// it is sent as JSON, of at most 4 KiB, and a Go tool reads it with engine.RequestContext. The model does not see it.
+	// It implies Alone, because a running turn has its own.
+	Context any
 
-	summary  string // the beginning of the text, for the Web UI
-	updateID string // of the update that sends the message to a running turn
+	context  json.RawMessage // Context as JSON
+	summary  string          // the beginning of the text, for the Web UI
+	updateID string          // of the update that sends the message to a running turn
 }
 
 // MaxAttachmentBytes is the size of the largest attachment.
@@ -75,7 +80,7 @@ func (c *Client) Send(ctx context.Context, in SendInput) (Turn, error) {
 	if in.Message.ID == "" {
 		in.Message.ID = "m-" + strings.ToLower(rand.Text()[:16])
 	}
-	in.Alone = in.Alone || len(in.OutputSchema) > 0
+	in.Alone = in.Alone || len(in.OutputSchema) > 0 || in.Context != nil
 	in = in.withChoices()
 	in.updateID = in.Message.ID
 	if in.Message.Late {
@@ -87,8 +92,13 @@ func (c *Client) Send(ctx context.Context, in SendInput) (Turn, error) {
 	if c.temporal == nil {
 		return t, ErrUnreachable
 	}
-	err := c.checkRepeated(ctx, in)
-	if err != nil {
+	var err error
+	if in.Context != nil {
+		if in.context, err = json.Marshal(in.Context); err != nil {
+			return t, temporalconn.WithKind(ErrInvalid, fmt.Errorf("encoding the context: %w", err))
+		}
+	}
+	if err = c.checkRepeated(ctx, in); err != nil {
 		return t, err
 	}
 	in.summary = workflows.Summary(in.Message.Text)
@@ -299,7 +309,7 @@ func (c *Client) updateWithStart(ctx context.Context, in SendInput, res *workflo
 func (c *Client) input(in SendInput, m *turn.UserMessage) workflows.Input {
 	return workflows.Input{
 		Version: workflows.WireVersion, Session: in.Session, Tenant: c.options.Tenant, Message: m, Agent: in.Agent,
-		Limits: in.Limits, OutputSchema: in.OutputSchema,
+		Limits: in.Limits, OutputSchema: in.OutputSchema, Context: in.context,
 	}
 }
 

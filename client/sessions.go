@@ -23,7 +23,7 @@ import (
 // Sessions returns at most limit sessions that the journal has, the most recently used first.
 func (c *Client) Sessions(ctx context.Context, limit int) ([]journal.SessionRecord, error) {
 	if c.journal == nil {
-		return nil, errNoJournal
+		return nil, ErrNoJournal
 	}
 	return c.journal.Sessions(ctx, limit)
 }
@@ -306,7 +306,7 @@ type ForkInput struct {
 // Errors: ErrNotFound, ErrExists, ErrForkPoint, ErrInvalid.
 func (c *Client) Fork(ctx context.Context, in ForkInput) (journal.SessionRecord, error) {
 	if c.journal == nil {
-		return journal.SessionRecord{}, errNoJournal
+		return journal.SessionRecord{}, ErrNoJournal
 	}
 	if in.ID == "" {
 		in.ID = NewSessionID()

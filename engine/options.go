@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"log/slog"
 	"os"
 	"time"
@@ -110,3 +112,16 @@ func Values(argument string, values ...any) ToolOption { return tools.Values(arg
 // CallInfo returns the call for which a tool runs, from the context of its function. Turn and CallID together identify
 // the call in all of its attempts. The result is false for another context.
 func CallInfo(ctx context.Context) (turn.ToolRequest, bool) { return tools.CallInfo(ctx) }
+
+// RequestContext returns the value that the client has sent as client.SendInput.Context with the message of the turn for
+// which a tool runs, decoded into a T. It returns a zero T if there is none.
+func RequestContext[T any](ctx context.Context) (value T, err error) {
+	req, ok := tools.CallInfo(ctx)
+	if !ok || len(req.Context) == 0 {
+		return value, nil
+	}
+	if err := json.Unmarshal(req.Context, &value); err != nil {
+		return value, fmt.Errorf("the context of the message is not a %T: %w", value, err)
+	}
+	return value, nil
+}

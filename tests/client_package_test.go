@@ -3,6 +3,7 @@ package tests
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/everturn/everturn/client"
+	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -61,6 +63,9 @@ func TestAProgramStartsFollowsAndApprovesATurn(t *testing.T) {
 		res, err := c.Result(ctx, begun)
 		require.NoError(t, err)
 		assert.Equal(t, turn.StateWaiting, res.State)
+		live, err := c.Live(ctx, session(t))
+		require.NoError(t, err)
+		assert.Equal(t, client.LiveState{State: client.LiveWaiting, Turn: begun.ID}, live)
 		_, err = c.Approve(ctx, client.DecideInput{
 			Session: session(t), Turn: shown.ID, Call: shown.ID, ArgumentsHash: shown.ArgumentsHash})
 		require.ErrorIs(t, err, client.ErrNotPending, "of another turn")
@@ -73,6 +78,8 @@ func TestAProgramStartsFollowsAndApprovesATurn(t *testing.T) {
 	res, err := c.Wait(ctx, begun)
 	require.NoError(t, err)
 	assert.Equal(t, "Done.", res.Answer)
+	health := c.Health(ctx)
+	assert.True(t, health.Ready(), "%+v", health)
 	require.ErrorIs(t, c.Stop(ctx, session(t)), client.ErrNotRunning)
 	found, err := c.Find(ctx, session(t), "")
 	require.NoError(t, err)
@@ -83,6 +90,43 @@ func TestAProgramStartsFollowsAndApprovesATurn(t *testing.T) {
 	assert.EqualValues(t, 1, forked.ForkSeq)
 	_, err = c.Fork(ctx, fork)
 	require.ErrorIs(t, err, client.ErrExists)
+}
+
+// TestToolsGetTheContextOfAMessage sends a value with a message: the turn's tools get it, and those of its subagents, and
+// no prompt has it.
+func TestToolsGetTheContextOfAMessage(t *testing.T) {
+	t.Parallel()
+	type customer struct{ Customer string }
+	got := make(chan string, 2)
+	note := engine.WithTool("note", "Takes a note.", func(ctx context.Context, _ struct{}) (string, error) {
+		c, err := engine.RequestContext[customer](ctx)
+		got <- c.Customer
+		return "noted", err
+	}, engine.Repeatable(), engine.Risk(turn.RiskLow))
+	noting := fakellm.ToolCall{Name: "local_note", Arguments: `{}`}
+	e := newEnv(t, fakellm.Cases(
+		fakellm.When("two notes", fakellm.Steps(fakellm.Calls(noting, callAgent("a", "task one")), fakellm.Text("Done."))),
+		fakellm.When("task one", fakellm.Steps(fakellm.Calls(noting), fakellm.Text("Noted.")))), agents)
+	e.work(note)
+	c := e.dialled()
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	begun, err := c.Send(ctx, client.SendInput{Session: session(t), Message: turn.UserMessage{Text: "Take two notes."},
+		Context: customer{"c-5e1f09c2"}})
+	require.NoError(t, err)
+	res, err := c.Wait(ctx, begun)
+	require.NoError(t, err)
+	assert.Equal(t, "Done.", res.Answer)
+	require.Len(t, res.Calls, 2)
+	assert.Equal(t, "local/note", res.Calls[0].Call.Tool)
+	assert.Equal(t, "noted", res.Calls[0].Text)
+	assert.Equal(t, []string{"c-5e1f09c2", "c-5e1f09c2"}, []string{<-got, <-got})
+	for _, r := range e.model.Requests() {
+		assert.NotContains(t, string(r.Body), "c-5e1f09c2")
+	}
+	_, err = c.Send(ctx, client.SendInput{Session: session(t), Message: turn.UserMessage{Text: "More."},
+		Context: strings.Repeat("x", 4<<10)})
+	require.ErrorIs(t, err, client.ErrInvalid)
 }
 
 // TestAProgramLearnsFromTemporalHowATurnEnded waits for turns that end without a turn_completed in the journal.

@@ -161,7 +161,7 @@ func TestAResetReusesSettledSteps(t *testing.T) {
 	go func() {
 		res, err := e.people().Wait(t.Context(), followed)
 		assert.NoError(t, err)
-		ends <- res
+		ends <- res.Result
 	}()
 	again := e.reset(run, e.tasks(run)[0])
 	var terminated *temporal.TerminatedError

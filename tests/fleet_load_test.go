@@ -66,7 +66,7 @@ func (l *load) one(session string) {
 	defer cancel()
 	in := client.SendInput{Session: session, Message: turn.UserMessage{ID: "m-" + session, Text: "Which files?"}}
 	var sent client.Turn
-	var end workflows.Result
+	var end client.Result
 	retry := func(do func() error) {
 		for {
 			err := do()
@@ -83,7 +83,7 @@ func (l *load) one(session string) {
 	retry(func() (err error) { end, err = l.harness.turns.Wait(ctx, sent); return err })
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.turns, l.ends = append(l.turns, sent), append(l.ends, end)
+	l.turns, l.ends = append(l.turns, sent), append(l.ends, end.Result)
 }
 
 // done returns how many turns have ended.

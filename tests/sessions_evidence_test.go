@@ -60,7 +60,7 @@ func (c *sessionClient) ledgers() (l check.Ledgers) {
 	for _, id := range c.m.Accepted() {
 		res, err := c.client.Wait(ctx, client.Turn{Session: c.m.Session, MessageID: id, Merged: true})
 		require.NoError(c.t, err, "asking for the result of %s", id)
-		c.m.Told(id, res)
+		c.m.Told(id, res.Result)
 	}
 	l.Requests = c.requestsOf(c.m.Session)
 	l.Run.Window = cmp.Or(c.cfg.Runtime.MaxHistoryMessages, turn.DefaultLimits().MaxHistoryMessages)

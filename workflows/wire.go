@@ -42,6 +42,9 @@ type Input struct {
 	// OutputSchema is the JSON schema of the answer, which must be an object. The answer is then its JSON. An answer that
 	// does not match is requested once more; after that the turn fails with invalid_output.
 	OutputSchema json.RawMessage `json:"output_schema,omitempty"`
+	// Context is a JSON value for the tools of the turn and of its subagents, such as the user's ID in the caller's own
+	// system; at most 4 KiB. The model does not see it.
+	Context json.RawMessage `json:"context,omitempty"`
 	// Asks lets the turn of a subagent ask the user. Without it, a question ends the turn, because only the caller
 	// could answer. Clients leave it unset.
 	Asks bool `json:"asks,omitempty"`
@@ -125,8 +128,14 @@ func (in Input) check(workflowID string) *turn.Error {
 	if err := turn.CheckSession(session); err != nil {
 		return invalid("%s", err.Error())
 	}
+	if len(in.Context) > maxContext {
+		return invalid("the context is %d bytes; the maximum is %d", len(in.Context), maxContext)
+	}
 	return checkRequested(in.Limits, in.OutputSchema)
 }
+
+// maxContext bounds Input.Context, in bytes.
+const maxContext = 4 << 10
 
 // checkRequested rejects limits and an output schema that no turn can apply.
 func checkRequested(limits *LimitsRequest, outputSchema json.RawMessage) *turn.Error {

@@ -164,7 +164,7 @@ func (u *user) delivered(ctx context.Context, t turnPlan) (workflows.Result, err
 	for {
 		res, err := u.people.Wait(ctx, client.Turn{Session: t.session, MessageID: t.id, Merged: true})
 		if err == nil {
-			return res, nil
+			return res.Result, nil
 		}
 		if pause(ctx, 100*time.Millisecond) != nil {
 			return workflows.Result{}, errUndecided

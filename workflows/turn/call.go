@@ -77,8 +77,11 @@ type ToolResult struct {
 // ToolRequest is one call as the tool host receives it.
 type ToolRequest struct {
 	// Caller is set if a subagent's turn makes the call: the session of the turn that called the subagent.
-	Caller    string
-	Model     string // the model that requested the call
+	Caller string
+	Model  string // the model that requested the call
+	// Context is the JSON value that the client has sent with the message, for the tools; nil if there is none. The turn
+	// of a subagent has that of its caller.
+	Context   json.RawMessage
 	Tool      string // catalogue ID
 	Hash      string // the tool's hash in the turn config; if the current one differs, the call ends with tool_drift
 	Arguments json.RawMessage

@@ -44,8 +44,10 @@ type Config struct {
 	Approvals    Approvals `json:"approvals,omitzero"`
 	Tools        []Tool    `json:"tools,omitempty"`
 	Background   bool      `json:"background,omitempty"` // see UserMessage
-	Temperature  *float64  `json:"temperature,omitempty"`
-	MaxTokens    int       `json:"max_output_tokens,omitempty"`
+	// Context is the client's value for the tools: see ToolRequest.
+	Context     json.RawMessage `json:"context,omitempty"`
+	Temperature *float64        `json:"temperature,omitempty"`
+	MaxTokens   int             `json:"max_output_tokens,omitempty"`
 	// Unavailable are the optional servers whose tools the turn lacks, because they have been unavailable since it
 	// began.
 	Unavailable []string `json:"unavailable,omitempty"`

@@ -3,9 +3,9 @@ package look
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -40,8 +40,12 @@ func List(a *app.App) *cobra.Command {
 				return app.PrintList(a.Out, output, sessions, func() error {
 					var rows [][]string
 					for _, s := range sessions {
+						state, err := liveState(cmd.Context(), j, s)
+						if err != nil {
+							return err
+						}
 						rows = append(rows, []string{app.Line(s.ID, 60), strconv.Itoa(s.Turns), cmp.Or(s.Usage.DescribeCost(), "-"),
-							state(cmd.Context(), j, s.LastTurn), openCount(s.PendingRequests), s.UpdatedAt.Local().Format(time.DateTime),
+							state, openCount(s.PendingRequests), s.UpdatedAt.Local().Format(time.DateTime),
 							app.Line(s.FirstText, 60)})
 					}
 					return a.Table([]string{"SESSION", "TURNS", "COST", "STATE", "PENDING", "LAST", "FIRST MESSAGE"}, rows)
@@ -62,17 +66,24 @@ func ending(t client.TurnRecord) string {
 	return string(t.State)
 }
 
-// state returns the state of a turn and, if its inference waits for a provider, the provider's name.
-func state(ctx context.Context, j client.Journal, t client.TurnRecord) string {
-	if t.State != turn.StateRunning {
-		return ending(t)
+// liveState returns the state of a session's last turn; for a running one, what it does.
+func liveState(ctx context.Context, j client.Journal, s client.Session) (string, error) {
+	live, err := client.ReadLive(ctx, j, s)
+	if err != nil {
+		return "", err
 	}
-	last, err := j.LastEvent(ctx, t.ID)
-	var w turn.WaitingEvent
-	if err != nil || last.Kind != turn.EventInferenceWaiting || json.Unmarshal(last.Data, &w) != nil {
-		return ending(t)
+	switch live.State {
+	case client.LiveInferring:
+		return "inferring", nil
+	case client.LiveCallingTools:
+		return "calling " + app.Line(strings.Join(live.Calls, ", "), 40), nil
+	case client.LiveWaitingForModel:
+		if live.Wait != nil {
+			return "waiting for " + app.Line(live.Wait.Provider, 40), nil
+		}
+		return "waiting for a limit", nil
 	}
-	return fmt.Sprintf("%s (waiting for %s)", t.State, app.Line(w.Provider, 40))
+	return ending(s.LastTurn), nil
 }
 
 // openCount formats the number of open requests.

@@ -2,11 +2,9 @@ package look
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -42,7 +40,7 @@ answer, the messages that wait for the running turn are listed too.`,
 					return app.WriteJSON(a.Out, h)
 				}
 				if err == nil {
-					h.print(a.Out, a.WithTypedCommands("`everturn approvals` shows how to decide it"))
+					printHistory(a.Out, h, a.WithTypedCommands("`everturn approvals` shows how to decide it"))
 				}
 				return err
 			})
@@ -50,21 +48,6 @@ answer, the messages that wait for the running turn are listed too.`,
 	}
 	app.OutputFlag(cmd, &output, app.OutputText, app.OutputJSON)
 	return cmd
-}
-
-// history is a session with everything that the journal has of it.
-type history struct {
-	Session  client.Session `json:"session"`
-	Messages []turn.Message `json:"messages"`
-	Turns    []turnHistory  `json:"turns"`
-	// Compactions are all compactions of the session. The last one is in effect.
-	Compactions []turn.Compaction `json:"compactions,omitempty"`
-	Context     *contextUse       `json:"context,omitempty"`
-	// SubagentRequests are the open requests of subagents that work for the session.
-	SubagentRequests []client.Request `json:"subagent_requests,omitempty"`
-	// Waiting are accepted messages that the running turn has not used yet. Only its workflow has them.
-	Waiting []turn.UserMessage `json:"waiting,omitempty"`
-	Link    string             `json:"link,omitempty"` // set only for a turn that no worker has begun
 }
 
 // lastOrRunning returns the session that was used last, or the only running one if the journal has no session yet.
@@ -81,8 +64,8 @@ func lastOrRunning(t *app.TurnClient, ctx context.Context) (string, error) {
 
 // sessionHistory reads a session from the journal. From Temporal it adds what only the running turn's workflow has: the
 // messages that wait, or the link if the journal does not have the session yet.
-func sessionHistory(ctx context.Context, t *app.TurnClient, session string) (history, error) {
-	h, err := readHistory(ctx, t.Journal, session)
+func sessionHistory(ctx context.Context, t *app.TurnClient, session string) (client.History, error) {
+	h, err := client.ReadHistory(ctx, t.Journal, session)
 	switch {
 	case errors.Is(err, client.ErrNotFound):
 		return acceptedSession(ctx, t, session)
@@ -94,12 +77,12 @@ func sessionHistory(ctx context.Context, t *app.TurnClient, session string) (his
 
 // acceptedSession returns the ID and the link of a session that is not in the journal, because Temporal has accepted
 // its first message and no worker has begun the turn. If Temporal has no such session either, it returns an error.
-func acceptedSession(ctx context.Context, t *app.TurnClient, session string) (history, error) {
+func acceptedSession(ctx context.Context, t *app.TurnClient, session string) (client.History, error) {
 	s, err := t.Find(ctx, session, "")
 	if err != nil { // the error that the journal has no such session is clearer
 		_, err = app.SessionArg(ctx, t.Journal, []string{session})
 	}
-	return history{Session: client.Session{ID: session}, Link: s.Link}, err
+	return client.History{Session: client.Session{ID: session}, Link: s.Link}, err
 }
 
 // askWithin bounds how long show waits for Temporal and a worker. Without them it shows what the journal has.
@@ -125,85 +108,8 @@ func waitingMessages(ctx context.Context, t *app.TurnClient, session string) []t
 	return nil
 }
 
-// turnHistory is a turn with its ledger and its requests.
-type turnHistory struct {
-	Turn client.TurnRecord `json:"turn"`
-	// Tools are the patterns to which the turn's message and its skills narrow its tools.
-	Tools       []string           `json:"tools,omitempty"`
-	Temperature *float64           `json:"temperature,omitempty"`
-	Models      []turn.Model       `json:"models,omitempty"` // the turn's model and its fallbacks
-	Skills      *turn.SkillsEvent  `json:"skills,omitempty"`
-	Inferences  []client.Inference `json:"inferences"`
-	Calls       []client.Call      `json:"calls"`
-	Requests    []client.Request   `json:"requests,omitempty"`
-	Waits       string             `json:"waits,omitempty"` // what the turn's inference waits for; see waitsFor
-}
-
-// readHistory reads a session from the journal. The error is client.ErrNotFound if the journal does not have it.
-func readHistory(ctx context.Context, j client.Journal, id string) (history, error) {
-	session, err := j.Session(ctx, id)
-	if err != nil {
-		return history{}, err
-	}
-	h := history{Session: session}
-	if h.Session.Usage, err = j.SessionUsage(ctx, id); err != nil {
-		return h, err
-	}
-	if h.Messages, err = j.Messages(ctx, id, 1, session.Head.Seq); err != nil {
-		return h, err
-	}
-	turns, err := j.Turns(ctx, id)
-	if err != nil {
-		return h, err
-	}
-	for _, t := range turns {
-		th := turnHistory{Turn: t}
-		var inferencesErr, callsErr, requestsErr error
-		th.Inferences, inferencesErr = j.Inferences(ctx, t.ID)
-		th.Calls, callsErr = j.Calls(ctx, t.ID)
-		configErr := th.readConfig(ctx, j)
-		th.Requests, requestsErr = j.Requests(ctx, t.ID)
-		if err := errors.Join(inferencesErr, callsErr, requestsErr, configErr); err != nil {
-			return h, err
-		}
-		if !t.State.Terminal() { // the turn's record has its usage only when it has ended
-			if th.Turn.Usage, err = j.TurnUsage(ctx, t.ID); err != nil {
-				return h, err
-			}
-			th.Waits = waitsFor(ctx, j, t.ID)
-		}
-		h.Turns = append(h.Turns, th)
-	}
-	if session.PendingRequests > 0 {
-		open, err := j.PendingRequests(ctx, id, session.PendingRequests)
-		if err != nil {
-			return h, err
-		}
-		h.SubagentRequests = slices.DeleteFunc(open, func(r client.Request) bool { return r.Session == id })
-	}
-	if h.Compactions, err = j.Compactions(ctx, id); err == nil {
-		h.Context, err = readContext(ctx, j, h)
-	}
-	return h, err
-}
-
-// waitsFor returns what the inference of a running turn waits for, such as a fleet limit or a provider, or "" if the
-// turn's last event is not such a wait.
-func waitsFor(ctx context.Context, j client.Journal, turnID string) string {
-	last, err := j.LastEvent(ctx, turnID)
-	var w turn.WaitingEvent
-	switch {
-	case err != nil:
-	case last.Kind == turn.EventPhase:
-		return last.Text
-	case last.Kind == turn.EventInferenceWaiting && json.Unmarshal(last.Data, &w) == nil:
-		return ui.Waiting(last.Text, last.At, w)
-	}
-	return ""
-}
-
-// print writes the history as text. hint is appended to each pending request: it says how to decide it.
-func (h history) print(w io.Writer, hint string) {
+// printHistory writes a history as text. hint is appended to each pending request: it says how to decide it.
+func printHistory(w io.Writer, h client.History, hint string) {
 	if h.Link != "" {
 		fmt.Fprintf(w, "session %s · accepted; its turn begins when a worker runs\n%s\n", app.Line(h.Session.ID, 80), h.Link)
 		return
@@ -211,7 +117,7 @@ func (h history) print(w io.Writer, hint string) {
 	fmt.Fprintf(w, "session %s · %s · head %s · %s\n", app.Line(h.Session.ID, 80),
 		ui.Count(int(h.Session.Head.Seq), "message"),
 		turn.Truncate(h.Session.Head.Hash, 15), ui.Usage(h.Session.Usage))
-	h.printContext(w)
+	printContext(w, h)
 	if s := h.Session; s.Parent != "" {
 		fmt.Fprintf(w, "\nmessages 1 to %d are shared with %s\n", s.ForkSeq, app.Line(s.Parent, 80))
 		for i, m := range h.Messages[:min(s.ForkSeq, int64(len(h.Messages)))] {
@@ -219,7 +125,7 @@ func (h history) print(w io.Writer, hint string) {
 		}
 	}
 	for _, t := range h.Turns {
-		t.print(w, h.Messages, hint)
+		printTurn(w, t, h.Messages, hint)
 	}
 	for _, r := range h.SubagentRequests {
 		fmt.Fprintf(w, "\nsubagent %s waits:\n", app.Line(r.Session, 200))
@@ -234,9 +140,9 @@ func (h history) print(w io.Writer, hint string) {
 	}
 }
 
-// print writes the turn as text: its settings, its messages, what it waits for or how it ended, its requests and its
-// ledger. messages are all messages of the session, and hint is that of history.print.
-func (t turnHistory) print(w io.Writer, messages []turn.Message, hint string) {
+// printTurn writes a turn as text: its settings, its messages, what it waits for or how it ended, its requests and its
+// ledger. messages are all messages of the session, and hint is that of printHistory.
+func printTurn(w io.Writer, t client.TurnHistory, messages []turn.Message, hint string) {
 	r := t.Turn
 	fmt.Fprintf(w, "\nturn %s · %s", app.Line(r.ID, 80), r.State)
 	if r.State.Terminal() {
@@ -261,8 +167,10 @@ func (t turnHistory) print(w io.Writer, messages []turn.Message, hint string) {
 	if events := client.PlanEvents(t.Calls, t.Requests); len(events) > 0 {
 		fmt.Fprintf(w, "  %s\n", strings.ReplaceAll(ui.Plan(plan.Fold(events)), "\n", "\n  "))
 	}
-	if t.Waits != "" {
-		fmt.Fprintf(w, "  … %s\n", app.Line(t.Waits, 400))
+	if l := t.Live; l != nil && l.Wait != nil {
+		fmt.Fprintf(w, "  … %s\n", app.Line(ui.Waiting(l.Reason, l.At, *l.Wait), 400))
+	} else if l != nil && l.Reason != "" {
+		fmt.Fprintf(w, "  … %s\n", app.Line(l.Reason, 400))
 	}
 	if r.Message != "" {
 		fmt.Fprintf(w, "  ! %s\n", app.Line(r.Message, 400))
@@ -287,6 +195,34 @@ func (t turnHistory) print(w io.Writer, messages []turn.Message, hint string) {
 				printCall(w, c)
 			}
 		}
+	}
+}
+
+// printContext prints the use of the context window and the session's compactions.
+func printContext(w io.Writer, h client.History) {
+	if c := h.Context; c != nil {
+		fmt.Fprintf(w, "context %d %%, compacts at %d %% of %d tokens\n", c.Percent, c.CompactsAt, c.ContextTokens)
+	}
+	for _, c := range h.Compactions {
+		fmt.Fprintf(w, "  at message %d (%s) %s\n", c.At.Seq, c.Reason,
+			app.Line(c.Report().String(), 400))
+	}
+}
+
+// printModels prints the model of a turn, with the reason for the choice, and its fallbacks.
+func printModels(w io.Writer, models []turn.Model) {
+	for i, m := range models {
+		switch i {
+		case 0:
+			fmt.Fprintf(w, "  model %s:%s · %s", app.Line(m.Provider, 60), app.Line(m.Name, 80), app.Line(m.Why, 120))
+		case 1:
+			fmt.Fprintf(w, " · fallback %s:%s", app.Line(m.Provider, 60), app.Line(m.Name, 80))
+		default:
+			fmt.Fprintf(w, ", %s:%s", app.Line(m.Provider, 60), app.Line(m.Name, 80))
+		}
+	}
+	if len(models) > 0 {
+		fmt.Fprintln(w)
 	}
 }
 

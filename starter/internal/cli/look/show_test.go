@@ -1,15 +1,13 @@
 package look
 
 import (
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/sqlite"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -22,10 +20,10 @@ func TestListAndShowPrintNoEscapes(t *testing.T) {
 	request := journal.RequestRecord{Session: esc,
 		Request: turn.Request{ID: esc, Kind: turn.RequestApproval, Tool: esc, Risk: esc, Why: esc}}
 	var b strings.Builder
-	turnHistory{
+	printTurn(&b, client.TurnHistory{
 		Turn: record, Calls: []journal.CallRecord{call}, Requests: []journal.RequestRecord{request},
 		Inferences: []journal.Inference{{Key: journal.StepKey{Step: 1}, Model: esc}},
-	}.print(&b, []turn.Message{{TurnID: esc, Role: turn.RoleUser, Text: esc}}, "")
+	}, []turn.Message{{TurnID: esc, Role: turn.RoleUser, Text: esc}}, "")
 	for _, shown := range []string{b.String(), ending(record)} {
 		assert.False(t, strings.ContainsFunc(shown, func(r rune) bool { return r != '\n' && app.Unseen(r) }), "%q", shown)
 	}
@@ -43,11 +41,4 @@ func TestGoingOnWithACallIsNoSecondRun(t *testing.T) {
 	} {
 		assert.Equal(t, want, ran(c))
 	}
-}
-
-func TestShowReportsAConfigThatCannotBeRead(t *testing.T) {
-	j, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "journal"), sqlite.Options{})
-	require.NoError(t, err)
-	require.NoError(t, j.Close())
-	assert.Error(t, (&turnHistory{}).readConfig(t.Context(), j))
 }

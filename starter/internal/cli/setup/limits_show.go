@@ -4,22 +4,13 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/everturn/everturn/client"
-	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 )
-
-// scopeShown is a scope for output. Its Limits are only those that were set with limits set; Applied are all limits
-// that apply, with the configured defaults.
-type scopeShown struct {
-	client.LimitScope
-	Applied client.Limits `json:"applied"`
-}
 
 // limitsShow returns the command that shows the limits.
 func limitsShow(a *app.App) *cobra.Command {
@@ -38,13 +29,13 @@ limits.`,
 				return err
 			}
 			return a.WithJournal(cmd.Context(), func(j client.Journal) error {
-				list, err := scopesShown(cmd.Context(), j, loaded.Config)
+				list, err := client.ReadLimits(cmd.Context(), j, loaded.Config)
 				if err != nil {
 					return err
 				}
 				return app.PrintList(a.Out, output, list, func() error {
 					for _, s := range list {
-						s.print(a.Out)
+						printLimits(a.Out, s)
 					}
 					return nil
 				})
@@ -55,23 +46,8 @@ limits.`,
 	return cmd
 }
 
-// scopesShown returns the scopes that the journal has, and those of the configured provider and tenant.
-func scopesShown(ctx context.Context, j client.Journal, cfg config.Config) ([]scopeShown, error) {
-	scopes, err := j.FleetScopes(ctx)
-	for _, own := range []string{string(cfg.EffectiveLLM().Provider), client.TenantScope(cfg.Tenant)} {
-		if !slices.ContainsFunc(scopes, func(s client.LimitScope) bool { return s.Scope == own }) {
-			scopes = append(scopes, client.LimitScope{Scope: own, Limits: client.Limits{}})
-		}
-	}
-	list := make([]scopeShown, len(scopes))
-	for i, s := range scopes {
-		list[i] = scopeShown{s, s.Limits.Over(client.DefaultLimits(cfg, s.Scope))}
-	}
-	return list, err
-}
-
-// print writes the scope as text: its pause, its limits and their usage.
-func (s scopeShown) print(w io.Writer) {
+// printLimits writes a scope as text: its pause, its limits and their usage.
+func printLimits(w io.Writer, s client.LimitsOfScope) {
 	fmt.Fprintf(w, "%s\n", app.Line(s.Scope, 200))
 	if p := s.Pause; p != nil {
 		reason := ""
@@ -96,15 +72,15 @@ func (s scopeShown) print(w io.Writer) {
 		if set {
 			mark = " *"
 		}
-		fmt.Fprintf(w, "  %-20s %s%s%s\n", name, s.used(name), formatLimit(name, n), mark)
+		fmt.Fprintf(w, "  %-20s %s%s%s\n", name, usedOf(s, name), formatLimit(name, n), mark)
 	}
 	if !limited {
 		fmt.Fprintln(w, "  no limits")
 	}
 }
 
-// used returns how much of a limit is used, in the form "5 of ", or "" for a limit without usage.
-func (s scopeShown) used(name client.LimitName) string {
+// usedOf returns how much of a limit is used, in the form "5 of ", or "" for a limit without usage.
+func usedOf(s client.LimitsOfScope, name client.LimitName) string {
 	usage := map[client.LimitName]int64{
 		client.LimitRequestsPerSecond: s.Usage.RequestsLastSecond,
 		client.LimitRequestsPerMinute: s.Usage.RequestsLastMinute,
@@ -128,7 +104,7 @@ func checkLimits(ctx context.Context, x *examination) (string, error) {
 	case j == nil:
 		return "there is no journal yet", nil
 	}
-	list, err := scopesShown(ctx, j, cfg)
+	list, err := client.ReadLimits(ctx, j, cfg)
 	if err != nil {
 		return "", err
 	}

@@ -144,7 +144,7 @@ func (f *follower) wait(ctx context.Context) {
 	f.result = result
 	f.readers.Go(func() {
 		r, err := f.Client.Wait(ctx, s.Turn)
-		result <- outcome{r, err}
+		result <- outcome{r.Result, err}
 	})
 }
 
@@ -246,7 +246,7 @@ func (f *follower) receive(ctx context.Context, h received, more bool) (done boo
 	if f.ended {
 		f.asker.close()
 		r, err := f.Client.Result(ctx, f.turn.Turn)
-		return true, f.conclude(ctx, outcome{r, err})
+		return true, f.conclude(ctx, outcome{r.Result, err})
 	}
 	return f.asker.event(ctx, h.event)
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/starter/internal/cli/app"
-	"github.com/everturn/everturn/workflows"
 )
 
 // stopFlags are the flags of stop.
@@ -80,7 +79,7 @@ const stopWithin = 30 * time.Second
 // turn s has ended and returns its result. If no worker stops it within f.within, cancelAndWait terminates it if
 // f.force is set, and otherwise returns an error with the code ExitTimeout. stopped is false if nothing was running.
 func cancelAndWait(ctx context.Context, t *app.TurnClient, s app.Started,
-	f stopFlags) (r workflows.Result, stopped bool, err error) {
+	f stopFlags) (r client.Result, stopped bool, err error) {
 	limited, cancel := context.WithTimeout(ctx, f.within)
 	defer cancel()
 	err = t.Client.Stop(limited, s.Session)
@@ -140,5 +139,5 @@ func (f *follower) stopTurn(ctx context.Context) error {
 		return err
 	}
 	f.App.Note("stopped: %s", r.Message)
-	return &app.ExitError{Code: app.TurnExit(r)}
+	return &app.ExitError{Code: app.TurnExit(r.Result)}
 }
