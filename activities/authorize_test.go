@@ -12,7 +12,6 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -135,7 +134,7 @@ func begunWith(t *testing.T, a *Activities, j *journal.DB, in workflows.CallInpu
 
 func approve(t *testing.T, j *journal.DB, in workflows.CallInput) {
 	t.Helper()
-	hash := record.HashOf([]byte("{}"))
+	hash := journal.HashOf([]byte("{}"))
 	request := turn.Request{ID: "1.0", Kind: turn.RequestApproval, Step: 1, Tool: "mcp/x/y", Arguments: "{}",
 		ArgumentsHash: hash}
 	_, err := j.Ask(t.Context(), turn.AskInput{Session: in.Session, Turn: in.Turn,

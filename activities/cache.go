@@ -10,7 +10,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
-	"github.com/everturn/everturn/journal/record"
+	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -137,7 +137,7 @@ func (c *promptConfigCache) put(ctx context.Context, p turn.PromptConfig) (strin
 	if err != nil {
 		return "", fmt.Errorf("encoding the prompt config: %w", err)
 	}
-	if hash := record.HashOf(b); c.lru.Contains(hash) {
+	if hash := journal.HashOf(b); c.lru.Contains(hash) {
 		return hash, nil
 	}
 	hash, err := c.journal.PutBlob(ctx, "application/json", b)

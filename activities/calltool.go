@@ -12,7 +12,6 @@ import (
 
 	"github.com/everturn/everturn/internal/expiry"
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/plan"
 	"github.com/everturn/everturn/workflows/turn"
@@ -180,7 +179,7 @@ func (a *Activities) requestedCall(ctx context.Context, in workflows.CallInput) 
 		if c.ID != in.Call.ID {
 			continue
 		}
-		if in.CheckApproval && record.HashOf([]byte(c.Arguments)) != in.Call.ArgumentsHash {
+		if in.CheckApproval && journal.HashOf([]byte(c.Arguments)) != in.Call.ArgumentsHash {
 			return turn.ToolCall{}, turn.Errorf(turn.CodeToolDrift, nil,
 				"the call's arguments differ from the approved ones; it was not run")
 		}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -88,9 +87,9 @@ func (a *Activities) openRefused(ctx context.Context, in workflows.FinishInput) 
 	var large *journal.TooLargeError
 	switch {
 	case errors.Is(err, journal.ErrNotFound): // the message's blob is lost, which is why the turn failed
-		begin.Message.Text = record.LostText
+		begin.Message.Text = journal.LostText
 	case errors.As(err, &large):
-		begin.Message.Text = record.LargeText
+		begin.Message.Text = journal.LargeText
 	default:
 		return err
 	}
@@ -124,7 +123,7 @@ func (a *Activities) undelivered(ctx context.Context, j *journal.DB, session str
 		if m.ID == "" {
 			continue
 		}
-		_, err := j.Delivered(ctx, session, record.CleanText(m.ID))
+		_, err := j.Delivered(ctx, session, journal.CleanText(m.ID))
 		if errors.Is(err, journal.ErrNotFound) {
 			ids = append(ids, m.ID)
 		} else if err != nil {

@@ -9,7 +9,6 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -108,7 +107,7 @@ func (a *Activities) infer(ctx context.Context, in workflows.InferInput, model m
 
 // cacheKey returns a hash that identifies the session to the provider's prompt cache without revealing its ID.
 func cacheKey(in workflows.InferInput) string {
-	return record.HashOf([]byte(in.Tenant + "\n" + in.Session))[:32]
+	return journal.HashOf([]byte(in.Tenant + "\n" + in.Session))[:32]
 }
 
 // maxAttempts bounds the interrupted attempts of one inference: those without a recorded end, most likely because their

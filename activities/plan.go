@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/plan"
 	"github.com/everturn/everturn/workflows/turn"
@@ -26,7 +25,7 @@ func planTool(id, description, schema string) turn.Descriptor {
 	return turn.Descriptor{
 		ID: id, Wire: turn.WireName(id), Description: description, Schema: json.RawMessage(schema),
 		Activity: turn.ActivityLocal, Risk: turn.RiskLow, Repeatable: true, Effects: turn.Effects{ReadOnly: true},
-		Hash: record.HashOf([]byte(id + "\n" + description + "\n" + schema)),
+		Hash: journal.HashOf([]byte(id + "\n" + description + "\n" + schema)),
 	}
 }
 
@@ -61,7 +60,7 @@ func (a *Activities) planBefore(ctx context.Context, key journal.StepKey) (p tur
 		return p, fmt.Errorf("reading the turn's requests: %w", err)
 	}
 	calls = slices.DeleteFunc(calls, func(c journal.CallRecord) bool { return c.Step >= key.Step })
-	p.events, p.calls, p.limits = record.PlanEvents(calls, requests), len(calls), begun.limits
+	p.events, p.calls, p.limits = journal.PlanEvents(calls, requests), len(calls), begun.limits
 	for _, e := range p.events {
 		if e.Tool == plan.Tool {
 			p.proposals++
@@ -136,7 +135,7 @@ func (a *Activities) changePlan(ctx context.Context, in workflows.CallInput,
 	if err != nil {
 		return turn.ToolResult{}, fmt.Errorf("reading the decision about the plan: %w", err)
 	}
-	next := p.After(record.PlanEvent(in.Step, call, requests))
+	next := p.After(journal.PlanEvent(in.Step, call, requests))
 	return turn.ToolResult{Outcome: turn.OutcomeOK, Text: next.Instruction(), Plan: &next}, nil
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -147,7 +146,7 @@ func stepHead(key journal.StepKey) turn.Head {
 func (a *Activities) callProposals(calls []turn.ToolCall) []turn.CallProposal {
 	out := make([]turn.CallProposal, 0, min(len(calls), maxCalls))
 	for _, c := range capCalls(calls) {
-		hash, background := record.HashOf([]byte(c.Arguments)), isBackground(c)
+		hash, background := journal.HashOf([]byte(c.Arguments)), isBackground(c)
 		c.Tool, c.Arguments = turn.Truncate(c.Tool, 120), turn.Truncate(a.secrets.JSON(c.Arguments), turn.ArgumentsPreview)
 		out = append(out, turn.CallProposal{ToolCall: c, ArgumentsHash: hash, Background: background})
 	}

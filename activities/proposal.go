@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -82,7 +81,7 @@ func (a *Activities) invalidProposal(err error, calls []turn.ToolCall) turn.Prop
 
 // maxCalls bounds the calls of one completion, whatever the turn's limits say, because each call costs a claim and an
 // activity.
-const maxCalls = record.MaxCalls
+const maxCalls = journal.MaxCalls
 
 // capCalls returns the first maxCalls of the calls.
 func capCalls(calls []turn.ToolCall) []turn.ToolCall { return calls[:min(len(calls), maxCalls)] }

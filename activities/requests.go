@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows"
 )
 
@@ -60,7 +59,7 @@ func (a *Activities) alreadyDelivered(ctx context.Context, turnID string, ids []
 	}
 	tenantJournal := a.journal.Tenant(t.Tenant)
 	for _, id := range ids {
-		if _, err := tenantJournal.Delivered(ctx, t.Session, record.CleanText(id)); errors.Is(err, journal.ErrNotFound) {
+		if _, err := tenantJournal.Delivered(ctx, t.Session, journal.CleanText(id)); errors.Is(err, journal.ErrNotFound) {
 			return false, nil
 		} else if err != nil {
 			return false, err

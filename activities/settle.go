@@ -8,7 +8,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -84,10 +83,10 @@ func (a *Activities) presentable(r turn.ToolResult) turn.ToolResult {
 	var notes []string
 	if r.Full != nil {
 		notes = append(notes, fmt.Sprintf("[the whole, %d bytes, is the artifact %s: read on with local/read_artifact]",
-			len(r.Full), record.HashOf(r.Full)))
+			len(r.Full), journal.HashOf(r.Full)))
 	}
 	for _, m := range r.Media {
-		notes = append(notes, fmt.Sprintf("[%s, %d bytes, is the artifact %s]", m.Type, len(m.Data), record.HashOf(m.Data)))
+		notes = append(notes, fmt.Sprintf("[%s, %d bytes, is the artifact %s]", m.Type, len(m.Data), journal.HashOf(m.Data)))
 	}
 	if len(notes) == 0 {
 		return r

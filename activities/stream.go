@@ -8,7 +8,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -179,7 +178,7 @@ func (s *stream) take() []turn.Event {
 }
 
 // pieceBytes bounds the text of one event, in bytes, far below what the journal accepts.
-const pieceBytes = record.MaxEventBytes / 4
+const pieceBytes = journal.MaxEventBytes / 4
 
 // pieces splits an event at pieceBytes of text, between characters. A fast provider can send more than that between
 // two flushes.

@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -65,7 +64,7 @@ func (j *strictJournal) AppendStream(_ context.Context, in journal.StreamInput) 
 	defer j.mu.Unlock()
 	defer j.once.Do(func() { close(j.taken) })
 	for _, e := range in.Events {
-		if len(e.Text) > record.MaxEventBytes {
+		if len(e.Text) > journal.MaxEventBytes {
 			return fmt.Errorf("an event of %d bytes", len(e.Text))
 		}
 		j.text.WriteString(e.Text)
@@ -80,7 +79,7 @@ func TestAFastAnswerIsAppendedInPieces(t *testing.T) {
 	ctx, abort := context.WithCancelCause(t.Context())
 	defer abort(nil)
 	s := openStream(ctx, j, journal.Inference{Attempt: 1}, false, 0, abort)
-	output := "a" + strings.Repeat("é€", record.MaxEventBytes)
+	output := "a" + strings.Repeat("é€", journal.MaxEventBytes)
 	s.Text(output)
 	<-j.taken
 	rest := s.close()

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -130,7 +129,7 @@ func (a *Activities) settleSubagent(ctx context.Context, in workflows.SettleSuba
 	}
 	res, err := a.subagentReceipt(ctx, in.CallInput, settled)
 	if in.Deliver && err == nil {
-		m, merr := a.messageOf(ctx, turn.SubagentAnswerID(session), record.SubagentAnswer(agent, result.Text))
+		m, merr := a.messageOf(ctx, turn.SubagentAnswerID(session), journal.SubagentAnswer(agent, result.Text))
 		res.Message, err = &m, merr
 	}
 	return res, err
@@ -373,6 +372,6 @@ func agentTool(a Agent, background bool) turn.Descriptor {
 	return turn.Descriptor{
 		ID: id, Wire: turn.WireName(id), Description: description, Schema: schema, Activity: turn.ActivityAgent,
 		Risk: turn.RiskLow, Repeatable: true, Effects: turn.Effects{ReadOnly: true},
-		Hash: record.HashOf([]byte(id + "\n" + description + "\n" + string(schema))),
+		Hash: journal.HashOf([]byte(id + "\n" + description + "\n" + string(schema))),
 	}
 }

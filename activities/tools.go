@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/everturn/everturn/journal/catalogue"
+	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -45,7 +45,7 @@ func (s *toolStatus) driftReason(d turn.Descriptor) string {
 		return "" // this worker or another running one offers it
 	}
 	for _, c := range s.current() {
-		if c.Problem != "" || catalogue.ToolName(c.Server, d.ID) == d.ID { // unavailable, or not the tool's server
+		if c.Problem != "" || journal.ToolName(c.Server, d.ID) == d.ID { // unavailable, or not the tool's server
 			continue
 		}
 		sameID := func(t turn.Descriptor) bool { return t.ID == d.ID }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/follow"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -179,7 +178,7 @@ func (f *follower) checkFirst(ctx context.Context) error {
 	if errors.Is(err, ErrNotFound) {
 		return nil
 	}
-	if f.begun = err == nil; f.begun && row.MessageID != record.CleanText(f.t.MessageID) {
+	if f.begun = err == nil; f.begun && row.MessageID != journal.CleanText(f.t.MessageID) {
 		f.t.Merged = true
 		f.awaitOutcome(ctx)
 	}

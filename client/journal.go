@@ -9,11 +9,8 @@ import (
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/internal/openjournal"
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/catalogue"
 	"github.com/everturn/everturn/journal/fleet"
 	"github.com/everturn/everturn/journal/follow"
-	"github.com/everturn/everturn/journal/portable"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/plan"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -88,9 +85,9 @@ type (
 	LimitScope        = fleet.ScopeState
 	Pause             = fleet.Pause
 	WorkerReport      = fleet.WorkerReport
-	ApproveToolsInput = catalogue.ApproveToolsInput
-	Imported          = portable.Imported
-	DroppedPermission = portable.DroppedPermission
+	ApproveToolsInput = journal.ApproveToolsInput
+	Imported          = journal.Imported
+	DroppedPermission = journal.DroppedPermission
 )
 
 // What Journal.Usage groups by.
@@ -103,13 +100,13 @@ const (
 
 // Bounds of texts, in bytes: MaxMessageBytes of a message, and PreviewBytes of what the journal shows of a long one.
 const (
-	MaxMessageBytes = record.MaxMessageBytes
-	PreviewBytes    = record.PreviewBytes
+	MaxMessageBytes = journal.MaxMessageBytes
+	PreviewBytes    = journal.PreviewBytes
 )
 
 // PlanEvents returns the events of a turn's plan, from its calls and requests.
 func PlanEvents(calls []Call, requests []Request) []plan.Event {
-	return record.PlanEvents(calls, requests)
+	return journal.PlanEvents(calls, requests)
 }
 
 // Cursor is the position of a session's reader: see FollowSession.

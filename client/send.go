@@ -17,7 +17,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/everturn/everturn/internal/temporalconn"
-	"github.com/everturn/everturn/journal/record"
+	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -49,7 +49,7 @@ type SendInput struct {
 }
 
 // MaxAttachmentBytes is the size of the largest attachment.
-const MaxAttachmentBytes = record.MaxMediaBytes
+const MaxAttachmentBytes = journal.MaxMediaBytes
 
 // Attachment is an image or a PDF of a message.
 type Attachment struct {
@@ -145,7 +145,7 @@ func (c *Client) checkRepeated(ctx context.Context, in SendInput) error {
 		return nil // the session does not have the message, or it was merged into a turn
 	}
 	first, err := c.journal.Messages(ctx, row.Session, row.MessageSeq, row.MessageSeq)
-	if err != nil || len(first) != 1 || first[0].Text == record.CleanText(in.Message.Text) {
+	if err != nil || len(first) != 1 || first[0].Text == journal.CleanText(in.Message.Text) {
 		return nil
 	}
 	return temporalconn.WithKind(ErrInvalid, turn.Errorf(turn.CodeInputInvalid, nil, fmt.Sprintf(
@@ -226,11 +226,11 @@ func startError(err error) error {
 
 // storeLongText stores a text of more than inlineText in the journal and returns its hash as the blob, with an empty
 // text. It returns text and blob unchanged if the text is shorter, if blob is set already, or if the client has no
-// journal. The error for a text of more than record.MaxMessageBytes is ErrInvalid.
+// journal. The error for a text of more than journal.MaxMessageBytes is ErrInvalid.
 func (c *Client) storeLongText(ctx context.Context, text, blob string) (newText, newBlob string, err error) {
-	if len(text) > record.MaxMessageBytes {
+	if len(text) > journal.MaxMessageBytes {
 		return "", "", fmt.Errorf("%w: the message is %d bytes; the maximum is %d",
-			ErrInvalid, len(text), record.MaxMessageBytes)
+			ErrInvalid, len(text), journal.MaxMessageBytes)
 	}
 	if blob != "" || c.journal == nil {
 		return text, blob, nil

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/everturn/everturn/journal/internal/tables"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -34,15 +32,15 @@ func (db *DB) Begin(ctx context.Context, in turn.BeginInput) (out BeginResult, e
 // valid. A message without an ID gets one that derives from the turn's ID, so that a repeated Begin finds the message
 // again.
 func checkBegin(in turn.BeginInput) (turn.BeginInput, error) {
-	in.Message.ID, in.Message.Text = record.CleanText(in.Message.ID), record.CleanText(in.Message.Text)
+	in.Message.ID, in.Message.Text = CleanText(in.Message.ID), CleanText(in.Message.Text)
 	if in.Message.ID == "" {
 		in.Message.ID = "turn:" + in.Turn
 	}
 	if len(in.Config) > 0 && !json.Valid(in.Config) {
 		return in, errors.New("the turn config is not JSON")
 	}
-	return in, errors.Join(record.CheckID("session", in.Session), record.CheckTenant(in.Tenant),
-		record.CheckID("turn", in.Turn), record.CheckID("message", in.Message.ID))
+	return in, errors.Join(checkID("session", in.Session), checkTenant(in.Tenant),
+		checkID("turn", in.Turn), checkID("message", in.Message.ID))
 }
 
 // begin is the transaction of Begin. The caller has checked in and locked the session. The order of the checks
@@ -72,16 +70,16 @@ func (t *tx) begin(in turn.BeginInput) (BeginResult, error) {
 	if err != nil || len(earlier) > 0 && !in.OutOfOrder {
 		return BeginResult{Earlier: earlier}, err
 	}
-	subagent, err := answeringSubagent(t.Querier, sc, in.Message.ID)
+	subagent, err := answeringSubagent(t.querier, sc, in.Message.ID)
 	if err != nil {
 		return BeginResult{}, err
 	}
 	isAnswer := subagent.Call != 0
 	// See BeginResult.Kept.
-	if isAnswer && (in.NothingLeft || subagent.State == tables.SubagentStopped) {
+	if isAnswer && (in.NothingLeft || subagent.State == subagentStopped) {
 		return BeginResult{Kept: true}, t.KeepAnswer(subagent)
 	}
-	closed, err := t.closeUnfinished(&sc, record.ClosedMessage, in.At)
+	closed, err := t.closeUnfinished(&sc, closedMessage, in.At)
 	if err != nil {
 		return BeginResult{}, err
 	}
@@ -102,7 +100,7 @@ func (t *tx) duplicate(sc scope, takenBy, seq int64, m turn.UserMessage) (out Be
 	if err != nil {
 		return out, err
 	}
-	messages, err := t.Transcript(sc.Session, seq, seq, tables.Unbounded)
+	messages, err := t.Transcript(sc.Session, seq, seq, unbounded)
 	out.TextDiffers = len(messages) == 1 && messages[0].Text != text
 	return out, err
 }
@@ -113,12 +111,12 @@ func (t *tx) loadText(m turn.UserMessage) (string, error) {
 	if m.Blob == "" {
 		return m.Text, nil
 	}
-	room := int64(record.MaxMessageBytes)
+	room := int64(MaxMessageBytes)
 	b, err := t.GetBlobWithin(m.Blob, &room)
 	if err != nil {
 		return "", fmt.Errorf("the message's text: %w", err)
 	}
-	return record.CleanText(string(b)), nil
+	return CleanText(string(b)), nil
 }
 
 // resume returns the result of Begin for a turn that an earlier Begin of the same workflow chain has opened. begun is
@@ -146,7 +144,7 @@ func (t *tx) resume(begun TurnRecord, in turn.BeginInput) (out BeginResult, err 
 	if err != nil {
 		return out, err
 	}
-	var config tables.Stored
+	var config stored
 	out = BeginResult{Turn: begun, Resumed: true, Head: turn.Head{Seq: begun.MessageSeq}, Later: later}
 	err = t.Row(`SELECT m.hash, t.config, t.config_blob FROM turns t JOIN messages m ON m.session = t.session
 		AND m.seq = t.message_seq
@@ -164,12 +162,12 @@ func (t *tx) sessionScope(in turn.BeginInput) (sc scope, err error) {
 	sc.SessionID = in.Session
 	err = t.Row(`SELECT id, head_seq, head_hash FROM sessions WHERE tenant = ? AND session_id = ?`, t.Tenant, in.Session).
 		Scan(&sc.Session, &sc.Head.Seq, &sc.Head.Hash)
-	return sc, tables.IgnoreNoRows(err)
+	return sc, ignoreNoRows(err)
 }
 
 // openTurn inserts the turn, appends its message and emits its first events. It sets the turn's fields of sc and moves
 // sc.Head. subagent is the subagent whose answer the message is; the zero value if a user sent the message.
-func (t *tx) openTurn(sc *scope, in turn.BeginInput, subagent tables.Subagent) (out BeginResult, err error) {
+func (t *tx) openTurn(sc *scope, in turn.BeginInput, subagent subagentRow) (out BeginResult, err error) {
 	if in.Message.Text, err = t.loadText(in.Message); err != nil {
 		return out, err
 	}
@@ -219,13 +217,13 @@ func (t *tx) openTurn(sc *scope, in turn.BeginInput, subagent tables.Subagent) (
 func (t *tx) upsertSession(sc *scope, in turn.BeginInput) error {
 	if sc.Session != 0 {
 		return t.Exec(`UPDATE sessions SET turns = turns + 1, agent = ?1,
-			updated_at = CASE WHEN updated_at < ?2 THEN ?2 ELSE updated_at END WHERE id = ?3`, in.Agent, tables.Nanos(in.At), sc.Session)
+			updated_at = CASE WHEN updated_at < ?2 THEN ?2 ELSE updated_at END WHERE id = ?3`, in.Agent, nanos(in.At), sc.Session)
 	}
 	err := t.Row(`INSERT INTO sessions (session_id, tenant, agent, turns, first_text, created_at, updated_at)
 		VALUES (?, ?, ?, 1, ?, ?, ?) RETURNING id`,
-		in.Session, t.Tenant, in.Agent, tables.ContentOf(turn.Truncate(in.Message.Text, record.FirstTextBytes)),
-		tables.Nanos(in.At),
-		tables.Nanos(in.At)).Scan(&sc.Session)
+		in.Session, t.Tenant, in.Agent, contentOf(turn.Truncate(in.Message.Text, firstTextBytes)),
+		nanos(in.At),
+		nanos(in.At)).Scan(&sc.Session)
 	if err != nil {
 		return err
 	}
@@ -256,7 +254,7 @@ func (t *tx) insertTurn(sc *scope, in turn.BeginInput) error {
 		(turn_id, session, workflow_id, run_id, agent, message_id, message_seq, config, config_blob, state, started_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
 		in.Turn, sc.Session, in.WorkflowID, in.RunID, in.Agent, in.Message.ID, sc.MessageSeq, config.Inline, config.Blob,
-		string(turn.StateRunning), tables.Nanos(in.At)).Scan(&sc.Turn)
+		string(turn.StateRunning), nanos(in.At)).Scan(&sc.Turn)
 }
 
 // closeUnfinished ends the session's unfinished turn in state closed with the given message, and moves sc.Head past

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/everturn/everturn/journal/fleet"
-	"github.com/everturn/everturn/journal/internal/tables"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -64,13 +63,13 @@ func (db *DB) ReserveUsage(ctx context.Context, in ReserveInput) (output int64, 
 		if err != nil {
 			return err
 		}
-		old, err := usageRow(t.Querier, a.Turn, in.Key, in.attemptColumn())
+		old, err := usageRow(t.querier, a.Turn, in.Key, in.attemptColumn())
 		if err != nil || old.exists { // an earlier run of this transaction was committed
 			output = old.output
 			return err
 		}
 		day := dayOf(in.At)
-		ceilings, err := t.ceilings(a.Scope, in.Budget, day)
+		ceilings, err := t.ceilings(a.scope, in.Budget, day)
 		if err != nil {
 			return err
 		}
@@ -79,7 +78,7 @@ func (db *DB) ReserveUsage(ctx context.Context, in ReserveInput) (output int64, 
 		}
 		in.Usage.OutputTokens = output
 		in.Usage.Cost, in.Usage.Unpriced = in.maxCost(output), in.Price == nil
-		if err := t.insertUsage(a.Scope, in.AttemptUsage, day, true); err != nil {
+		if err := t.insertUsage(a.scope, in.AttemptUsage, day, true); err != nil {
 			return err
 		}
 		return t.addSpending(a.Tenant, day, in.Usage.Cost)
@@ -124,8 +123,8 @@ func (t *tx) ceilings(sc scope, b Budget, day string) (list []ceiling, err error
 			list = append(list, ceiling{name: name, max: int64(*most), used: int64(u.Cost)})
 		}
 	}
-	session := func() (turn.Usage, error) { return sessionUsage(t.Querier, sc.Session) }
-	addDollars(BudgetTurn, b.Turn, func() (turn.Usage, error) { return turnUsage(t.Querier, sc.Turn) })
+	session := func() (turn.Usage, error) { return sessionUsage(t.querier, sc.Session) }
+	addDollars(BudgetTurn, b.Turn, func() (turn.Usage, error) { return turnUsage(t.querier, sc.Turn) })
 	addDollars(BudgetSession, b.Session, session)
 	if b.SessionTokens != nil && err == nil {
 		var u turn.Usage
@@ -159,7 +158,7 @@ func (t *tx) spending(tenant, period, day string) (u turn.Usage, err error) {
 		SELECT ?1, ?2, CAST(coalesce((SELECT sum(u.cost) FROM used u
 			JOIN sessions s ON s.id = u.session WHERE u.at >= ?3 AND s.tenant = ?1 AND u.day BETWEEN ?4 AND ?5), 0) AS BIGINT)
 		WHERE NOT EXISTS (SELECT 1 FROM spending WHERE tenant = ?1 AND period = ?2)
-		ON CONFLICT DO NOTHING`, tenant, period, tables.Nanos(begins), dayOf(begins), day)
+		ON CONFLICT DO NOTHING`, tenant, period, nanos(begins), dayOf(begins), day)
 	if err != nil {
 		return u, err
 	}

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/everturn/everturn/journal/internal/tables"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -18,16 +16,16 @@ import (
 // ErrUnapproved if the call needs an approval and no decision allows it with these arguments; ErrBehind if the turn
 // does not exist. It is also an error if the call was claimed before with another tool or other arguments.
 func (db *DB) ClaimCall(ctx context.Context, in ClaimInput) (out Claim, err error) {
-	in.Call, in.Worker = record.CleanCall(in.Call), record.CleanText(in.Worker)
+	in.Call, in.Worker = cleanCall(in.Call), CleanText(in.Worker)
 	err = db.writeTurn(ctx, in.Turn, callName("claiming", in.Turn, in.Call.ID), func(t *tx) error {
-		if err := errors.Join(record.CheckID("call", in.Call.ID), checkAttempt(in.Attempt)); err != nil {
+		if err := errors.Join(checkID("call", in.Call.ID), checkAttempt(in.Attempt)); err != nil {
 			return err
 		}
 		c, err := t.Call(in.Turn, in.Call.ID)
 		if err != nil {
 			return asErrBehind(err)
 		}
-		if c.Row != 0 && (c.Rec.Call.Tool != in.Call.Tool || c.ArgumentsHash != record.HashOf([]byte(in.Call.Arguments))) {
+		if c.Row != 0 && (c.Rec.Call.Tool != in.Call.Tool || c.ArgumentsHash != HashOf([]byte(in.Call.Arguments))) {
 			return errors.New("the call is recorded with another tool or other arguments")
 		}
 		out.State, err = t.claim(&c, in)
@@ -57,7 +55,7 @@ func checkAttempt(attempt int) error {
 }
 
 // claim decides about a claim of c and records it in c and in the ledger. c.Row is 0 if the call was never claimed.
-func (t *tx) claim(c *call, in ClaimInput) (ClaimState, error) {
+func (t *tx) claim(c *callRow, in ClaimInput) (ClaimState, error) {
 	switch {
 	case c.Rec.Outcome != "":
 		return ClaimSettled, nil
@@ -83,54 +81,54 @@ func (t *tx) claim(c *call, in ClaimInput) (ClaimState, error) {
 		c.Rec = CallRecord{
 			Turn: c.TurnID, Step: in.Step, Call: in.Call, Attempt: in.Attempt, Runs: 1, Repeatable: in.Repeatable,
 			Worker:    in.Worker,
-			ClaimedAt: tables.Instant(tables.Nanos(in.At)),
+			ClaimedAt: instant(nanos(in.At)),
 		}
 		c.Granted = in.Attempt
 		return ClaimGranted, t.insertCall(c, in.Sensitive, in.At)
 	}
 	c.Rec.Attempt = in.Attempt
 	c.Rec.Runs++
-	c.Rec.Worker, c.Rec.ClaimedAt = in.Worker, tables.Instant(tables.Nanos(in.At))
+	c.Rec.Worker, c.Rec.ClaimedAt = in.Worker, instant(nanos(in.At))
 	return ClaimGranted,
 		t.Exec(`UPDATE calls SET attempt = ?1, claimed_attempt = ?1, runs = runs + 1, worker = ?2, claimed_at = ?3
-		WHERE id = ?4`, in.Attempt, in.Worker, tables.Nanos(in.At), c.Row)
+		WHERE id = ?4`, in.Attempt, in.Worker, nanos(in.At), c.Row)
 }
 
 // mayHaveRun reports whether an attempt without an outcome may have reached the tool: its claim was neither released
 // nor suspended. Such a claim stays when the attempt's worker dies.
-func mayHaveRun(c *call) bool {
+func mayHaveRun(c *callRow) bool {
 	return c.Granted != 0 || c.Rec.Runs > 0 && c.Rec.Suspended == 0
 }
 
 // outcomeUnknown reports whether a call without an outcome may have taken effect and cannot be continued: an attempt
 // may have run, or the call was suspended and the journal lacks its continuation.
-func outcomeUnknown(c *call) bool {
+func outcomeUnknown(c *callRow) bool {
 	return mayHaveRun(c) || c.Rec.Suspended != 0 && !c.Continuation.Valid
 }
 
 // insertCall inserts the row of c in the ledger, sets c.Row, and emits tool_call_started. sensitive are names of
 // arguments: see ClaimInput.
-func (t *tx) insertCall(c *call, sensitive []string, at time.Time) (err error) {
+func (t *tx) insertCall(c *callRow, sensitive []string, at time.Time) (err error) {
 	r := c.Rec
-	if c.Arguments, err = t.Put(r.Call.Arguments, tables.TextPlain); err != nil {
+	if c.Arguments, err = t.Put(r.Call.Arguments, textPlain); err != nil {
 		return err
 	}
-	c.ArgumentsHash = record.HashOf([]byte(r.Call.Arguments))
+	c.ArgumentsHash = HashOf([]byte(r.Call.Arguments))
 	err = t.Row(`INSERT INTO calls (turn, step, call_id, wire_id, tool, arguments, arguments_blob, arguments_hash, attempt,
 		claimed_attempt, runs, repeatable, worker, claimed_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
 		c.Turn, r.Step, r.Call.ID, r.Call.WireID, r.Call.Tool, c.Arguments.Inline, c.Arguments.Blob, c.ArgumentsHash,
 		r.Attempt,
-		c.Granted, r.Runs, r.Repeatable, r.Worker, tables.Nanos(r.ClaimedAt)).Scan(&c.Row)
+		c.Granted, r.Runs, r.Repeatable, r.Worker, nanos(r.ClaimedAt)).Scan(&c.Row)
 	if err != nil {
 		return err
 	}
 	shown := turn.BlankArguments(r.Call.Arguments, sensitive)
 	started := turn.CallEvent{CallID: r.Call.ID, Tool: r.Call.Tool,
-		Arguments: record.Preview(shown, record.PreviewBytes)}
+		Arguments: preview(shown, PreviewBytes)}
 	if len(started.Arguments) < len(shown) {
 		started.ArgumentsBytes = int64(len(r.Call.Arguments))
 	}
-	return t.emitData(&c.Scope, turn.Event{Kind: turn.EventToolCallStarted, Step: r.Step, Attempt: r.Attempt, At: at},
+	return t.emitData(&c.scope, turn.Event{Kind: turn.EventToolCallStarted, Step: r.Step, Attempt: r.Attempt, At: at},
 		started)
 }
 
@@ -150,7 +148,7 @@ func (db *DB) ReleaseCall(ctx context.Context, turnID, callID string, attempt in
 // outcome and Late set. Either taints the session if SettleInput.Taints and Result.FromServer are set. ErrNotFound if
 // the call was never claimed, or has no outcome and neither in.Attempt nor a later attempt has claimed it.
 func (db *DB) SettleCall(ctx context.Context, in SettleInput) (out CallRecord, err error) {
-	in.Result = record.CleanResult(in.Result)
+	in.Result = cleanResult(in.Result)
 	err = db.writeTurn(ctx, in.Turn, callName("settling", in.Turn, in.CallID), func(t *tx) error {
 		c, err := t.Call(in.Turn, in.CallID)
 		if err != nil {
@@ -160,7 +158,7 @@ func (db *DB) SettleCall(ctx context.Context, in SettleInput) (out CallRecord, e
 			return ErrNotFound
 		}
 		if in.Result.Text == "" && in.Result.Outcome != turn.OutcomeOK {
-			in.Result.Text = record.ResultText(in.Result.Outcome)
+			in.Result.Text = ResultText(in.Result.Outcome)
 		}
 		if c.Rec.Outcome != "" {
 			err = t.settleLate(&c, in)
@@ -183,7 +181,7 @@ func (db *DB) SettleCall(ctx context.Context, in SettleInput) (out CallRecord, e
 
 // settle records the outcome of an open call in c and in the ledger, and emits tool_call_completed, and the changed
 // plan if r has one. attempt is the attempt that got the result; 0 if the call was never claimed.
-func (t *tx) settle(c *call, attempt int, r turn.ToolResult, at time.Time) (err error) {
+func (t *tx) settle(c *callRow, attempt int, r turn.ToolResult, at time.Time) (err error) {
 	if !r.Outcome.Known() {
 		return fmt.Errorf("unknown outcome %q", r.Outcome)
 	}
@@ -191,7 +189,7 @@ func (t *tx) settle(c *call, attempt int, r turn.ToolResult, at time.Time) (err 
 	if err != nil {
 		return err
 	}
-	c.Rec.Outcome, c.Rec.Code, c.Rec.Text, c.Rec.SettledAt = r.Outcome, r.Code, r.Text, tables.Instant(tables.Nanos(at))
+	c.Rec.Outcome, c.Rec.Code, c.Rec.Text, c.Rec.SettledAt = r.Outcome, r.Code, r.Text, instant(nanos(at))
 	c.Continuation = sql.NullString{}
 	c.Rec.FullBlob, c.Rec.SizeBytes = full.String, max(r.SizeBytes, int64(len(r.Text)))
 	if !c.Rec.ClaimedAt.IsZero() {
@@ -199,29 +197,29 @@ func (t *tx) settle(c *call, attempt int, r turn.ToolResult, at time.Time) (err 
 	}
 	err = t.Exec(`UPDATE calls SET outcome = ?, text = ?, text_blob = ?, full_blob = ?, size = ?, settled_attempt = ?, settled_at = ?,
 		duration_ms = ?, media = ?, code = ?, continuation_blob = NULL WHERE id = ?`, string(r.Outcome), c.Text.Inline, c.Text.Blob, full, c.Rec.SizeBytes, attempt,
-		tables.Nanos(at), c.Rec.DurationMS, c.Media, string(r.Code), c.Row)
+		nanos(at), c.Rec.DurationMS, c.Media, string(r.Code), c.Row)
 	if err == nil && strings.HasPrefix(c.Rec.Call.Tool, turn.AgentTools) {
 		err = t.EndSubagent(c.Row, false) // a subagent in the background ends with its call's late result
 	}
 	if err != nil {
 		return err
 	}
-	err = t.emitData(&c.Scope, turn.Event{Kind: turn.EventToolCallCompleted, Step: c.Rec.Step, Attempt: attempt, At: at},
+	err = t.emitData(&c.scope, turn.Event{Kind: turn.EventToolCallCompleted, Step: c.Rec.Step, Attempt: attempt, At: at},
 		turn.CallEvent{
 			CallID: c.Rec.Call.ID, Tool: c.Rec.Call.Tool, Outcome: r.Outcome, Code: r.Code,
-			Preview:   record.Preview(r.Text, record.PreviewBytes),
+			Preview:   preview(r.Text, PreviewBytes),
 			SizeBytes: c.Rec.SizeBytes, DurationMS: c.Rec.DurationMS,
 		})
 	if err != nil || r.Plan == nil {
 		return err
 	}
-	return t.emitData(&c.Scope, turn.Event{Kind: turn.EventPlan, Step: c.Rec.Step, Attempt: attempt, At: at}, r.Plan)
+	return t.emitData(&c.scope, turn.Event{Kind: turn.EventPlan, Step: c.Rec.Step, Attempt: attempt, At: at}, r.Plan)
 }
 
 // putResult stores the content of a result and sets the columns c.Text and c.Media. full is the blob of the whole
 // output, null if r.Text has all of it.
-func (t *tx) putResult(c *call, r turn.ToolResult) (full sql.NullString, err error) {
-	if c.Text, err = t.Put(r.Text, tables.TextPlain); err != nil {
+func (t *tx) putResult(c *callRow, r turn.ToolResult) (full sql.NullString, err error) {
+	if c.Text, err = t.Put(r.Text, textPlain); err != nil {
 		return full, err
 	}
 	if c.Media, err = t.putMedia(c, r.Media); err != nil || r.Full == nil {
@@ -234,7 +232,7 @@ func (t *tx) putResult(c *call, r turn.ToolResult) (full sql.NullString, err err
 
 // Call returns the call with its arguments and outcome. ErrNotFound if the call was never claimed.
 func (db *DB) Call(ctx context.Context, turnID, callID string) (CallRecord, error) {
-	return tables.GetOfNamedTurn(ctx, db.tables, turnID, "reading call "+callID,
+	return getOfNamedTurn(ctx, db, turnID, "reading call "+callID,
 		func(q querier, _ scope) (CallRecord, error) {
 			c, err := q.Call(turnID, callID)
 			if err == nil && c.Row == 0 {
@@ -249,12 +247,12 @@ func (db *DB) Call(ctx context.Context, turnID, callID string) (CallRecord, erro
 
 // Calls returns the ledger of a turn's calls, ordered by step and index.
 func (db *DB) Calls(ctx context.Context, turnID string) ([]CallRecord, error) {
-	return tables.GetOfNamedTurn(ctx, db.tables, turnID, "listing the calls", querier.Calls)
+	return getOfNamedTurn(ctx, db, turnID, "listing the calls", querier.Calls)
 }
 
 // putArtifact stores b as a blob, records it as an artifact of the call, and returns its hash. If c has an outcome, the
 // artifact is one of a late result.
-func (t *tx) putArtifact(c *call, mediaType string, b []byte) (hash string, err error) {
+func (t *tx) putArtifact(c *callRow, mediaType string, b []byte) (hash string, err error) {
 	if hash, err = t.PutBlob(mediaType, b); err != nil {
 		return "", err
 	}
@@ -262,20 +260,20 @@ func (t *tx) putArtifact(c *call, mediaType string, b []byte) (hash string, err 
 }
 
 // putMedia stores the media of a result as artifacts of the call, and returns the column that names them.
-func (t *tx) putMedia(c *call, media []turn.Media) (tables.Content, error) {
+func (t *tx) putMedia(c *callRow, media []turn.Media) (content, error) {
 	for _, m := range media {
 		if _, err := t.putArtifact(c, m.Type, m.Data); err != nil {
-			return tables.Content{}, err
+			return content{}, err
 		}
 	}
-	return tables.MediaColumn(media)
+	return mediaColumn(media)
 }
 
 // Artifact returns the content and media type of an artifact: the whole text of a truncated result or message, or one
 // of a result's media. The artifact must belong to the turn's session or its shared past; every other hash is
 // ErrNotFound, so that a blob of another session cannot be read by its hash.
 func (db *DB) Artifact(ctx context.Context, turnID, hash string) (mediaType string, b []byte, err error) {
-	err = db.tables.Read(ctx, fmt.Sprintf("reading artifact %.80s for turn %s", record.CleanText(hash), turnID),
+	err = db.read(ctx, fmt.Sprintf("reading artifact %.80s for turn %s", CleanText(hash), turnID),
 		func(q querier) error {
 			sc, err := q.Scope(turnID)
 			if err != nil {
@@ -291,13 +289,86 @@ func (db *DB) Artifact(ctx context.Context, turnID, hash string) (mediaType stri
 }
 
 // taint marks the call's session as tainted by the call's result. The first mark stays.
-func (t *tx) taint(c call, at time.Time) error {
+func (t *tx) taint(c callRow, at time.Time) error {
 	return t.InsertTaint(c.Session, TaintSource{Turn: c.TurnID, CallID: c.Rec.Call.ID, Tool: c.Rec.Call.Tool, At: at})
 }
 
 // Taint returns the first taint source of the turn's session (see SettleInput.Taints), nil if it has none. A fork
 // inherits it. ErrNotFound if the turn does not exist.
 func (db *DB) Taint(ctx context.Context, turnID string) (*TaintSource, error) {
-	return tables.GetOfTurn(ctx, db.tables, turnID, "reading the taint source",
+	return getOfTurn(ctx, db, turnID, "reading the taint source",
 		func(q querier, sc scope) (*TaintSource, error) { return q.TaintSource(sc.Session) })
+}
+
+// callRow is a tool call of a turn, as the ledger has it.
+type callRow struct {
+	scope
+	Row            int64 // of the ledger; 0 if the ledger does not have the call
+	Rec            CallRecord
+	Granted        int // the attempt that holds the claim; 0 if none does
+	ArgumentsHash  string
+	SettledAttempt int // the attempt whose result is the outcome; 0 if the call is open
+	Arguments      stored
+	Text           stored
+	Continuation   sql.NullString // a blob's hash
+	Media          content        // JSON
+	Notes          int            // tool_progress events so far
+	Requests       bool           // the turn has requests about it
+}
+
+// callColumns are the columns of calls c that callRow.Scan reads. They may be null, for a LEFT JOIN.
+const callColumns = `coalesce(c.id, 0), coalesce(c.step, 0), coalesce(c.call_id, ''), coalesce(c.wire_id, ''), coalesce(c.tool, ''),
+	c.arguments, c.arguments_blob, coalesce(c.arguments_hash, ''), coalesce(c.attempt, 0), coalesce(c.claimed_attempt, 0), coalesce(c.runs, 0),
+	coalesce(c.repeatable, FALSE), coalesce(c.worker, ''), coalesce(c.claimed_at, 0), coalesce(c.outcome, ''), c.text, c.text_blob,
+	coalesce(c.full_blob, ''), coalesce(c.size, 0), coalesce(c.settled_attempt, 0), coalesce(c.settled_at, 0),
+	coalesce(c.duration_ms, 0), coalesce(c.late_count, 0), coalesce(c.suspended_attempt, 0), c.continuation_blob, c.media, coalesce(c.notes, 0),
+	coalesce(c.code, '')`
+
+// Scan scans a row into c. The columns of the row are those for the destinations in before, followed by callColumns.
+// Scan does not load blobs: see querier.Load.
+func (c *callRow) Scan(scan func(...any) error, before ...any) error {
+	var claimed, settled int64
+	r := &c.Rec
+	err := scan(append(before, &c.Row, &r.Step, &r.Call.ID, &r.Call.WireID, &r.Call.Tool,
+		&c.Arguments.Inline, &c.Arguments.Blob, &c.ArgumentsHash, &r.Attempt, &c.Granted, &r.Runs,
+		&r.Repeatable, &r.Worker, &claimed, &r.Outcome, &c.Text.Inline, &c.Text.Blob,
+		&r.FullBlob, &r.SizeBytes, &c.SettledAttempt, &settled, &r.DurationMS, &r.LateCount,
+		&r.Suspended, &c.Continuation, &c.Media, &c.Notes, &r.Code)...)
+	r.ClaimedAt, r.SettledAt = instant(claimed), instant(settled)
+	return err
+}
+
+// Call returns a call of a turn. If the ledger does not have the call, Row is 0 and only scope and Requests are set.
+// The error wraps ErrNotFound if the turn does not exist.
+func (q querier) Call(turnID, callID string) (c callRow, err error) {
+	row := q.Row(`SELECT `+scopeColumns+
+		`, EXISTS (SELECT 1 FROM requests w WHERE w.turn = t.id AND (w.request_id = ?1 OR w.call_id = ?1)),
+		`+callColumns+` FROM turns t JOIN sessions s ON s.id = t.session
+		LEFT JOIN calls c ON c.turn = t.id AND c.call_id = ?1 WHERE t.turn_id = ?2`, callID, turnID)
+	err = c.Scan(row.Scan, append(c.fields(), &c.Requests)...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return c, fmt.Errorf("turn %s: %w", turnID, ErrNotFound)
+	}
+	c.Rec.Turn = c.TurnID
+	return c, err
+}
+
+// Load sets the fields of c.Rec that may be in blobs: arguments, text, media and continuation. It keeps arguments and
+// text that are set already, because the transaction has just stored them.
+func (q querier) Load(c *callRow) (err error) {
+	if c.Rec.Call.Arguments == "" {
+		c.Rec.Call.Arguments, err = q.getText(c.Arguments)
+	}
+	if err == nil && c.Rec.Text == "" {
+		c.Rec.Text, err = q.getText(c.Text)
+	}
+	if err != nil {
+		return err
+	}
+	if c.Rec.Media, err = readMedia(c.Media); err != nil || !c.Continuation.Valid {
+		return err
+	}
+	b, err := q.GetBlob(c.Continuation.String)
+	c.Rec.Continuation = append([]byte{}, b...) // not nil even if it is empty
+	return err
 }

@@ -1,12 +1,17 @@
 // Package journal keeps conversations: transcripts, the ledgers of inferences and tool calls, requests and decisions,
 // catalogues of tools, numbered output events, and blobs.
 //
-// DB implements the rules on top of a tables.Database. There are two: journal/sqlite for the workers of one machine,
+// DB implements the rules on top of a Database. There are two: journal/sqlite for the workers of one machine,
 // and journal/postgres for workers on several. Both pass the same tests, journal/journaltest. Consumers declare the
 // small interfaces that they need.
 //
-// Package record has the records, their bounds and the errors; fleet, catalogue and portable are parts of DB;
-// internal/tables has the transactions and the rows that they share; follow reads a DB as it grows.
+// Files are named by what they record: begin.go and finish.go are about turns, inferences.go, calls.go and requests.go
+// about their steps, import.go and export*.go about sessions as files, catalogue*.go about tools. Each has the rules
+// and the rows of its subject. database.go, transactions.go, query.go and encryption.go are what all of them share.
+// Package fleet computes the fleet limits, and package follow reads a DB as it grows.
+//
+// Sessions, turns, calls and inferences have two names: the ID that callers use, a string such as scope.TurnID, and the
+// number of the row, an int64 such as scope.Turn.
 //
 // A transcript is append-only and hash-chained, so that (session, seq, hash) names it exactly. An append names the head
 // that it expects, and (turn, step) is its idempotency key: a retried activity changes nothing twice. A late result is
@@ -16,8 +21,8 @@
 //
 // A session is named by its tenant and its ID, so two tenants may use the same ID for two sessions. A DB is a handle
 // for one tenant; Tenant returns the handle of another one, on the same database. All look-ups by a session's ID go
-// through Querier.SessionRow, Querier.Session or a statement with the handle's tenant; look-ups by a turn's ID for
-// readers go through Querier.NamedTurn or Querier.NamedScope, which compare the tenant of the turn's session. A turn ID
+// through querier.SessionRow, querier.Session or a statement with the handle's tenant; look-ups by a turn's ID for
+// readers go through querier.NamedTurn or querier.NamedScope, which compare the tenant of the turn's session. A turn ID
 // is unique in the database. The methods with which a worker records a turn name no session but the turn that Begin has
 // returned; Begin takes its tenant from its input.
 //
@@ -39,7 +44,7 @@
 //   - A result of an untrusted server taints its session in the transaction that records it. Taint stays through
 //     compaction, crashes and forks.
 //   - Tools are approved by their hashes. A catalogue becomes current as soon as its server publishes it; tools
-//     that are not approved are quarantined and not offered to turns. See Review.
+//     that are not approved are quarantined and not offered to turns.
 //
 // # Transactions
 //

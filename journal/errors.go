@@ -1,46 +1,70 @@
 package journal
 
 import (
+	"errors"
 	"fmt"
-
-	"github.com/everturn/everturn/journal/record"
+	"time"
 )
 
-// Errors that callers distinguish: see package record. Every other error means that the journal is unavailable or
-// broken.
+// Errors that callers distinguish. Every other error means that the journal is unavailable or broken.
 var (
-	ErrNotFound    = record.ErrNotFound
-	ErrConflict    = record.ErrConflict
-	ErrClosed      = record.ErrClosed
-	ErrStale       = record.ErrStale
-	ErrUnapproved  = record.ErrUnapproved
-	ErrForkPoint   = record.ErrForkPoint
-	ErrExists      = record.ErrExists
-	ErrOtherTenant = record.ErrOtherTenant
-	ErrUnavailable = record.ErrUnavailable
-	ErrReadOnly    = record.ErrReadOnly
-	ErrReplaced    = record.ErrReplaced
-	ErrBehind      = record.ErrBehind
-	ErrSealed      = record.ErrSealed
-	ErrNewer       = record.ErrNewer
+	// ErrNotFound: the session, turn, call, blob or catalogue does not exist.
+	ErrNotFound = errors.New("not found in the journal")
+	// ErrConflict: the expected head is not the session's head, or a tool is not the one that the operator saw, because
+	// another writer has changed it.
+	ErrConflict = errors.New("another writer has changed it")
+	// ErrClosed: the turn is settled and takes no more work.
+	ErrClosed = errors.New("the turn is closed")
+	// ErrStale: a newer attempt has taken over, and the output of this one is discarded.
+	ErrStale = errors.New("a newer attempt has taken over")
+	// ErrUnapproved: the call needs a decision that allows exactly these arguments, and the journal has none.
+	ErrUnapproved = errors.New("the call is not approved")
+	// ErrForkPoint: the session cannot be forked at this message; the error text names the nearest points.
+	ErrForkPoint = errors.New("the session cannot be forked there")
+	// ErrExists: a session of this name exists.
+	ErrExists = errors.New("the session exists already")
+	// ErrOtherTenant: an export belongs to another tenant than the importer.
+	ErrOtherTenant = errors.New("the export belongs to another tenant")
+	// ErrUnavailable: the journal's database cannot be reached, another process has locked it, or its disk is full or
+	// reports errors. A retry may help.
+	ErrUnavailable = errors.New("the journal is unavailable")
+	// ErrReadOnly: the journal can only be read.
+	ErrReadOnly = errors.New("the journal is read-only")
+	// ErrReplaced: the journal's file was deleted or replaced while it was open. Whatever this process still writes is
+	// lost with the old file: the process must end.
+	ErrReplaced = errors.New("the journal was deleted or replaced while it was open")
+	// ErrBehind: the journal lacks what the turn recorded in it before: it was restored to an earlier moment, or is
+	// another journal.
+	ErrBehind = errors.New("the journal lacks what the turn recorded before")
+	// ErrSealed: the journal is encrypted and was opened without keys, or the other way round.
+	ErrSealed = errors.New("the journal's encryption is not the configured one")
+	// ErrNewer: the database was written by a newer version of Everturn.
+	ErrNewer = errors.New("the journal was written by a newer version")
 )
 
-// TooLargeError reports content that exceeds its reader's bound.
-type TooLargeError = record.TooLargeError
+// AwayError is the error of an operation that has found the journal's database unavailable, or was not tried because
+// the database is known to be. It wraps ErrUnavailable.
+type AwayError struct {
+	Since time.Time       // when the outage began: the first failure
+	Retry time.Duration   // how long to wait before the operation is tried again
+	Back  <-chan struct{} // closed when an operation of this process has succeeded again
+	Cause error           // the latest failure
+}
 
-// AwayError means that the journal's database is unavailable: see DB.Guarded.
-type AwayError = record.AwayError
+func (e *AwayError) Error() string { return e.Cause.Error() }
 
-// SchemaVersion is the version of the schema that this program writes. A journal with a newer schema records in
-// min_program the lowest SchemaVersion that a program must have, so that older workers can continue during a rollout.
-const SchemaVersion = 3
+// Unwrap makes the error an ErrUnavailable.
+func (e *AwayError) Unwrap() []error { return []error{e.Cause, ErrUnavailable} }
 
-// CheckSchema returns an error that wraps ErrNewer if a journal with this min_program needs a newer program.
-func CheckSchema(minProgram int) error {
-	if minProgram <= SchemaVersion {
-		return nil
+// TooLargeError is the error of a read whose content exceeds the bound of its caller. The content was not loaded.
+type TooLargeError struct {
+	Seq int64 // the first message of a range that exceeds Max; 0 if the content is no message of the transcript
+	Max int64 // the bound in bytes
+}
+
+func (e *TooLargeError) Error() string {
+	if e.Seq == 0 {
+		return fmt.Sprintf("the message exceeds %d bytes", e.Max)
 	}
-	return fmt.Errorf("%w: it is for programs of schema version %d, and this program's is %d: use the newer program, or "+
-		"another journal",
-		record.ErrNewer, minProgram, SchemaVersion)
+	return fmt.Sprintf("with message %d, the messages exceed %d bytes", e.Seq, e.Max)
 }

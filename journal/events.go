@@ -5,9 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
-	"github.com/everturn/everturn/journal/internal/tables"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -16,8 +15,8 @@ func (t *tx) emit(sc *scope, e turn.Event) error {
 	t.Changed[Topic{Turn: sc.TurnID}] = true
 	return t.Exec(`INSERT INTO events (turn, idx, step, attempt, kind, at, text, data)
 		SELECT ?1, coalesce(max(idx), -1) + 1, ?2, ?3, ?4, ?5, ?6, ?7 FROM events WHERE turn = ?1`,
-		sc.Turn, e.Step, e.Attempt, string(e.Kind), tables.Nanos(e.At), tables.ContentOf(record.CleanText(e.Text)),
-		tables.ContentOrNull(record.CleanText(string(e.Data))))
+		sc.Turn, e.Step, e.Attempt, string(e.Kind), nanos(e.At), contentOf(CleanText(e.Text)),
+		contentOrNull(CleanText(string(e.Data))))
 }
 
 // emitData is emit with data, encoded as JSON, as the event's Data.
@@ -72,7 +71,7 @@ func (db *DB) appendEvents(ctx context.Context, in StreamInput) error {
 		// The events of one call are committed together: if the last one was appended, all of them were.
 		last := events[len(events)-1]
 		last.Step, last.Attempt = key.Step, attempt
-		if done, err := t.isAppended(&a.Scope, last); done || err != nil {
+		if done, err := t.isAppended(&a.scope, last); done || err != nil {
 			return err
 		}
 		return t.emitDeltas(a, events)
@@ -87,8 +86,8 @@ func (t *tx) isAppended(sc *scope, e turn.Event) (done bool, err error) {
 		return false, nil
 	}
 	texts, err := t.Texts(`SELECT text FROM events WHERE turn = ? AND step = ? AND attempt = ? AND kind = ? AND at = ?`,
-		sc.Turn, e.Step, e.Attempt, string(e.Kind), tables.Nanos(e.At))
-	return slices.Contains(texts, record.CleanText(e.Text)), err
+		sc.Turn, e.Step, e.Attempt, string(e.Kind), nanos(e.At))
+	return slices.Contains(texts, CleanText(e.Text)), err
 }
 
 // onlyErrors reports whether all events are of kind turn.EventError.
@@ -99,8 +98,8 @@ func onlyErrors(events []turn.Event) bool {
 // checkEvents returns an error if callers may not append one of the events: its kind is one that the journal itself
 // writes, it exceeds a bound, or its data is not JSON.
 func checkEvents(events []turn.Event) error {
-	if len(events) > record.MaxEvents {
-		return fmt.Errorf("%d events at once; the maximum is %d", len(events), record.MaxEvents)
+	if len(events) > MaxEvents {
+		return fmt.Errorf("%d events at once; the maximum is %d", len(events), MaxEvents)
 	}
 	for _, e := range events {
 		switch e.Kind {
@@ -109,8 +108,8 @@ func checkEvents(events []turn.Event) error {
 		default:
 			return fmt.Errorf("an event of kind %q: the journal writes those itself", e.Kind)
 		}
-		if n := len(e.Text) + len(e.Data); n > record.MaxEventBytes {
-			return fmt.Errorf("an event is %d bytes; the maximum is %d", n, record.MaxEventBytes)
+		if n := len(e.Text) + len(e.Data); n > MaxEventBytes {
+			return fmt.Errorf("an event is %d bytes; the maximum is %d", n, MaxEventBytes)
 		}
 		if len(e.Data) > 0 && !json.Valid(e.Data) {
 			return fmt.Errorf("an event of kind %q: its data is not JSON", e.Kind)
@@ -121,10 +120,10 @@ func checkEvents(events []turn.Event) error {
 
 // emitDeltas appends the events of the attempt a.Inf.Attempt. With the first text of an attempt it also sets emitted in
 // the inference's row: if the attempt is lost, the next one then emits attempt_restarted.
-func (t *tx) emitDeltas(a tables.Attempt, events []turn.Event) error {
+func (t *tx) emitDeltas(a attemptRow, events []turn.Event) error {
 	for _, e := range events {
 		e.Step, e.Attempt = a.Inf.Key.Step, a.Inf.Attempt
-		if err := t.emit(&a.Scope, e); err != nil {
+		if err := t.emit(&a.scope, e); err != nil {
 			return err
 		}
 		if a.Emitted || (e.Kind != turn.EventTextDelta && e.Kind != turn.EventReasoningDelta) {
@@ -141,10 +140,10 @@ func (t *tx) emitDeltas(a tables.Attempt, events []turn.Event) error {
 // Events returns the events of a turn with index > after (-1: from the first), in order, at most limit of them. It
 // returns none for a turn that has not begun.
 func (db *DB) Events(ctx context.Context, turnID string, after int64, limit int) ([]turn.Event, error) {
-	return tables.Get(ctx, db.tables, "reading the events of turn "+turnID, func(q querier) ([]turn.Event, error) {
-		return tables.Collect(q, func(scan tables.Scanner) (turn.Event, error) {
+	return get(ctx, db, "reading the events of turn "+turnID, func(q querier) ([]turn.Event, error) {
+		return collect(q, func(scan scanner) (turn.Event, error) {
 			e := turn.Event{Turn: turnID}
-			err := tables.ScanEvent(scan, &e)
+			err := scanEvent(scan, &e)
 			return e, err
 		}, `SELECT idx, step, attempt, kind, at, text, coalesce(data, '') FROM events
 			WHERE turn = (SELECT t.id FROM turns t JOIN sessions s ON s.id = t.session WHERE t.turn_id = ? AND s.tenant = ?)
@@ -156,7 +155,7 @@ func (db *DB) Events(ctx context.Context, turnID string, after int64, limit int)
 // LastEvent returns the last event of a turn. ErrNotFound if there is none.
 func (db *DB) LastEvent(ctx context.Context, turnID string) (turn.Event, error) {
 	const doing = "reading the last event"
-	last, err := tables.GetOfNamedTurn(ctx, db.tables, turnID, doing, func(q querier, sc scope) (n int64, err error) {
+	last, err := getOfNamedTurn(ctx, db, turnID, doing, func(q querier, sc scope) (n int64, err error) {
 		err = q.Row(`SELECT coalesce(max(idx), -1) FROM events WHERE turn = ?`, sc.Turn).Scan(&n)
 		return n, err
 	})
@@ -171,4 +170,83 @@ func (db *DB) LastEvent(ctx context.Context, turnID string) (turn.Event, error) 
 		return turn.Event{}, err
 	}
 	return events[0], nil
+}
+
+// Texts returns the first column of a query's result, a column of content that is not null.
+func (q querier) Texts(query string, args ...any) ([]string, error) {
+	return collect(q, func(scan scanner) (text string, err error) {
+		err = scan(intoContent(&text))
+		return text, err
+	}, query, args...)
+}
+
+// scanEvent scans a row with the columns idx, step, attempt, kind, at, text and data (not null) into e, and the columns
+// after them into the destinations in after. It does not set e.Turn.
+func scanEvent(scan scanner, e *turn.Event, after ...any) error {
+	var at int64
+	var data string
+	err := scan(append([]any{&e.Index, &e.Step, &e.Attempt, &e.Kind, &at, intoContent(&e.Text), intoContent(&data)}, after...)...)
+	e.At = instant(at)
+	if data != "" {
+		e.Data = json.RawMessage(data)
+	}
+	return err
+}
+
+// pruneBatch is the number of turns whose events one transaction removes, so that running turns do not wait long.
+const pruneBatch = 16
+
+// PruneEvents removes the events of turns that ended before the given time, of at most limit turns of all tenants,
+// and returns the number of these turns. The transcript stays. A pruned turn keeps its turn_completed, so that
+// followers end. If PruneEvents returns an error, the turns that it counts are pruned nevertheless.
+func (db *DB) PruneEvents(ctx context.Context, before time.Time, limit int) (turns int, err error) {
+	for turns < limit {
+		batch := min(pruneBatch, limit-turns)
+		var pruned []int64
+		err := db.write(ctx, "removing old events", func(t *tx) (err error) {
+			// If this is another run of the transaction, pruned has the turns of the run before.
+			if done, err := t.isPruned(pruned); done || err != nil {
+				return err
+			}
+			pruned, err = t.prune(nanos(before), batch)
+			return err
+		})
+		if err != nil {
+			return turns, err
+		}
+		if turns += len(pruned); len(pruned) < batch {
+			break
+		}
+	}
+	return turns, nil
+}
+
+// isPruned reports whether an earlier run of this transaction has pruned these turns: the reply to its commit was lost,
+// but it was committed. The turns of a run are committed together: if the first one is pruned, all of them are.
+func (t *tx) isPruned(turns []int64) (done bool, err error) {
+	if !t.Again() || len(turns) == 0 {
+		return false, nil
+	}
+	err = t.Row(`SELECT pruned FROM turns WHERE id = ?`, turns[0]).Scan(&done)
+	return done, err
+}
+
+// prune removes the events of at most limit turns that ended before a time, in nanoseconds since 1970, and returns the
+// rows of these turns.
+func (t *tx) prune(before int64, limit int) (list []int64, err error) {
+	list, err = column[int64](t.querier,
+		`SELECT id FROM turns WHERE NOT pruned AND ended_at IS NOT NULL AND ended_at < ? ORDER BY ended_at LIMIT ?`+
+			t.Lock(), before, limit)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range list {
+		if err := t.Exec(`DELETE FROM events WHERE turn = ? AND kind <> ?`, n, string(turn.EventTurnCompleted)); err != nil {
+			return nil, err
+		}
+		if err := t.Exec(`UPDATE turns SET pruned = TRUE WHERE id = ?`, n); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/everturn/everturn/codec/codectest"
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/internal/tables"
 )
 
 var errDisk = errors.New("the disk fails")
@@ -19,14 +18,14 @@ var errDisk = errors.New("the disk fails")
 // failingDatabase answers the queries that begin with one of answered, with a row that leaves the destinations as they
 // are. All other queries fail.
 type failingDatabase struct {
-	tables.Database
-	tables.Conn
+	journal.Database
+	journal.Conn
 	answered []string
 }
 
-func (d failingDatabase) Write(_ context.Context, fn func(tables.Conn) error) error { return fn(d) }
+func (d failingDatabase) Write(_ context.Context, fn func(journal.Conn) error) error { return fn(d) }
 
-func (d failingDatabase) Read(_ context.Context, _ bool, fn func(tables.Conn) error) error {
+func (d failingDatabase) Read(_ context.Context, _ bool, fn func(journal.Conn) error) error {
 	return fn(d)
 }
 
@@ -36,14 +35,19 @@ func (d failingDatabase) Lock() string { return "" }
 
 func (d failingDatabase) Again() bool { return false }
 
-func (d failingDatabase) QueryRow(query string, _ ...any) tables.Row {
+func (d failingDatabase) QueryRow(query string, _ ...any) journal.Row {
 	for _, beginning := range d.answered {
 		if strings.HasPrefix(query, beginning) {
-			return tables.FailedRow{}
+			return failedRow{}
 		}
 	}
-	return tables.FailedRow{Err: errDisk}
+	return failedRow{errDisk}
 }
+
+// failedRow is a row whose Scan returns err.
+type failedRow struct{ err error }
+
+func (r failedRow) Scan(...any) error { return r.err }
 
 // TestAFailingDatabaseIsNotMistakenForContent checks that a query's error is returned as it is, and not as the finding
 // that a session exists or that the journal has content.

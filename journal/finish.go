@@ -9,8 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/everturn/everturn/journal/internal/tables"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -18,10 +16,10 @@ import (
 // settled call gets its own outcome, a claimed one unknown, and any other one that of in.Outcomes or, without one,
 // unknown if it is suspended and cancelled if not. Finish cancels open requests and appends in.Messages. If the turn
 // ends in the middle of an inference, the text that the last attempt has emitted becomes a message and, if the turn is
-// cancelled, also its answer, up to record.SummaryBytes. If the turn has ended already, Finish only records in.Left.
+// cancelled, also its answer, up to SummaryBytes. If the turn has ended already, Finish only records in.Left.
 func (db *DB) Finish(ctx context.Context, in turn.FinishInput) (out TurnRecord, err error) {
-	in.Result.Message = record.Preview(record.CleanText(in.Result.Message), record.SummaryBytes)
-	in.Answer = record.Preview(record.CleanText(in.Answer), record.SummaryBytes)
+	in.Result.Message = preview(CleanText(in.Result.Message), SummaryBytes)
+	in.Answer = preview(CleanText(in.Answer), SummaryBytes)
 	err = db.writeScope(ctx, in.Turn, in.Session, "finishing", func(t *tx, sc scope) (err error) {
 		if !sc.Closed {
 			if !in.State.Terminal() {
@@ -59,7 +57,7 @@ func (t *tx) endTurn(sc *scope, in turn.FinishInput) error {
 		return err
 	}
 	if partial != "" && in.State == turn.StateCancelled {
-		in.Answer = record.Preview(partial, record.SummaryBytes)
+		in.Answer = preview(partial, SummaryBytes)
 	}
 	if err := t.appendUserMessages(sc, in.Counters.Step, in.Messages, in.At, lenient); err != nil {
 		return err
@@ -69,7 +67,7 @@ func (t *tx) endTurn(sc *scope, in turn.FinishInput) error {
 			return err
 		}
 	}
-	used, err := turnUsage(t.Querier, sc.Turn)
+	used, err := turnUsage(t.querier, sc.Turn)
 	if err != nil {
 		return err
 	}
@@ -93,12 +91,12 @@ func (t *tx) closeTurn(sc scope, in turn.FinishInput) error {
 	}
 	spent := "" // null: only the turn's workflow knows what the turn spent, and it did not end a closed turn
 	if in.State != turn.StateClosed {
-		spent = string(record.MustJSON(in.Counters.Used()))
+		spent = string(mustJSON(in.Counters.Used()))
 	}
 	err = t.Exec(`UPDATE turns SET state = ?, reason = ?, code = ?, message = ?, answer = ?, usage = ?, steps = ?, calls = ?,
-		spent = ?, ended_at = ? WHERE id = ?`, string(in.State), string(in.Reason), string(in.Code), tables.ContentOf(in.Result.Message),
-		tables.ContentOf(in.Answer), string(usage),
-		in.Counters.Step, in.Counters.ToolCalls, tables.Null(spent), tables.Nanos(in.At), sc.Turn)
+		spent = ?, ended_at = ? WHERE id = ?`, string(in.State), string(in.Reason), string(in.Code), contentOf(in.Result.Message),
+		contentOf(in.Answer), string(usage),
+		in.Counters.Step, in.Counters.ToolCalls, textOrNull(spent), nanos(in.At), sc.Turn)
 	if err != nil {
 		return err
 	}
@@ -107,7 +105,7 @@ func (t *tx) closeTurn(sc scope, in turn.FinishInput) error {
 
 // touchUpdatedAt sets the time of the session's last change, unless a later one is recorded.
 func (t *tx) touchUpdatedAt(sc scope, at time.Time) error {
-	return t.Exec(`UPDATE sessions SET updated_at = ?1 WHERE id = ?2 AND updated_at < ?1`, tables.Nanos(at), sc.Session)
+	return t.Exec(`UPDATE sessions SET updated_at = ?1 WHERE id = ?2 AND updated_at < ?1`, nanos(at), sc.Session)
 }
 
 // strictness says what happens to a result of a call that the last assistant message does not request.
@@ -157,11 +155,11 @@ type requestedCall struct {
 // calls.
 func (t *tx) lastRequestedCalls(sc *scope) (list []requestedCall, step int, err error) {
 	var seq int64
-	var stored tables.Content
+	var stored content
 	err = t.Row(`SELECT seq, step, tool_calls FROM messages WHERE session = ? AND seq > ? AND role = 'assistant'
 		ORDER BY seq DESC LIMIT 1`, sc.Session, sc.MessageSeq).Scan(&seq, &step, &stored)
 	if errors.Is(err, sql.ErrNoRows) || !stored.Valid {
-		return nil, 0, tables.IgnoreNoRows(err)
+		return nil, 0, ignoreNoRows(err)
 	}
 	if err != nil {
 		return nil, 0, err
@@ -170,7 +168,7 @@ func (t *tx) lastRequestedCalls(sc *scope) (list []requestedCall, step int, err 
 	if err != nil {
 		return nil, 0, err
 	}
-	withResult, err := tables.Column[string](t.Querier,
+	withResult, err := column[string](t.querier,
 		`SELECT call_id FROM messages WHERE session = ? AND seq > ? AND role = 'tool'`, sc.Session, seq)
 	for _, c := range calls {
 		list = append(list, requestedCall{c, slices.Contains(withResult, c.ID)})
@@ -186,7 +184,7 @@ func (t *tx) appendResult(sc *scope, step int, tc turn.ToolCall, r turn.CallOutc
 	if err != nil {
 		return err
 	}
-	c.Scope = *sc // its head may be newer than that of the row
+	c.scope = *sc // its head may be newer than that of the row
 	if c.Rec.Outcome == "" {
 		if err := t.settleOpenCall(&c, step, tc, r, at); err != nil {
 			return err
@@ -205,15 +203,15 @@ func (t *tx) appendResult(sc *scope, step int, tc turn.ToolCall, r turn.CallOutc
 // used only if r says the same. Otherwise r.Outcome settles it. If r has none, a suspended call is unknown and any
 // other call is cancelled. tc and step are the call as the transcript requests it, for a call that the ledger does not
 // have yet.
-func (t *tx) settleOpenCall(c *call, step int, tc turn.ToolCall, r turn.CallOutcome, at time.Time) error {
+func (t *tx) settleOpenCall(c *callRow, step int, tc turn.ToolCall, r turn.CallOutcome, at time.Time) error {
 	if mayHaveRun(c) && r.Outcome != turn.OutcomeUnknown {
 		r = turn.CallOutcome{Outcome: turn.OutcomeUnknown}
 	}
-	outcome, text := r.Outcome, record.CleanText(r.Text)
+	outcome, text := r.Outcome, CleanText(r.Text)
 	switch {
 	case outcome != "":
 	case c.Rec.Suspended != 0:
-		outcome, text = turn.OutcomeUnknown, record.SuspendedText
+		outcome, text = turn.OutcomeUnknown, SuspendedText
 	default:
 		outcome = turn.OutcomeCancelled
 	}
@@ -224,16 +222,16 @@ func (t *tx) settleOpenCall(c *call, step int, tc turn.ToolCall, r turn.CallOutc
 		}
 	}
 	if text == "" {
-		text = record.ResultText(outcome)
+		text = ResultText(outcome)
 	}
-	return t.settle(c, c.Rec.Attempt, turn.ToolResult{Outcome: outcome, Code: record.CleanCode(outcome, r.Code),
+	return t.settle(c, c.Rec.Attempt, turn.ToolResult{Outcome: outcome, Code: cleanCode(outcome, r.Code),
 		Text: text}, at)
 }
 
 // settleOpenCalls settles the remaining open calls of a turn that ends, which the last assistant message does not
 // request, so that each tool_call_started has its tool_call_completed.
 func (t *tx) settleOpenCalls(sc *scope, at time.Time) error {
-	ids, err := tables.Column[string](t.Querier,
+	ids, err := column[string](t.querier,
 		`SELECT call_id FROM calls WHERE turn = ? AND settled_at IS NULL ORDER BY id`,
 		sc.Turn)
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/everturn/everturn/journal/internal/tables"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -32,7 +31,7 @@ func (db *DB) AppendStream(ctx context.Context, in StreamInput) error {
 
 // markBilled records, once for each attempt, that the provider has begun to answer a prompt of this size and will
 // bill it. With promptTokens 0 it changes nothing.
-func (t *tx) markBilled(a tables.Attempt, promptTokens int64) error {
+func (t *tx) markBilled(a attemptRow, promptTokens int64) error {
 	if promptTokens <= 0 || a.PromptTokens > 0 {
 		return nil
 	}
@@ -48,7 +47,7 @@ func (t *tx) endInference(sc *scope, state turn.State, at time.Time) (string, er
 	err := t.Row(`SELECT step FROM inferences WHERE turn = ?1 AND settled_at IS NULL
 		AND step = (SELECT max(step) FROM inferences WHERE turn = ?1)`, sc.Turn).Scan(&step)
 	if err != nil {
-		return "", tables.IgnoreNoRows(err)
+		return "", ignoreNoRows(err)
 	}
 	a, err := t.Attempt(StepKey{Turn: sc.TurnID, Step: step})
 	if err != nil {
@@ -75,7 +74,7 @@ func (t *tx) endInference(sc *scope, state turn.State, at time.Time) (string, er
 // text that it has emitted (about 4 bytes a token). It records nothing if the provider has not begun to answer, or
 // the ledger has a row of the attempt. The estimate is a reservation, so that the attempt's worker, if it is still
 // alive, replaces it by the usage that the provider reports.
-func (t *tx) recordEstimate(a tables.Attempt, at time.Time) error {
+func (t *tx) recordEstimate(a attemptRow, at time.Time) error {
 	lost, err := t.lostAttempt(a)
 	if err != nil || lost.Attempt == 0 || a.PromptTokens == 0 {
 		return err
@@ -90,7 +89,7 @@ func (t *tx) recordEstimate(a tables.Attempt, at time.Time) error {
 		used.Usage.Cost = model.Price.Cost(used.Usage)
 	}
 	day := dayOf(at)
-	if err := t.insertUsage(a.Scope, used, day, true); err != nil || used.Usage.Cost == 0 {
+	if err := t.insertUsage(a.scope, used, day, true); err != nil || used.Usage.Cost == 0 {
 		return err
 	}
 	return t.addSpending(a.Tenant, day, used.Usage.Cost)
@@ -98,8 +97,8 @@ func (t *tx) recordEstimate(a tables.Attempt, at time.Time) error {
 
 // modelOfStep returns the model of a step with its price: that of the turn config, or the fallback that has taken over.
 // The model has no price if the config does not list it.
-func (t *tx) modelOfStep(a tables.Attempt) (turn.Model, error) {
-	var stored tables.Stored
+func (t *tx) modelOfStep(a attemptRow) (turn.Model, error) {
+	var stored stored
 	err := t.Row(`SELECT config, config_blob FROM turns WHERE id = ?`, a.Turn).Scan(&stored.Inline, &stored.Blob)
 	if err != nil {
 		return turn.Model{}, err
@@ -110,7 +109,7 @@ func (t *tx) modelOfStep(a tables.Attempt) (turn.Model, error) {
 	}
 	var config turn.Config
 	_ = json.Unmarshal(raw, &config) // a config of another form names no model
-	change, err := modelChange(t.Querier, a.Inf.Key)
+	change, err := modelChange(t.querier, a.Inf.Key)
 	if err == nil && change.Model != "" {
 		config.Provider, config.Model = change.Provider, change.Model
 	}

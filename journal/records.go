@@ -1,177 +1,201 @@
 package journal
 
 import (
-	"encoding/json"
 	"time"
 
-	"github.com/everturn/everturn/journal/internal/tables"
-	"github.com/everturn/everturn/journal/record"
+	"github.com/everturn/everturn/workflows/plan"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// What the journal records: see package record.
-type (
-	StepKey       = record.StepKey
-	TurnRecord    = record.TurnRecord
-	SessionRecord = record.SessionRecord
-	Inference     = record.Inference
-	CallRecord    = record.CallRecord
-	RequestRecord = record.RequestRecord
-	TaintSource   = record.TaintSource
-	Subagent      = record.Subagent
-)
-
-// Topic is something that followers wait for: a turn's events, or a session's next turn.
-type Topic = tables.Topic
-
-// Keys seals the content of a journal. codec.Keys implements it.
-type Keys = tables.Keys
-
-// TurnConfig is the turn config that a worker recorded when the turn began, with the turn's session, tenant and current
-// state.
-type TurnConfig struct {
-	Session string
-	Tenant  string
-	State   turn.State
-	Config  json.RawMessage // a turn.Config
+// StepKey names an inference.
+type StepKey struct {
+	Turn string `json:"turn"`
+	Step int    `json:"step"` // from 1
 }
 
-// BeginResult is the result of Begin. If DuplicateOf, Earlier or Kept is set, Begin has opened no turn and Turn is
-// empty.
-type BeginResult struct {
-	Turn TurnRecord
-	// Head is the transcript's head right after this turn's message. A resuming run starts from it.
-	Head turn.Head
-	// Config is the turn config of the turn's first Begin; later calls do not change it.
-	Config json.RawMessage
-	// Resumed means that an earlier Begin of the same workflow chain opened the turn.
-	Resumed bool
-	// DuplicateOf is the other turn that has already taken the message. Begin has written nothing.
-	DuplicateOf *TurnRecord
-	// TextDiffers means that the message which DuplicateOf took has this ID but another text.
-	TextDiffers bool
-	// Earlier are late messages of the session's previous turn that come before this message. Begin has written
-	// nothing: the caller begins the turn with the first of them. See turn.FinishInput.Left.
-	Earlier []turn.UserMessage
-	// Later are the late messages of the previous turn that come after this message.
-	Later []turn.UserMessage
-	// Closed is the ID of the unfinished turn that Begin closed; empty if there was none.
-	Closed string
-	// Kept means that the message is the answer of a subagent and may not begin a turn, because the limits of the
-	// user's message are used up or a user has stopped the subagent. The session's next inference shows the answer to
-	// the model.
-	Kept bool
+// RequestRecord is a request with its decision.
+type RequestRecord struct {
+	Session string `json:"session"`
+	Turn    string `json:"turn"`
+	// Request has the whole arguments of an approval. If the journal has lost them, Arguments is only their
+	// beginning, and shorter than ArgumentsBytes.
+	turn.Request
+	ArgumentsBytes int64 `json:"arguments_bytes,omitempty"`
+
+	AskedAt  time.Time      `json:"asked_at,omitzero"`
+	Decision *turn.Decision `json:"decision,omitempty"` // nil while the request is open
 }
 
-// Origin says which user message led to the answer of a subagent, and how much it has cost so far.
-type Origin struct {
-	Turn string // the turn that called the subagent
-	Root string // the turn that began with the user's message
-	// Spent is what the user's message has cost so far: the sum of all turns that result from it. A subagent in the
-	// background counts with its whole allowance until its turn has ended.
-	Spent turn.Spending
-	// Known is false if a turn has no record of its spending, because it runs or its workflow did not end it. Then the
-	// caller must assume that no allowance is left.
-	Known bool
+// Inference is the ledger's record of an inference.
+type Inference struct {
+	Key      StepKey `json:"key"`
+	Attempt  int     `json:"attempt"`            // the number of the last attempt, from 1; a crash ends an attempt too
+	Released int     `json:"released,omitempty"` // attempts that were never sent to a model
+	Failures int     `json:"failures,omitempty"` // attempts that ended with a failure of the provider
+	Model    string  `json:"model,omitempty"`    // of the last attempt
+	// Base is the head from which the prompt is rendered: after the results of the step before, and after the messages
+	// that came in since.
+	Base turn.Head `json:"base,omitzero"`
+	// Settled and the fields after it are set once the completion is recorded.
+	Settled    bool            `json:"settled,omitempty"`
+	Head       turn.Head       `json:"head"` // after the assistant's message
+	Completion turn.Completion `json:"completion,omitzero"`
+	Message    turn.Message    `json:"message,omitzero"` // the assistant's message, as it was appended
+	StartedAt  time.Time       `json:"started_at,omitzero"`
+	SettledAt  time.Time       `json:"settled_at,omitzero"`
+	Late       int             `json:"late,omitempty"` // completions that came after the settlement
+	// Undelivered are the IDs of the messages in StartInference.Messages that the session does not have.
+	// StartInference sets it if the step was settled already, as after a reset of the run: a later step must append
+	// these messages.
+	Undelivered []string `json:"-"`
+	// Appended are the messages that StartInference has appended, the last of which is Base.
+	Appended []turn.Message `json:"-"`
+	// OtherUsage is the usage of the step's other attempts. StartInference and SettleInference set it for a settled
+	// step.
+	OtherUsage turn.Usage `json:"-"`
+	// Lost is the attempt before, if its provider had begun to answer and its usage is not recorded. StartInference
+	// sets it.
+	Lost LostAttempt `json:"-"`
 }
 
-// StartInference is the input of DB.StartInference.
-type StartInference struct {
-	Session string
-	Key     StepKey
-	// Expect is the head before Outcomes are appended. If an earlier attempt of the same step has appended the results,
-	// the head is ahead of Expect by exactly those, and that is no conflict.
-	Expect   turn.Head
-	Outcomes []turn.CallOutcome // of the step before, in the order of its calls
-	// Messages are appended after Outcomes, each with message_added. A message whose ID the session has had is skipped.
-	Messages []turn.UserMessage
-	// Events are emitted by the first attempt, after the events of Outcomes and Messages.
-	Events []turn.Event
-	Model  string
-	At     time.Time
+// LostAttempt is an attempt that did not end, because its worker died. The zero value is none.
+type LostAttempt struct {
+	Attempt     int
+	OutputBytes int64 // the size of the text that it streamed
 }
 
-// ForkInput names a point of a session and the new session that begins there.
-type ForkInput struct {
-	Session string // the session to fork
-	// At is the seq of the last shared message, at least 1. A fork must not separate calls from their results: Fork
-	// returns ErrForkPoint if the message at At requests calls, or the next message is a result.
-	At    int64
-	ID    string // the new session's ID
-	Agent string // empty: the forked session's agent
-	Time  time.Time
+// TurnRecord is the journal's record of a turn. The fields from Reason on, except for StartedAt, are set when it has
+// ended.
+type TurnRecord struct {
+	ID         string `json:"id"`
+	Session    string `json:"session,omitempty"`
+	WorkflowID string `json:"workflow_id,omitempty"`
+	RunID      string `json:"run_id,omitempty"`
+	Agent      string `json:"agent,omitempty"`
+	MessageID  string `json:"message_id,omitempty"`
+	// MessageSeq is the seq of the turn's user message.
+	MessageSeq int64             `json:"message_seq,omitempty"`
+	State      turn.State        `json:"state"`
+	Reason     turn.FinishReason `json:"reason,omitempty"`
+	Code       turn.Code         `json:"code,omitempty"`
+	Message    string            `json:"message,omitempty"`
+	Answer     string            `json:"answer,omitempty"`
+	Usage      turn.Usage        `json:"usage,omitzero"`
+	Steps      int               `json:"steps,omitempty"`
+	Calls      int               `json:"calls,omitempty"`
+	StartedAt  time.Time         `json:"started_at,omitzero"`
+	EndedAt    time.Time         `json:"ended_at,omitzero"`
 }
 
-// SettleInference is the input of DB.SettleInference.
-type SettleInference struct {
-	Session string
-	Key     StepKey
-	Attempt int
-	Answer  turn.Completion
-	// Message is appended to the transcript: role assistant, text, tool calls with their IDs.
-	Message turn.Message
-	// Events are the last deltas of the answer, which AppendEvents has not appended yet.
-	Events []turn.Event
-	At     time.Time
-	// Provider and Model are those that the attempt was sent to, and whose prices Answer.Usage.Cost is computed with.
-	Provider, Model string
-	// Reserved means that ReserveUsage has reserved the attempt's usage.
-	Reserved bool
+// SessionRecord is the journal's record of a session.
+type SessionRecord struct {
+	ID        string     `json:"id"`
+	Tenant    string     `json:"tenant,omitempty"` // empty: the default tenant
+	Agent     string     `json:"agent,omitempty"`
+	Head      turn.Head  `json:"head"`
+	Turns     int        `json:"turns,omitempty"`
+	LastTurn  TurnRecord `json:"last_turn,omitzero"`
+	CreatedAt time.Time  `json:"created_at,omitzero"`
+	UpdatedAt time.Time  `json:"updated_at,omitzero"`
+	FirstText string     `json:"first_text,omitempty"` // a preview of the first message, at most 120 bytes
+	// Parent and ForkSeq are set if the session is a fork: it shares the messages up to ForkSeq with the session
+	// Parent.
+	Parent  string `json:"parent,omitempty"`
+	ForkSeq int64  `json:"fork_seq,omitempty"`
+	// Usage is SessionUsage. DB does not set it, because it reads all turns of the session.
+	Usage turn.Usage `json:"usage,omitzero"`
+	// PendingRequests is the number of open requests of the session and of its subagents at work. If there are any, the
+	// state of a running LastTurn is waiting.
+	PendingRequests int `json:"pending_requests,omitempty"`
 }
 
-// ClaimInput claims a call for an attempt.
-type ClaimInput struct {
-	Turn string
-	Step int
-	Call turn.ToolCall
-	// Attempt is the attempt, from 1: a claim is refused if a higher attempt has claimed the call.
-	Attempt    int
-	Repeatable bool
-	Approved   bool // the journal must have a decision that allows the call
-	// Sensitive are names of arguments whose values tool_call_started does not show, besides those of
-	// turn.BlankArguments.
-	Sensitive []string
-	// Subagent is set for the call of an agent's tool. That of the first claim stands.
-	Subagent *Subagent
-	Worker   string
-	At       time.Time
+// TaintSource names the call that brought text of an untrusted server into a session.
+type TaintSource struct {
+	Turn   string    `json:"turn"`
+	CallID string    `json:"call_id"`
+	Tool   string    `json:"tool"`
+	At     time.Time `json:"at"`
 }
 
-// ClaimState is the state in which a claim found the call.
-type ClaimState string
-
-// The states of a claim.
-const (
-	// ClaimGranted: the call has not run, or it is repeatable and has no outcome yet. Run it.
-	ClaimGranted ClaimState = "granted"
-	// ClaimSettled: the outcome is known. Do not run it.
-	ClaimSettled ClaimState = "settled"
-	// ClaimTaken: an earlier attempt claimed the call and left no outcome, and the tool is not repeatable. Do not run
-	// it: its outcome is unknown.
-	ClaimTaken ClaimState = "taken"
-	// ClaimStale: a later attempt has claimed the call. Do not run it.
-	ClaimStale ClaimState = "stale"
-)
-
-// Claim is the result of ClaimCall. Record is set in every state.
-type Claim struct {
-	State  ClaimState
-	Record CallRecord
-	// Subagent is the subagent that the first claim recorded; nil if the call starts none.
-	Subagent *Subagent
+// CallRecord is the ledger's record of a call.
+type CallRecord struct {
+	Turn    string        `json:"turn"`
+	Step    int           `json:"step"`
+	Call    turn.ToolCall `json:"call"`
+	Attempt int           `json:"attempt"` // the highest attempt that claimed the call
+	// Runs counts the claims that were granted and not released. It is above 1 only for repeatable tools and for calls
+	// that were continued after an elicitation.
+	Runs int `json:"runs,omitempty"`
+	// Repeatable means that the first claim declared the tool repeatable. If it is false, no later claim has started
+	// the call again.
+	Repeatable bool         `json:"repeatable,omitempty"`
+	Worker     string       `json:"worker,omitempty"`
+	ClaimedAt  time.Time    `json:"claimed_at,omitzero"`
+	Outcome    turn.Outcome `json:"outcome,omitempty"`   // zero while open
+	Code       turn.Code    `json:"code,omitempty"`      // see turn.ToolResult
+	Text       string       `json:"text,omitempty"`      // what the model is shown
+	FullBlob   string       `json:"full_blob,omitempty"` // the whole output, if Text is truncated
+	Media      []turn.Media `json:"media,omitempty"`     // without Data: see DB.Artifact
+	SizeBytes  int64        `json:"size_bytes,omitempty"`
+	SettledAt  time.Time    `json:"settled_at,omitzero"`
+	DurationMS int64        `json:"duration_ms,omitempty"`
+	Late       bool         `json:"late,omitempty"`       // SettleCall kept the settlement as a late result
+	LateCount  int          `json:"late_count,omitempty"` // the number of late results
+	// Suspended is the last attempt that was suspended (DB.SuspendCall); 0 if none was.
+	Suspended int `json:"suspended,omitempty"`
+	// Continuation is that of the suspended attempt; nil if the journal does not have it, as after an import.
+	Continuation []byte `json:"-"`
 }
 
-// SettleInput settles or suspends a call.
-type SettleInput struct {
-	Turn    string
-	CallID  string
-	Attempt int
-	// Result is how the call ended. Each of its media carries its Data; the journal computes hash and size. See
-	// record.CleanResult for the bounds. SuspendCall reads only Result.Continuation: opaque bytes, at most
-	// record.MaxContinuationBytes. Exports leave it out, because it is meant only for the server and its callers.
-	Result turn.ToolResult
-	// Taints means that the tool's server is untrusted. The settlement, even a late one, taints the session if
-	// Result.FromServer is set.
-	Taints bool
-	At     time.Time
+// Subagent is the ledger's record of an agent whose turn a call has started.
+type Subagent struct {
+	Granted turn.Allowance `json:"granted"` // what the caller's turn granted it
+	// Background means that the caller's turn does not wait for the subagent.
+	Background bool `json:"background,omitempty"`
+}
+
+// LateResult is a settlement that came after the first one.
+type LateResult struct {
+	Turn      string       `json:"turn"`
+	CallID    string       `json:"call_id"`
+	Attempt   int          `json:"attempt"`
+	Outcome   turn.Outcome `json:"outcome"`
+	Text      string       `json:"text,omitempty"`
+	FullBlob  string       `json:"full_blob,omitempty"`
+	SizeBytes int64        `json:"size_bytes,omitempty"`
+	At        time.Time    `json:"at,omitzero"`
+	Media     []turn.Media `json:"media,omitempty"`
+	// NotifyModel means that the next inference reports this result to the model, which got "unknown" as the call's
+	// outcome.
+	NotifyModel bool `json:"notify_model,omitempty"`
+
+	// Those that querier.LateResults returns also have these.
+	row   int64
+	tool  string // of the call
+	text  stored
+	media content
+}
+
+// PlanEvents returns the changes of a turn's plan: one event for each accepted call of a plan tool, in the order of
+// calls. requests are the turn's requests, which may have edits of users.
+func PlanEvents(calls []CallRecord, requests []RequestRecord) (events []plan.Event) {
+	for _, c := range calls {
+		if !plan.Is(c.Call.Tool) || c.Outcome != turn.OutcomeOK {
+			continue
+		}
+		events = append(events, PlanEvent(c.Step, c.Call, requests))
+	}
+	return events
+}
+
+// PlanEvent returns the change of a plan that a call of a plan tool makes, if the call is accepted. step is the step of
+// the call. If a user answered the call's request with an edited plan, the event has it as Edit.
+func PlanEvent(step int, c turn.ToolCall, requests []RequestRecord) plan.Event {
+	e := plan.Event{Tool: c.Tool, Arguments: c.Arguments, Inference: step}
+	for _, r := range requests {
+		if r.ID == c.ID && r.Decision != nil && r.Decision.Response != nil {
+			e.Edit = r.Decision.Response.Content
+		}
+	}
+	return e
 }

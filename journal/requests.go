@@ -3,6 +3,7 @@ package journal
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -10,8 +11,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/everturn/everturn/journal/internal/tables"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -40,12 +39,12 @@ func (db *DB) Ask(ctx context.Context, in turn.AskInput) (decided []turn.Decisio
 // request, nil if the request is new or open. ErrConflict if the existing request is about something else, ErrClosed
 // if the request is new and the turn has ended.
 func (t *tx) openRequestOnce(sc *scope, r turn.Request, at time.Time) (*turn.Decision, error) {
-	if err := record.CheckID("request", r.ID); err != nil {
+	if err := checkID("request", r.ID); err != nil {
 		return nil, err
 	}
 	old, err := t.Request(sc.Turn, r.ID)
 	switch {
-	case err == nil && !sameRequest(old.Rec.Request, record.CleanRequest(r)):
+	case err == nil && !sameRequest(old.Rec.Request, CleanRequest(r)):
 		return nil, fmt.Errorf("the request exists and is about something else: %w", ErrConflict)
 	case err == nil:
 		return old.Rec.Decision, nil
@@ -66,9 +65,9 @@ func sameRequest(a, b turn.Request) bool {
 // openRequest records a new request and emits its event. The tool and the arguments of an approval, and the tool of an
 // elicitation, come from the journal and not from r, so that users see what was really requested.
 func (t *tx) openRequest(sc *scope, r turn.Request, at time.Time) (err error) {
-	row := tables.Request{Size: int64(len(r.Arguments))}
-	row.Rec.Request = record.CleanRequest(r)
-	if err := record.CheckRequest(row.Rec.Request); err != nil {
+	row := requestRow{Size: int64(len(r.Arguments))}
+	row.Rec.Request = CleanRequest(r)
+	if err := checkRequest(row.Rec.Request); err != nil {
 		return err
 	}
 	switch {
@@ -84,7 +83,7 @@ func (t *tx) openRequest(sc *scope, r turn.Request, at time.Time) (err error) {
 		return err
 	}
 	row.Rec.AskedAt = at
-	if row.Arguments, err = t.Put(row.Rec.Arguments, tables.TextPlain); err != nil {
+	if row.Arguments, err = t.Put(row.Rec.Arguments, textPlain); err != nil {
 		return err
 	}
 	if err := t.InsertRequest(sc.Session, sc.Turn, &row); err != nil {
@@ -95,7 +94,7 @@ func (t *tx) openRequest(sc *scope, r turn.Request, at time.Time) (err error) {
 
 // copyCall sets the tool, the arguments and their size of an approval request from the call with the request's ID in
 // the turn's last assistant message. ErrConflict if that message does not request the call, or with other arguments.
-func (t *tx) copyCall(sc *scope, r *tables.Request) error {
+func (t *tx) copyCall(sc *scope, r *requestRow) error {
 	list, _, err := t.lastRequestedCalls(sc)
 	if err != nil {
 		return err
@@ -104,11 +103,11 @@ func (t *tx) copyCall(sc *scope, r *tables.Request) error {
 		if c.call.ID != r.Rec.ID {
 			continue
 		}
-		if hash := record.HashOf([]byte(c.call.Arguments)); hash != r.Rec.ArgumentsHash {
+		if hash := HashOf([]byte(c.call.Arguments)); hash != r.Rec.ArgumentsHash {
 			return fmt.Errorf("the call's arguments have the hash %.8s, not %.8s: %w", hash, r.Rec.ArgumentsHash, ErrConflict)
 		}
 		r.Rec.Tool, r.Size = c.call.Tool, int64(len(c.call.Arguments))
-		r.Rec.Arguments = record.Preview(c.call.Arguments, turn.WaitArguments)
+		r.Rec.Arguments = preview(c.call.Arguments, turn.WaitArguments)
 		return copyBeside(r.Rec.Beside, list)
 	}
 	return fmt.Errorf("the model's last message does not request this call: %w", ErrConflict)
@@ -142,12 +141,12 @@ func bothEnds(s string, limit int) string {
 	for end < len(s) && !utf8.RuneStart(s[end]) {
 		end++
 	}
-	return record.Preview(s, room) + "…" + s[end:]
+	return preview(s, room) + "…" + s[end:]
 }
 
 // copyTool sets the tool of an elicitation from the ledger's record of the call. ErrConflict if the call has never run:
 // only the server of a running call can send an elicitation.
-func (t *tx) copyTool(sc *scope, r *tables.Request) error {
+func (t *tx) copyTool(sc *scope, r *requestRow) error {
 	c, err := t.Call(sc.TurnID, r.Rec.Call)
 	if err != nil {
 		return err
@@ -177,7 +176,7 @@ func (t *tx) updateWaitingState(sc scope, at time.Time) error {
 // Decide records decisions and their grants, and emits approval_decided or question_answered for each. If no open
 // request is left, it sets the turn's state to running. The first decision of a request stands; another one changes
 // nothing. ErrClosed if the turn has ended and a request has no decision or does not exist, ErrNotFound if the turn
-// runs and a request does not exist. See record.CheckDecision for the decisions that are refused. After an error
+// runs and a request does not exist. See turn.Request.Settle for the decisions that are refused. After an error
 // nothing is recorded.
 func (db *DB) Decide(ctx context.Context, in turn.DecideInput) error {
 	return db.writeScope(ctx, in.Turn, in.Session, "recording the decisions of", func(t *tx, sc scope) error {
@@ -206,7 +205,7 @@ func (t *tx) decide(sc scope, r turn.Decision, at time.Time) error {
 	if sc.Closed {
 		return ErrClosed
 	}
-	if r, err = record.CheckDecision(row.Rec.Request, r); err != nil {
+	if r, err = checkDecision(row.Rec.Request, r); err != nil {
 		return err
 	}
 	if r.At.IsZero() {
@@ -237,7 +236,7 @@ func (t *tx) decide(sc scope, r turn.Decision, at time.Time) error {
 func (t *tx) insertGrant(session int64, g turn.Grant) error {
 	return t.Exec(`INSERT INTO grants (session, tool, arguments_hash, decided_by, at) VALUES (?, ?, ?, ?, ?)
 		ON CONFLICT DO NOTHING`,
-		session, g.Tool, g.ArgumentsHash, g.By, tables.Nanos(g.At))
+		session, g.Tool, g.ArgumentsHash, g.By, nanos(g.At))
 }
 
 // cancelRequests decides the open requests of a turn that ends as cancelled, and emits their events.
@@ -259,7 +258,7 @@ func (t *tx) cancelRequests(sc *scope, at time.Time) error {
 
 // checkApproval returns ErrUnapproved if a call needs an approval and no decision allows it with these arguments. A
 // call needs an approval if in.Approved is set or the turn has an approval request for it.
-func (t *tx) checkApproval(c *call, in ClaimInput) error {
+func (t *tx) checkApproval(c *callRow, in ClaimInput) error {
 	if !c.Requests && !in.Approved {
 		return nil
 	}
@@ -272,7 +271,7 @@ func (t *tx) checkApproval(c *call, in ClaimInput) error {
 		return nil
 	}
 	r := row.Rec.Decision
-	if !hasRequest || r == nil || !r.Allowed || r.ArgumentsHash != record.HashOf([]byte(in.Call.Arguments)) {
+	if !hasRequest || r == nil || !r.Allowed || r.ArgumentsHash != HashOf([]byte(in.Call.Arguments)) {
 		return ErrUnapproved
 	}
 	return nil
@@ -281,12 +280,12 @@ func (t *tx) checkApproval(c *call, in ClaimInput) error {
 // Grants returns the grants of the turn's session in the order in which they were given. ErrNotFound if the turn
 // does not exist.
 func (db *DB) Grants(ctx context.Context, turnID string) ([]turn.Grant, error) {
-	return tables.GetOfTurn(ctx, db.tables, turnID, "reading the grants",
+	return getOfTurn(ctx, db, turnID, "reading the grants",
 		func(q querier, sc scope) ([]turn.Grant, error) { return q.Grants(sc.Session) })
 }
 
 // emitRequest emits the event of a request: that it was decided if r has a decision, and otherwise that it was made.
-func (t *tx) emitRequest(sc *scope, r tables.Request, at time.Time) error {
+func (t *tx) emitRequest(sc *scope, r requestRow, at time.Time) error {
 	kinds := map[turn.RequestKind][2]turn.EventKind{
 		turn.RequestApproval:    {turn.EventApprovalRequested, turn.EventApprovalDecided},
 		turn.RequestQuestion:    {turn.EventQuestionAsked, turn.EventQuestionAnswered},
@@ -301,7 +300,7 @@ func (t *tx) emitRequest(sc *scope, r tables.Request, at time.Time) error {
 
 // Requests returns a turn's requests in the order in which they were made.
 func (db *DB) Requests(ctx context.Context, turnID string) ([]RequestRecord, error) {
-	return tables.GetOfNamedTurn(ctx, db.tables, turnID, "listing the requests",
+	return getOfNamedTurn(ctx, db, turnID, "listing the requests",
 		func(q querier, sc scope) ([]RequestRecord, error) {
 			return q.Records(`w.turn = ? ORDER BY w.id`, sc.Turn)
 		})
@@ -312,34 +311,34 @@ func (db *DB) Requests(ctx context.Context, turnID string) ([]RequestRecord, err
 // exist.
 func (db *DB) PendingRequests(ctx context.Context, session string, limit int) ([]RequestRecord, error) {
 	if session == "" {
-		return db.pending(ctx, `w.status = '' AND s.tenant = ? ORDER BY w.id LIMIT ?`, db.tables.Tenant, limit)
+		return db.pending(ctx, `w.status = '' AND s.tenant = ? ORDER BY w.id LIMIT ?`, db.tenant, limit)
 	}
 	return db.pending(ctx, `w.session IN (`+
-		tables.BelowSession(`(SELECT id FROM sessions WHERE tenant = ? AND session_id = ?)`)+
-		`) AND w.status = '' ORDER BY w.id LIMIT ?`, db.tables.Tenant, session, limit)
+		belowSession(`(SELECT id FROM sessions WHERE tenant = ? AND session_id = ?)`)+
+		`) AND w.status = '' ORDER BY w.id LIMIT ?`, db.tenant, session, limit)
 }
 
 // PendingOfTurn returns the open requests that a turn waits for, the oldest first: its own and those of its inline
 // subagents. ErrNotFound if the turn does not exist.
 func (db *DB) PendingOfTurn(ctx context.Context, turnID string) ([]RequestRecord, error) {
-	return tables.GetOfNamedTurn(ctx, db.tables, turnID, "listing the open requests",
+	return getOfNamedTurn(ctx, db, turnID, "listing the open requests",
 		func(q querier, sc scope) ([]RequestRecord, error) {
-			return q.Records(`w.status = '' AND (w.turn = ?1 OR w.session IN (`+tables.BelowTurn(`?1`)+`)) ORDER BY w.id`,
+			return q.Records(`w.status = '' AND (w.turn = ?1 OR w.session IN (`+belowTurn(`?1`)+`)) ORDER BY w.id`,
 				sc.Turn)
 		})
 }
 
 // pending returns the requests that the SQL condition where selects.
 func (db *DB) pending(ctx context.Context, where string, args ...any) ([]RequestRecord, error) {
-	return tables.Get(ctx, db.tables, "listing the open requests",
+	return get(ctx, db, "listing the open requests",
 		func(q querier) ([]RequestRecord, error) { return q.Records(where, args...) })
 }
 
 // OpenRequests returns the number of open requests of all tenants, by kind.
 func (db *DB) OpenRequests(ctx context.Context) (map[turn.RequestKind]int64, error) {
-	return tables.Get(ctx, db.tables, "counting the open requests", func(q querier) (map[turn.RequestKind]int64, error) {
+	return get(ctx, db, "counting the open requests", func(q querier) (map[turn.RequestKind]int64, error) {
 		open := map[turn.RequestKind]int64{}
-		_, err := tables.Collect(q, func(scan tables.Scanner) (kind turn.RequestKind, err error) {
+		_, err := collect(q, func(scan scanner) (kind turn.RequestKind, err error) {
 			n := int64(0)
 			err = scan(&kind, &n)
 			open[kind] = n
@@ -352,7 +351,7 @@ func (db *DB) OpenRequests(ctx context.Context) (map[turn.RequestKind]int64, err
 // Delivered returns the turn that took the message with this ID: the turn that began with it, or into which it was
 // merged. ErrNotFound if the session has no such message.
 func (db *DB) Delivered(ctx context.Context, session, messageID string) (TurnRecord, error) {
-	return tables.GetOfSession(ctx, db.tables, session, fmt.Sprintf("looking for message %q", messageID),
+	return getOfSession(ctx, db, session, fmt.Sprintf("looking for message %q", messageID),
 		func(q querier, n int64) (out TurnRecord, err error) {
 			turnRow, _, err := q.FindMessage(n, messageID)
 			if err != nil {
@@ -360,4 +359,158 @@ func (db *DB) Delivered(ctx context.Context, session, messageID string) (TurnRec
 			}
 			return q.TurnRecord(`t.id = ?`, turnRow)
 		})
+}
+
+// requestRow is a row of the table requests.
+type requestRow struct {
+	row         int64
+	Rec         RequestRecord
+	Arguments   stored // at most the first turn.WaitArguments bytes
+	Size        int64  // of the whole arguments, in bytes
+	elicitation stored
+	response    stored
+}
+
+const requestColumns = `w.id, s.session_id, t.turn_id, w.request_id, w.kind, w.step, w.tool, w.arguments, w.arguments_blob, w.arguments_hash, w.arguments_bytes,
+	w.risk, w.why, w.question, w.expires_at, w.asked_at, w.status, w.allowed, w.decided_hash, w.decided_by, w.reason, w.grant_scope, w.decided_at,
+	w.call_id, w.elicitation, w.elicitation_blob, w.response, w.response_blob, w.max_grant`
+
+const requestQuery = `SELECT ` + requestColumns +
+	` FROM requests w JOIN turns t ON t.id = w.turn JOIN sessions s ON s.id = w.session WHERE `
+
+// scan scans the columns of requestColumns. It does not load blobs: see querier.loadRequest.
+func (row *requestRow) scan(scan func(...any) error) error {
+	var expires, asked, decided int64
+	var question string
+	var r turn.Decision
+	w := &row.Rec
+	err := scan(&row.row, &w.Session, &w.Turn, &w.ID, &w.Kind, &w.Step, &w.Tool, &row.Arguments.Inline, &row.Arguments.Blob,
+		&w.ArgumentsHash, &row.Size,
+		&w.Risk, intoContent(&w.Why), intoContent(&question), &expires, &asked, &r.Status, &r.Allowed, &r.ArgumentsHash, &r.By,
+		intoContent(&r.Reason), &r.Grant,
+		&decided,
+		&w.Call, &row.elicitation.Inline, &row.elicitation.Blob, &row.response.Inline, &row.response.Blob, &w.MaxGrant)
+	w.ExpiresAt, w.AskedAt = instant(expires), instant(asked)
+	if w.Kind != turn.RequestApproval {
+		w.Question = question
+	} else if question != "" && err == nil {
+		err = json.Unmarshal([]byte(question), &w.Beside)
+	}
+	if r.Status != "" { // an open request has no status
+		r.ID, r.At = w.ID, instant(decided)
+		w.Decision = &r
+	}
+	return err
+}
+
+// Request returns the request of a turn with this ID, or sql.ErrNoRows.
+func (q querier) Request(turnRow int64, id string) (r requestRow, err error) {
+	if err = r.scan(q.Row(requestQuery+`w.turn = ? AND w.request_id = ?`, turnRow, id).Scan); err != nil {
+		return r, err
+	}
+	return r, q.loadRequest(&r)
+}
+
+// Requests returns the requests that the SQL condition where selects; it may also have ORDER BY and LIMIT. The tables
+// are requests w, turns t and sessions s. Rec.Arguments are only the beginning of long arguments: see Records.
+func (q querier) Requests(where string, args ...any) (list []requestRow, err error) {
+	list, err = collect(q, func(scan scanner) (r requestRow, err error) {
+		err = r.scan(scan)
+		return r, err
+	}, requestQuery+where, args...)
+	for i := range list {
+		if err != nil {
+			break
+		}
+		err = q.loadRequest(&list[i])
+	}
+	return list, err
+}
+
+// loadRequest sets the fields of r.Rec that may be in blobs: arguments, elicitation and response.
+func (q querier) loadRequest(r *requestRow) (err error) {
+	if r.Rec.Arguments, err = q.getText(r.Arguments); err != nil {
+		return err
+	}
+	elicitation, err := q.GetJSON(r.elicitation)
+	if err == nil && elicitation != nil {
+		err = json.Unmarshal(elicitation, &r.Rec.Elicitation)
+	}
+	if err != nil || r.Rec.Decision == nil {
+		return err
+	}
+	response, err := q.GetJSON(r.response)
+	if err == nil && response != nil {
+		err = json.Unmarshal(response, &r.Rec.Decision.Response)
+	}
+	return err
+}
+
+// Records returns the requests that the SQL condition where selects, with their whole arguments: see Requests. A row
+// keeps only the first turn.WaitArguments bytes of an approval's arguments. Longer ones are loaded from the blob of the
+// transcript's call; if the journal has lost it, Arguments stay shorter than ArgumentsBytes.
+func (q querier) Records(where string, args ...any) (out []RequestRecord, err error) {
+	list, err := q.Requests(where, args...)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range list {
+		r.Rec.ArgumentsBytes = r.Size
+		if int64(len(r.Rec.Arguments)) < r.Size {
+			b, err := q.GetBlob(r.Rec.ArgumentsHash)
+			if err != nil && !errors.Is(err, ErrNotFound) {
+				return nil, err
+			}
+			if err == nil {
+				r.Rec.Arguments = string(b)
+			}
+		}
+		out = append(out, r.Rec)
+	}
+	return out, nil
+}
+
+// InsertRequest inserts the row of an open request; it ignores r.Rec.Decision. r.Arguments must be stored already.
+func (t *tx) InsertRequest(session, turnRow int64, r *requestRow) (err error) {
+	w := r.Rec
+	if w.Elicitation != nil {
+		if r.elicitation, err = t.PutJSON(mustJSON(w.Elicitation)); err != nil {
+			return err
+		}
+	}
+	question := w.Question
+	if w.Beside != nil { // then the request is an approval, which has no question
+		question = string(mustJSON(w.Beside))
+	}
+	return t.Row(`INSERT INTO requests (session, turn, request_id, kind, step, tool, arguments, arguments_blob, arguments_hash, arguments_bytes,
+		risk, why, question, expires_at, asked_at, call_id, elicitation, elicitation_blob, max_grant) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
+		session, turnRow, w.ID, string(w.Kind), w.Step, w.Tool, r.Arguments.Inline, r.Arguments.Blob, w.ArgumentsHash, r.Size,
+		string(w.Risk), contentOf(w.Why), contentOf(question), nanos(w.ExpiresAt), nanos(w.AskedAt),
+		w.Call, r.elicitation.Inline, r.elicitation.Blob, string(w.MaxGrant)).Scan(&r.row)
+}
+
+// DecideRequest records the decision r of a request in its row and in row.Rec.
+func (t *tx) DecideRequest(row *requestRow, r turn.Decision) (err error) {
+	if r.Response != nil {
+		if row.response, err = t.PutJSON(mustJSON(r.Response)); err != nil {
+			return err
+		}
+	}
+	r.At = instant(nanos(r.At))
+	row.Rec.Decision = &r
+	return t.Exec(`UPDATE requests SET status = ?, allowed = ?, decided_hash = ?, decided_by = ?, reason = ?, grant_scope = ?, decided_at = ?,
+		response = ?, response_blob = ? WHERE id = ?`,
+		string(r.Status), r.Allowed, r.ArgumentsHash, r.By, contentOf(r.Reason), string(r.Grant), nanos(r.At),
+		row.response.Inline,
+		row.response.Blob, row.row)
+}
+
+// Grants returns a session's grants in the order in which they were given.
+func (q querier) Grants(session int64) ([]turn.Grant, error) {
+	return collect(q, func(scan scanner) (g turn.Grant, err error) {
+		var at int64
+		err = scan(&g.Tool, &g.ArgumentsHash, &g.By, &at)
+		g.At = instant(at)
+		return g, err
+	}, `SELECT tool, arguments_hash, decided_by, at FROM grants WHERE session = ? ORDER BY id`, session)
 }

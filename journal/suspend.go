@@ -6,7 +6,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -17,15 +16,15 @@ import (
 // ErrClosed if the turn has ended, ErrNotFound if the attempt never claimed the call.
 func (db *DB) SuspendCall(ctx context.Context, in SettleInput) error {
 	return db.writeTurn(ctx, in.Turn, callName("suspending", in.Turn, in.CallID), func(t *tx) error {
-		if n := len(in.Result.Continuation); n > record.MaxContinuationBytes {
-			return fmt.Errorf("its continuation is %d bytes; the maximum is %d", n, record.MaxContinuationBytes)
+		if n := len(in.Result.Continuation); n > MaxContinuationBytes {
+			return fmt.Errorf("its continuation is %d bytes; the maximum is %d", n, MaxContinuationBytes)
 		}
 		c, err := t.Call(in.Turn, in.CallID)
 		if err != nil {
 			return err
 		}
 		isRepetition := c.Row != 0 && c.Granted == 0 && in.Attempt == c.Rec.Suspended &&
-			c.Continuation.String == record.HashOf(in.Result.Continuation)
+			c.Continuation.String == HashOf(in.Result.Continuation)
 		// The claim of a repetition is withdrawn already, which is an error only if the call or its turn has ended.
 		if err := checkClaim(c, in.Attempt); err != nil && (!isRepetition || c.Closed || c.Rec.Outcome != "") {
 			return err
@@ -45,7 +44,7 @@ func (db *DB) SuspendCall(ctx context.Context, in SettleInput) error {
 // checkClaim returns an error unless the attempt holds the claim of an open call: ErrNotFound if it never claimed the
 // call, ErrClosed if the turn has ended, ErrStale if the call is settled or the claim is withdrawn or another
 // attempt's.
-func checkClaim(c call, attempt int) error {
+func checkClaim(c callRow, attempt int) error {
 	switch {
 	case c.Row == 0 || attempt < 1 || attempt > c.Rec.Attempt:
 		return fmt.Errorf("attempt %d never claimed it: %w", attempt, ErrNotFound)
@@ -59,7 +58,7 @@ func checkClaim(c call, attempt int) error {
 	return nil
 }
 
-// NoteCall appends a tool_progress event for the attempt that holds the call's claim. After record.MaxNotes events of a
+// NoteCall appends a tool_progress event for the attempt that holds the call's claim. After MaxNotes events of a
 // call, it changes nothing and returns no error. NoteCall is not idempotent: like AppendEvents, it appends again if it
 // is called again. ErrStale if the call is settled or suspended or another attempt has claimed it, ErrClosed if
 // the turn has ended, ErrNotFound if the attempt never claimed the call.
@@ -70,21 +69,21 @@ func (db *DB) NoteCall(ctx context.Context, turnID, callID string, attempt int, 
 		if err == nil {
 			err = checkClaim(c, attempt)
 		}
-		if err != nil || c.Notes >= record.MaxNotes {
+		if err != nil || c.Notes >= MaxNotes {
 			return err
 		}
 		event := turn.Event{Kind: turn.EventToolProgress, Step: c.Rec.Step, Attempt: attempt, At: at}
-		if done, err := t.isAppended(&c.Scope, event); done || err != nil {
+		if done, err := t.isAppended(&c.scope, event); done || err != nil {
 			return err
 		}
 		if err := t.Exec(`UPDATE calls SET notes = notes + 1 WHERE id = ?`, c.Row); err != nil {
 			return err
 		}
-		return t.emitData(&c.Scope, event, turn.ProgressEvent{CallID: c.Rec.Call.ID, Tool: c.Rec.Call.Tool,
+		return t.emitData(&c.scope, event, turn.ProgressEvent{CallID: c.Rec.Call.ID, Tool: c.Rec.Call.Tool,
 			ToolProgress: turn.ToolProgress{
-				Done: finite(p.Done), Total: finite(p.Total), Message: record.Preview(record.CleanText(p.Message),
-					record.PreviewBytes),
-				Session: record.Preview(record.CleanText(p.Session), record.PreviewBytes),
+				Done: finite(p.Done), Total: finite(p.Total), Message: preview(CleanText(p.Message),
+					PreviewBytes),
+				Session: preview(CleanText(p.Session), PreviewBytes),
 			}})
 	})
 }

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/everturn/everturn/journal/internal/tables"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -45,14 +43,14 @@ func (u AttemptUsage) attemptColumn() int {
 
 // settleUsage records the usage of the attempt that settles its step. Without a reservation it inserts a row without
 // looking for one: the caller has checked that the step was not settled, so the attempt has none.
-func (t *tx) settleUsage(a tables.Attempt, in SettleInference) error {
+func (t *tx) settleUsage(a attemptRow, in SettleInference) error {
 	used := AttemptUsage{Key: in.Key, Attempt: in.Attempt, Provider: in.Provider, Model: in.Model,
 		Usage: in.Answer.Usage, At: in.At}
 	if in.Reserved {
-		return t.recordUsage(a.Scope, used)
+		return t.recordUsage(a.scope, used)
 	}
 	day := dayOf(in.At)
-	if err := t.insertUsage(a.Scope, used, day, false); err != nil || used.Usage.Cost == 0 {
+	if err := t.insertUsage(a.scope, used, day, false); err != nil || used.Usage.Cost == 0 {
 		return err
 	}
 	return t.addSpending(a.Tenant, day, used.Usage.Cost)
@@ -71,16 +69,16 @@ func (db *DB) RecordUsage(ctx context.Context, in AttemptUsage) error {
 		if a.Row == 0 || in.Attempt > a.Inf.Attempt {
 			return fmt.Errorf("attempt %d was never started: %w", in.Attempt, ErrNotFound)
 		}
-		if err := t.recordUsage(a.Scope, in); err != nil || !a.Closed {
+		if err := t.recordUsage(a.scope, in); err != nil || !a.Closed {
 			return err
 		}
-		return t.saveTurnUsage(a.Scope)
+		return t.saveTurnUsage(a.scope)
 	})
 }
 
 // saveTurnUsage writes the sum of a turn's usage to its row, which has it once the turn has ended.
 func (t *tx) saveTurnUsage(sc scope) error {
-	used, err := turnUsage(t.Querier, sc.Turn)
+	used, err := turnUsage(t.querier, sc.Turn)
 	if err != nil {
 		return err
 	}
@@ -115,7 +113,7 @@ func usageRow(q querier, turnRow int64, key StepKey, attempt int) (r usageRecord
 // the difference. If the attempt used nothing, no row is left. If the ledger has a row that is not a reservation, it
 // changes nothing: the first record stands, and a repeated transaction must not change the spending twice.
 func (t *tx) recordUsage(sc scope, in AttemptUsage) error {
-	old, err := usageRow(t.Querier, sc.Turn, in.Key, in.attemptColumn())
+	old, err := usageRow(t.querier, sc.Turn, in.Key, in.attemptColumn())
 	if err != nil || old.exists && !old.reserved {
 		return err
 	}
@@ -141,8 +139,8 @@ func (t *tx) insertUsage(sc scope, in AttemptUsage, day string, reserved bool) e
 	return t.Exec(`INSERT INTO inference_usage (turn, step, attempt, provider, model, input_tokens, cached_tokens,
 		cache_write_tokens, output_tokens, reasoning_tokens, cost, unpriced, estimated, reserved, at, day)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, sc.Turn, in.Key.Step, in.attemptColumn(), in.Provider,
-		record.CleanText(in.Model), u.InputTokens, u.CachedTokens, u.CacheWriteTokens, u.OutputTokens, u.ReasoningTokens,
-		int64(u.Cost), u.Unpriced, u.Estimated, reserved, tables.Nanos(in.At), day)
+		CleanText(in.Model), u.InputTokens, u.CachedTokens, u.CacheWriteTokens, u.OutputTokens, u.ReasoningTokens,
+		int64(u.Cost), u.Unpriced, u.Estimated, reserved, nanos(in.At), day)
 }
 
 // addSpending adds change, which may be negative, to the tenant's spending of a day and of its month. It changes
@@ -169,7 +167,7 @@ var usageSums = `CAST(coalesce(sum(u.input_tokens), 0) AS BIGINT), CAST(coalesce
 	coalesce(` + anyRow("u.unpriced") + `, 0), coalesce(` + anyRow("u.estimated OR u.reserved") + `, 0)`
 
 // scanUsage scans a row into u. The columns of the row are those for the destinations in before, followed by usageSums.
-func scanUsage(scan tables.Scanner, u *turn.Usage, before ...any) error {
+func scanUsage(scan scanner, u *turn.Usage, before ...any) error {
 	var unpriced, estimated int
 	err := scan(append(before, &u.InputTokens, &u.OutputTokens, &u.CachedTokens, &u.CacheWriteTokens, &u.ReasoningTokens,
 		&u.Cost, &unpriced, &estimated)...)
@@ -184,7 +182,7 @@ func turnUsage(q querier, turnRow int64) (u turn.Usage, err error) {
 }
 
 // otherUsage returns the usage of the step's attempts other than a.Inf.Attempt. It is zero if that is the first one.
-func otherUsage(q querier, a tables.Attempt) (u turn.Usage, err error) {
+func otherUsage(q querier, a attemptRow) (u turn.Usage, err error) {
 	if a.Inf.Attempt == 1 {
 		return u, nil
 	}
@@ -195,8 +193,8 @@ func otherUsage(q querier, a tables.Attempt) (u turn.Usage, err error) {
 
 // lostAttempt returns the attempt a.Inf.Attempt with the size of the text that it has emitted, if the ledger has no
 // row of its usage; otherwise the zero value. Such an attempt has usage that no worker has reported.
-func (t *tx) lostAttempt(a tables.Attempt) (lost record.LostAttempt, err error) {
-	row, err := usageRow(t.Querier, a.Turn, a.Inf.Key, a.Inf.Attempt)
+func (t *tx) lostAttempt(a attemptRow) (lost LostAttempt, err error) {
+	row, err := usageRow(t.querier, a.Turn, a.Inf.Key, a.Inf.Attempt)
 	if err != nil || row.exists {
 		return lost, err
 	}
@@ -211,8 +209,63 @@ func (t *tx) lostAttempt(a tables.Attempt) (lost record.LostAttempt, err error) 
 
 // TurnUsage returns the usage of all attempts of a turn so far, and of its compactions.
 func (db *DB) TurnUsage(ctx context.Context, turnID string) (turn.Usage, error) {
-	return tables.GetOfNamedTurn(ctx, db.tables, turnID, "reading the usage",
+	return getOfNamedTurn(ctx, db, turnID, "reading the usage",
 		func(q querier, sc scope) (turn.Usage, error) {
 			return turnUsage(q, sc.Turn)
 		})
+}
+
+// UsageBy names the key by which a report of usage is grouped.
+type UsageBy string
+
+// The groupings.
+const (
+	UsageByModel   UsageBy = "model" // provider/model
+	UsageBySession UsageBy = "session"
+	UsageByDay     UsageBy = "day" // of UTC
+	UsageByTenant  UsageBy = "tenant"
+)
+
+// usageKeys are the SQL expressions of the keys, for a query of usage u and sessions s.
+var usageKeys = map[UsageBy]string{
+	UsageByModel: `u.provider || '/' || u.model`, UsageBySession: `s.session_id`, UsageByDay: `u.day`,
+	UsageByTenant: `s.tenant`,
+}
+
+// UsageRow is the usage of one group.
+type UsageRow struct {
+	Key string `json:"key"`
+	// Attempts counts the attempts of inferences and the compactions that the provider billed, as far as is known.
+	Attempts int        `json:"attempts"`
+	Turns    int        `json:"turns"`
+	Usage    turn.Usage `json:"usage"`
+}
+
+// SessionUsage returns the usage of all attempts of the session's turns, and of its compactions. A fork does not count
+// those of its shared past.
+func (db *DB) SessionUsage(ctx context.Context, session string) (turn.Usage, error) {
+	return getOfSession(ctx, db, session, "reading the usage", func(q querier, n int64) (turn.Usage, error) {
+		return sessionUsage(q, n)
+	})
+}
+
+// Usage returns the usage of the tenant's sessions since a time, one row for each group, ordered by key. Only the
+// operator may compare tenants: grouped by tenant, the handle of the default tenant returns all tenants, any other only
+// its own.
+func (db *DB) Usage(ctx context.Context, by UsageBy, since time.Time) ([]UsageRow, error) {
+	key, ok := usageKeys[by]
+	if !ok {
+		return nil, fmt.Errorf("usage cannot be grouped by %q", by)
+	}
+	return get(ctx, db, "reading the usage", func(q querier) ([]UsageRow, error) {
+		where, args := ` WHERE u.at >= ?`, []any{nanos(since)}
+		if by != UsageByTenant || q.Tenant != "" {
+			where, args = where+` AND s.tenant = ?`, append(args, q.Tenant)
+		}
+		return collect(q, func(scan scanner) (r UsageRow, err error) {
+			err = scanUsage(scan, &r.Usage, &r.Key, &r.Attempts, &r.Turns)
+			return r, err
+		}, `SELECT `+key+`, count(*), count(DISTINCT u.turn), `+usageSums+` FROM used u
+			JOIN sessions s ON s.id = u.session`+where+` GROUP BY 1 ORDER BY 1`, args...)
+	})
 }

@@ -10,17 +10,17 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/everturn/everturn/journal/portable"
+	"github.com/everturn/everturn/journal"
 )
 
 // forged changes an export's lines and computes its checksums again, which is possible because the checksums have no
 // key.
-func forged(t *testing.T, export []byte, change func(l *portable.Line)) *bytes.Buffer {
+func forged(t *testing.T, export []byte, change func(l *journal.ExportLine)) *bytes.Buffer {
 	t.Helper()
 	var out bytes.Buffer
-	e := portable.NewExporter(&out)
+	e := journal.NewExportWriter(&out)
 	for raw := range bytes.Lines(export) {
-		var l portable.Line
+		var l journal.ExportLine
 		require.NoError(t, json.Unmarshal(raw, &l))
 		if change(&l); l.End == nil {
 			require.NoError(t, e.Write(l))
@@ -40,7 +40,7 @@ func TestCLIListsThePermissionsThatAnImportDrops(t *testing.T) {
 	assert.Regexp(t, `(?m)^  (tool|call)  local/write_file  `, output)
 
 	h := newUserFolder(t, "")
-	hostile := forged(t, kept, func(l *portable.Line) {
+	hostile := forged(t, kept, func(l *journal.ExportLine) {
 		if l.Event != nil && l.Event.Text != "" {
 			l.Event.Text = "\x1b[2J"
 		}
@@ -54,9 +54,9 @@ func TestCLIListsThePermissionsThatAnImportDrops(t *testing.T) {
 
 	assert.NotContains(t, h.everturn("show", "s2").exits(0).out.String(), "\x1b")
 
-	again := decoded[portable.Imported](h.begin(strings.NewReader(hostile), "import", "-o", "json", "-").exits(0))
+	again := decoded[journal.Imported](h.begin(strings.NewReader(hostile), "import", "-o", "json", "-").exits(0))
 	assert.True(t, again.Unchanged)
-	listed := decoded[portable.Imported](newUserFolder(t, "").begin(strings.NewReader(hostile), "import", "-o", "json",
+	listed := decoded[journal.Imported](newUserFolder(t, "").begin(strings.NewReader(hostile), "import", "-o", "json",
 		"-").exits(0))
 	require.NotEmpty(t, listed.DroppedPermissions)
 	assert.Equal(t, "mcp/x/\x1b[2Jsend\u202e\n  tool  local/x", listed.DroppedPermissions[0].Tool)

@@ -17,7 +17,6 @@ import (
 	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/follow"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -520,7 +519,7 @@ func TestAQueuedMessageThatCannotBeginIsRecordedAsFailed(t *testing.T) {
 	e.work()
 	e.say(session(t), workflows.Message{ID: "m1", Text: "First."})
 	e.reach(gate)
-	e.say(session(t), workflows.Message{ID: "m2", Blob: record.HashOf([]byte("nothing")), Queue: true})
+	e.say(session(t), workflows.Message{ID: "m2", Blob: journal.HashOf([]byte("nothing")), Queue: true})
 	e.say(session(t), workflows.Message{ID: "m3", Text: "Third.", Queue: true})
 	gate.Release()
 	refused := e.answered(session(t), "m2")

@@ -13,7 +13,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -126,7 +125,7 @@ func (t *Telemetry) readTurn(ctx context.Context, turnID string) (all turnTrace,
 		return all, err
 	}
 	seq := all.turn.MessageSeq
-	all.question, err = own.Window(ctx, turnID, seq, seq, record.MaxMessageBytes)
+	all.question, err = own.Window(ctx, turnID, seq, seq, journal.MaxMessageBytes)
 	return all, err
 }
 

@@ -1,17 +1,10 @@
 package fleet
 
 import (
-	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/everturn/everturn/journal/internal/tables"
-	"github.com/everturn/everturn/journal/record"
 )
 
 // Limits are the limits of a scope by name. 0 means no limit; a limit that is missing has its default.
@@ -110,7 +103,7 @@ type ScopeState struct {
 	NotBefore time.Time `json:"not_before,omitzero"` // the end of the provider's Retry-After; zero if it has passed
 	Usage     Usage     `json:"usage"`
 
-	row *fleetRow
+	row *Row
 	at  time.Time
 }
 
@@ -128,7 +121,7 @@ func (s ScopeState) Refusal(defaults Limits) *Refusal {
 		return nil
 	}
 	r.effective = s.Limits.Over(defaults)
-	return fleetRows{s.Scope: r}.check(CapacityRequest{Scopes: []string{s.Scope}, Tokens: 1}, s.at)
+	return Rows{s.Scope: r}.check(CapacityRequest{Scopes: []string{s.Scope}, Tokens: 1}, s.at)
 }
 
 // Usage is what all workers use of a scope. It is counted while the scope has limits.
@@ -139,72 +132,6 @@ type Usage struct {
 	RequestsInFlight   int64 `json:"requests_in_flight"`
 	TokensToday        int64 `json:"tokens_today"`
 	TokensThisMonth    int64 `json:"tokens_this_month"`
-}
-
-// FleetScopes returns the states of the named scopes, or of all scopes if no names are given, ordered by name. It
-// leaves out scopes that the journal does not have.
-func (f Fleet) FleetScopes(ctx context.Context, names ...string) ([]ScopeState, error) {
-	return tables.Get(ctx, f.tables, "reading the fleet limits", func(q tables.Querier) (out []ScopeState, err error) {
-		now, err := now(q)
-		if err != nil {
-			return nil, err
-		}
-		rows, err := readScopes(q, names, "")
-		for _, name := range slices.Sorted(maps.Keys(rows)) {
-			out = append(out, rows[name].state(now))
-		}
-		return out, err
-	})
-}
-
-// SetFleetLimits sets limits of a scope. A negative number removes a limit, so that its default applies again.
-func (f Fleet) SetFleetLimits(ctx context.Context, scope string, limits Limits) error {
-	return f.changeScope(ctx, "setting the limits of "+scope, scope, func(r *fleetRow, _ time.Time) {
-		for name, n := range limits {
-			if n < 0 {
-				delete(r.Limits, name)
-			} else {
-				r.Limits[name] = n
-			}
-		}
-	})
-}
-
-// PauseScope stops the requests of a scope for some time. Inferences that are running continue. It replaces an earlier
-// pause.
-func (f Fleet) PauseScope(ctx context.Context, scope, by, reason string, pause time.Duration) (p Pause, err error) {
-	err = f.changeScope(ctx, "pausing "+scope, scope, func(r *fleetRow, now time.Time) {
-		p = Pause{By: record.CleanText(by), Reason: record.CleanText(reason), Until: now.Add(pause)}
-		r.pause = &p
-	})
-	return p, err
-}
-
-// ResumeScope ends the pause of a scope, and also the one that its provider requested with Retry-After. It reports
-// whether there was either.
-func (f Fleet) ResumeScope(ctx context.Context, scope string) (waited bool, err error) {
-	err = f.changeScope(ctx, "resuming "+scope, scope, func(r *fleetRow, now time.Time) {
-		state := r.state(now)
-		waited = state.Pause != nil || !state.NotBefore.IsZero()
-		r.pause, r.notBefore = nil, time.Time{}
-	})
-	return waited, err
-}
-
-// changeScope applies change to the row of a scope, which is locked, and created if it is missing. change gets the
-// database's time.
-func (f Fleet) changeScope(ctx context.Context, doing, scope string, change func(*fleetRow, time.Time)) error {
-	return f.tables.Write(ctx, doing, func(t *tables.Tx) error {
-		if err := record.CheckID("scope", scope); err != nil {
-			return err
-		}
-		rows, now, err := lockScopes(t, []string{scope}, func(string) bool { return true })
-		if err != nil {
-			return err
-		}
-		change(rows[scope], now)
-		return saveScope(t, rows[scope])
-	})
 }
 
 // CapacityInput is the input of LeaseCapacity: the requests that wait in one worker, and those that have ended.
@@ -245,35 +172,8 @@ type CapacityResult struct {
 	Refusals []*Refusal // one for each of CapacityInput.Requests; nil if the request may be sent now
 }
 
-// LeaseCapacity grants or refuses each request, and records the requests that have ended. A granted request counts as
-// sent from now on, even if the reply of the transaction is lost and the worker does not send it. Requests are counted
-// only in scopes that have limits.
-func (f Fleet) LeaseCapacity(ctx context.Context, in CapacityInput) (out CapacityResult, err error) {
-	err = f.tables.Write(ctx, "leasing capacity of the fleet limits", func(t *tables.Tx) error {
-		rows, now, err := lockScopes(t, in.scopes(), func(scope string) bool {
-			return in.Defaults[scope].limited() || in.RetryAfter[scope] > 0
-		})
-		if err != nil {
-			return err
-		}
-		for scope, r := range rows {
-			r.effective = r.Limits.Over(in.Defaults[scope])
-		}
-		out = rows.lease(in, now, t.Again())
-		for _, scope := range slices.Sorted(maps.Keys(rows)) {
-			if r := rows[scope]; r.effective.limited() || in.RetryAfter[scope] > 0 {
-				if err := saveScope(t, r); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
-	})
-	return out, err
-}
-
-// scopes returns all scopes of the input, sorted, so that transactions lock them in the same order.
-func (in CapacityInput) scopes() []string {
+// Scopes returns all scopes of the input, sorted, so that transactions lock them in the same order.
+func (in CapacityInput) Scopes() []string {
 	set := map[string]bool{}
 	for _, r := range in.Requests {
 		for _, s := range r.Scopes {
@@ -294,74 +194,8 @@ func (in CapacityInput) scopes() []string {
 	return slices.Sorted(maps.Keys(set))
 }
 
-// lockScopes locks and returns the rows of scopes, or all rows if scopes is empty, and the database's time once they
-// are locked. It creates a missing row if create returns true for its scope. The scopes must be sorted, so that
-// concurrent transactions lock them in the same order.
-func lockScopes(t *tables.Tx, scopes []string, create func(scope string) bool) (fleetRows, time.Time, error) {
-	rows, err := readScopes(t.Querier, scopes, t.Lock())
-	missing := false
-	for _, scope := range scopes {
-		if err == nil && create(scope) && rows[scope] == nil {
-			missing = true
-			err = t.Exec(`INSERT INTO fleet_limits (scope, limits, usage, pause, not_before) VALUES (?, '{}', '{}', '', 0)
-				ON CONFLICT DO NOTHING`, scope)
-		}
-	}
-	if err == nil && missing { // lock the new rows, too
-		rows, err = readScopes(t.Querier, scopes, t.Lock())
-	}
-	if err != nil {
-		return nil, time.Time{}, err
-	}
-	now, err := now(t.Querier)
-	return rows, now, err
-}
-
-// now returns the time of the database's clock.
-func now(q tables.Querier) (time.Time, error) {
-	var now int64
-	err := q.Row(`SELECT now FROM clock`).Scan(&now)
-	return tables.Instant(now), err
-}
-
-// readScopes returns the rows of the named scopes, or of all scopes if there are no names, without their effective
-// limits. lock is the clause that locks the rows, or empty.
-func readScopes(q tables.Querier, names []string, lock string) (fleetRows, error) {
-	where, args := "", []any{}
-	if len(names) > 0 {
-		where = ` WHERE scope IN (` + strings.TrimSuffix(strings.Repeat("?, ", len(names)), ", ") + `)`
-		for _, n := range names {
-			args = append(args, n)
-		}
-	}
-	rows := fleetRows{}
-	err := q.Each(func(row tables.Rows) error {
-		r := &fleetRow{Limits: Limits{}}
-		var limits, usage, pause string
-		var notBefore int64
-		err := row.Scan(&r.name, &limits, &usage, &pause, &notBefore)
-		if err == nil {
-			err = errors.Join(json.Unmarshal([]byte(limits), &r.Limits), json.Unmarshal([]byte(usage), &r.used))
-		}
-		if err == nil && pause != "" {
-			err = json.Unmarshal([]byte(pause), &r.pause)
-		}
-		if err != nil {
-			return fmt.Errorf("scope %s: %w", r.name, err)
-		}
-		r.notBefore = tables.Instant(notBefore)
-		rows[r.name] = r
-		return nil
-	}, `SELECT scope, limits, usage, pause, not_before FROM fleet_limits`+where+` ORDER BY scope`+lock, args...)
-	return rows, err
-}
-
-// saveScope writes the row of a scope.
-func saveScope(t *tables.Tx, r *fleetRow) error {
-	pause := ""
-	if r.pause != nil {
-		pause = string(record.MustJSON(r.pause))
-	}
-	return t.Exec(`UPDATE fleet_limits SET limits = ?, usage = ?, pause = ?, not_before = ? WHERE scope = ?`,
-		string(record.MustJSON(r.Limits)), string(record.MustJSON(r.used)), pause, tables.Nanos(r.notBefore), r.name)
+// Counts reports whether the input counts in a scope for which the limits set are set: requests are counted only in
+// scopes that have limits, and a provider's Retry-After in all.
+func (in CapacityInput) Counts(scope string, set Limits) bool {
+	return set.Over(in.Defaults[scope]).limited() || in.RetryAfter[scope] > 0
 }

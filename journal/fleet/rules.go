@@ -11,18 +11,18 @@ import (
 // grant. The windows are longer than a second or a minute by ArrivalSlack or more, so a limit also holds for the
 // arrivals as long as these delays differ by less than ArrivalSlack.
 
-// fleetRow is the row of a scope.
-type fleetRow struct {
-	name      string // the scope
+// Row is the row of a scope.
+type Row struct {
+	Scope     string
 	Limits    Limits // those that were set
-	used      fleetUsage
-	pause     *Pause    // nil if there was none; it may have ended
-	notBefore time.Time // the end of the pause that the provider asked for; zero if there was none
+	Used      fleetUsage
+	Pause     *Pause    // nil if there was none; it may have ended
+	NotBefore time.Time // the end of the pause that the provider asked for; zero if there was none
 	effective Limits    // Limits over the defaults
 }
 
-// fleetRows are the rows of scopes, by scope.
-type fleetRows map[string]*fleetRow
+// Rows are the rows of scopes, by scope.
+type Rows map[string]*Row
 
 // fleetUsage is the JSON in which a row records what was used.
 type fleetUsage struct {
@@ -118,13 +118,14 @@ func (r Refusal) String() string {
 	return fmt.Sprintf("%s%d of %d %s, about %s", waits, r.Used, r.Max, what, about)
 }
 
-// lease applies the input of LeaseCapacity to rows that are locked. again means that an earlier run of the
+// Lease applies the input of LeaseCapacity to rows that are locked. again means that an earlier run of the
 // transaction may have applied it already: then in.Ended is ignored, because tokens must not be given back twice.
-func (rows fleetRows) lease(in CapacityInput, now time.Time, again bool) CapacityResult {
+func (rows Rows) Lease(in CapacityInput, now time.Time, again bool) CapacityResult {
 	out := CapacityResult{At: now, Read: time.Now()}
 	for _, r := range rows {
+		r.effective = r.Limits.Over(in.Defaults[r.Scope])
 		r.prune(now)
-		r.setInFlight(in.Worker, in.InFlight[r.name], now)
+		r.setInFlight(in.Worker, in.InFlight[r.Scope], now)
 	}
 	for _, e := range in.Ended {
 		for _, scope := range e.Scopes {
@@ -134,8 +135,8 @@ func (rows fleetRows) lease(in CapacityInput, now time.Time, again bool) Capacit
 		}
 	}
 	for scope, after := range in.RetryAfter {
-		if r := rows[scope]; r != nil && now.Add(after).After(r.notBefore) {
-			r.notBefore = now.Add(after)
+		if r := rows[scope]; r != nil && now.Add(after).After(r.NotBefore) {
+			r.NotBefore = now.Add(after)
 		}
 	}
 	// A request must not overtake an earlier one that waits for the same scope. waiting has the refusals of such
@@ -169,7 +170,7 @@ func earlierRefusal(request CapacityRequest, waiting map[string]*Refusal) *Refus
 
 // check returns the refusal of the request by its scopes, or nil if none refuses it. Of several refusals it returns a
 // final one, or else the one that lasts longest.
-func (rows fleetRows) check(request CapacityRequest, now time.Time) (worst *Refusal) {
+func (rows Rows) check(request CapacityRequest, now time.Time) (worst *Refusal) {
 	for _, scope := range request.Scopes {
 		if r := rows[scope]; r != nil {
 			for _, refusal := range r.refusals(request, now) {
@@ -186,13 +187,13 @@ func (rows fleetRows) check(request CapacityRequest, now time.Time) (worst *Refu
 
 // refusals returns a refusal for each pause and limit of the scope that forbids the request now. Their Max is the whole
 // limit, even if a background request may use less of it.
-func (r *fleetRow) refusals(request CapacityRequest, now time.Time) (out []*Refusal) {
-	state := r.state(now)
+func (r *Row) refusals(request CapacityRequest, now time.Time) (out []*Refusal) {
+	state := r.State(now)
 	if state.Pause != nil {
-		out = append(out, &Refusal{Scope: r.name, Limit: LimitPause, Retry: state.Pause.Until.Sub(now), Pause: state.Pause})
+		out = append(out, &Refusal{Scope: r.Scope, Limit: LimitPause, Retry: state.Pause.Until.Sub(now), Pause: state.Pause})
 	}
 	if !state.NotBefore.IsZero() {
-		out = append(out, &Refusal{Scope: r.name, Limit: LimitRetryAfter, Retry: state.NotBefore.Sub(now)})
+		out = append(out, &Refusal{Scope: r.Scope, Limit: LimitRetryAfter, Retry: state.NotBefore.Sub(now)})
 	}
 	for _, s := range spans {
 		if refusal := r.checkSpan(s, request, now); refusal != nil {
@@ -200,7 +201,7 @@ func (r *fleetRow) refusals(request CapacityRequest, now time.Time) (out []*Refu
 		}
 	}
 	if most := r.limitFor(LimitInFlight, request); most > 0 && state.Usage.RequestsInFlight >= most {
-		out = append(out, &Refusal{Scope: r.name, Limit: LimitInFlight, Used: state.Usage.RequestsInFlight,
+		out = append(out, &Refusal{Scope: r.Scope, Limit: LimitInFlight, Used: state.Usage.RequestsInFlight,
 			Max: r.effective[LimitInFlight], Retry: time.Second}) // a guess, because a request may end at any time
 	}
 	day, month := periods(now)
@@ -213,7 +214,7 @@ func (r *fleetRow) refusals(request CapacityRequest, now time.Time) (out []*Refu
 		{LimitTokensPerMonth, state.Usage.TokensThisMonth, month.AddDate(0, 1, 0)},
 	} {
 		if most := r.effective[p.limit]; most > 0 && p.used+request.Tokens > most {
-			out = append(out, &Refusal{Scope: r.name, Limit: p.limit, Used: p.used, Max: most, Retry: p.ends.Sub(now),
+			out = append(out, &Refusal{Scope: r.Scope, Limit: p.limit, Used: p.used, Max: most, Retry: p.ends.Sub(now),
 				Final: true})
 		}
 	}
@@ -222,7 +223,7 @@ func (r *fleetRow) refusals(request CapacityRequest, now time.Time) (out []*Refu
 
 // limitFor returns the value of a limit for the request; 0 means no limit. For a background request it is lower by the
 // percentage of LimitReserve, but at least 1.
-func (r *fleetRow) limitFor(limit LimitName, request CapacityRequest) int64 {
+func (r *Row) limitFor(limit LimitName, request CapacityRequest) int64 {
 	most := r.effective[limit]
 	if most > 0 && request.Background {
 		most = max(most*(100-r.effective[LimitReserve])/100, 1)
@@ -233,14 +234,14 @@ func (r *fleetRow) limitFor(limit LimitName, request CapacityRequest) int64 {
 // checkSpan returns a refusal if the request exceeds a limit per second or minute, and nil otherwise. A request that
 // is larger than the whole limit is granted as soon as the window is empty; otherwise it could never be sent. The
 // refusal's Retry is when enough of the oldest entries have left the window.
-func (r *fleetRow) checkSpan(s span, request CapacityRequest, now time.Time) *Refusal {
+func (r *Row) checkSpan(s span, request CapacityRequest, now time.Time) *Refusal {
 	most, wants := r.limitFor(s.limit, request), s.amount(usageEntry{Requests: 1, Tokens: request.Tokens})
 	used := r.usedWithin(s, now)
 	if most == 0 || used == 0 || used+wants <= most {
 		return nil
 	}
-	refusal := &Refusal{Scope: r.name, Limit: s.limit, Used: used, Max: r.effective[s.limit]}
-	for _, u := range r.used.Recent {
+	refusal := &Refusal{Scope: r.Scope, Limit: s.limit, Used: used, Max: r.effective[s.limit]}
+	for _, u := range r.Used.Recent {
 		if n := s.amount(u); u.To > now.Add(-s.length).UnixNano() && n > 0 {
 			used -= n
 			refusal.Retry = time.Unix(0, u.To).Add(s.length).Sub(now)
@@ -253,8 +254,8 @@ func (r *fleetRow) checkSpan(s span, request CapacityRequest, now time.Time) *Re
 }
 
 // usedWithin returns what was used in the window that ends now: requests or tokens.
-func (r *fleetRow) usedWithin(s span, now time.Time) (n int64) {
-	for _, u := range r.used.Recent {
+func (r *Row) usedWithin(s span, now time.Time) (n int64) {
+	for _, u := range r.Used.Recent {
 		if u.To > now.Add(-s.length).UnixNano() {
 			n += s.amount(u)
 		}
@@ -264,67 +265,67 @@ func (r *fleetRow) usedWithin(s span, now time.Time) (n int64) {
 
 // grant counts a request as sent, in all its scopes, with its estimated tokens and as one of the worker's requests in
 // flight.
-func (rows fleetRows) grant(worker string, request CapacityRequest, now time.Time) {
+func (rows Rows) grant(worker string, request CapacityRequest, now time.Time) {
 	for _, scope := range request.Scopes {
 		if r := rows[scope]; r != nil {
 			r.count(1, request.Tokens, now)
-			r.setInFlight(worker, r.used.Workers[worker].Requests+1, now)
+			r.setInFlight(worker, r.Used.Workers[worker].Requests+1, now)
 		}
 	}
 }
 
 // count adds requests and tokens to what is used now, today and this month.
-func (r *fleetRow) count(requests, tokens int64, now time.Time) {
-	at, recent := now.UnixNano(), r.used.Recent
+func (r *Row) count(requests, tokens int64, now time.Time) {
+	at, recent := now.UnixNano(), r.Used.Recent
 	if n := len(recent); n > 0 && at-recent[n-1].From < int64(fineInterval) {
 		last := &recent[n-1] // max: the database's clock may go back
 		last.To, last.Requests, last.Tokens = max(at, last.To), last.Requests+requests, last.Tokens+tokens
 	} else {
-		r.used.Recent = append(recent, usageEntry{at, at, requests, tokens})
+		r.Used.Recent = append(recent, usageEntry{at, at, requests, tokens})
 	}
-	r.used.Day.Tokens += tokens
-	r.used.Month.Tokens += tokens
+	r.Used.Day.Tokens += tokens
+	r.Used.Month.Tokens += tokens
 }
 
 // settle corrects the estimated tokens of a request that has ended to those that it used. Tokens above the estimate
 // count as used now, because the window of the grant may have no room for them. Tokens below it are given back where
 // the estimate was counted: to the entry of the grant, and to the day and the month if they are still the same.
-func (r *fleetRow) settle(e EndedRequest, now time.Time) {
+func (r *Row) settle(e EndedRequest, now time.Time) {
 	difference := e.Used - e.Reserved
 	if difference > 0 {
 		r.count(0, difference, now)
 		return
 	}
 	at := e.At.UnixNano()
-	i := slices.IndexFunc(r.used.Recent, func(u usageEntry) bool { return u.From <= at && at <= u.To })
+	i := slices.IndexFunc(r.Used.Recent, func(u usageEntry) bool { return u.From <= at && at <= u.To })
 	if i >= 0 {
-		r.used.Recent[i].Tokens = max(r.used.Recent[i].Tokens+difference, 0)
+		r.Used.Recent[i].Tokens = max(r.Used.Recent[i].Tokens+difference, 0)
 	}
 	day, month := periods(now)
 	if !e.At.Before(day) {
-		r.used.Day.Tokens = max(r.used.Day.Tokens+difference, 0)
+		r.Used.Day.Tokens = max(r.Used.Day.Tokens+difference, 0)
 	}
 	if !e.At.Before(month) {
-		r.used.Month.Tokens = max(r.used.Month.Tokens+difference, 0)
+		r.Used.Month.Tokens = max(r.Used.Month.Tokens+difference, 0)
 	}
 }
 
 // setInFlight records the number of a worker's requests in flight, until LeaseExpiry from now.
-func (r *fleetRow) setInFlight(worker string, requests int64, now time.Time) {
+func (r *Row) setInFlight(worker string, requests int64, now time.Time) {
 	if requests == 0 {
-		delete(r.used.Workers, worker)
+		delete(r.Used.Workers, worker)
 		return
 	}
-	if r.used.Workers == nil {
-		r.used.Workers = map[string]inFlight{}
+	if r.Used.Workers == nil {
+		r.Used.Workers = map[string]inFlight{}
 	}
-	r.used.Workers[worker] = inFlight{requests, now.Add(LeaseExpiry).UnixNano()}
+	r.Used.Workers[worker] = inFlight{requests, now.Add(LeaseExpiry).UnixNano()}
 }
 
 // prune removes entries, leases and periods that no longer count, and merges entries that are older than fineAge.
-func (r *fleetRow) prune(now time.Time) {
+func (r *Row) prune(now time.Time) {
 	var kept []usageEntry
-	for _, u := range r.used.Recent {
+	for _, u := range r.Used.Recent {
 		n := len(kept)
 		switch {
 		case u.To <= now.Add(-spans[len(spans)-1].length).UnixNano(): // it has left the longest window
@@ -335,14 +336,14 @@ func (r *fleetRow) prune(now time.Time) {
 			kept = append(kept, u)
 		}
 	}
-	r.used.Recent = kept
-	for worker, f := range r.used.Workers {
+	r.Used.Recent = kept
+	for worker, f := range r.Used.Workers {
 		if f.Until <= now.UnixNano() {
-			delete(r.used.Workers, worker)
+			delete(r.Used.Workers, worker)
 		}
 	}
 	day, month := periods(now)
-	r.used.Day, r.used.Month = r.used.Day.in(day.Format(time.DateOnly)), r.used.Month.in(month.Format("2006-01"))
+	r.Used.Day, r.Used.Month = r.Used.Day.in(day.Format(time.DateOnly)), r.Used.Month.in(month.Format("2006-01"))
 }
 
 // in returns the tokens of a period: s, or none if s is of another period.
@@ -359,23 +360,23 @@ func periods(now time.Time) (day, month time.Time) {
 	return time.Date(y, m, d, 0, 0, 0, 0, time.UTC), time.Date(y, m, 1, 0, 0, 0, 0, time.UTC)
 }
 
-// state returns the row as readers see it at a time: without pauses, leases and periods that have ended.
-func (r *fleetRow) state(now time.Time) ScopeState {
-	s := ScopeState{Scope: r.name, Limits: r.Limits, row: r, at: now}
-	if r.pause != nil && r.pause.Until.After(now) {
-		s.Pause = r.pause
+// State returns the row as readers see it at a time: without pauses, leases and periods that have ended.
+func (r *Row) State(now time.Time) ScopeState {
+	s := ScopeState{Scope: r.Scope, Limits: r.Limits, row: r, at: now}
+	if r.Pause != nil && r.Pause.Until.After(now) {
+		s.Pause = r.Pause
 	}
-	if r.notBefore.After(now) {
-		s.NotBefore = r.notBefore
+	if r.NotBefore.After(now) {
+		s.NotBefore = r.NotBefore
 	}
 	day, month := periods(now)
 	s.Usage = Usage{
 		RequestsLastSecond: r.usedWithin(spans[0], now), RequestsLastMinute: r.usedWithin(spans[1], now),
 		TokensLastMinute: r.usedWithin(spans[2], now),
-		TokensToday:      r.used.Day.in(day.Format(time.DateOnly)).Tokens,
-		TokensThisMonth:  r.used.Month.in(month.Format("2006-01")).Tokens,
+		TokensToday:      r.Used.Day.in(day.Format(time.DateOnly)).Tokens,
+		TokensThisMonth:  r.Used.Month.in(month.Format("2006-01")).Tokens,
 	}
-	for _, f := range r.used.Workers {
+	for _, f := range r.Used.Workers {
 		if f.Until > now.UnixNano() {
 			s.Usage.RequestsInFlight += f.Requests
 		}

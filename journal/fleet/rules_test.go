@@ -13,15 +13,15 @@ import (
 var noon = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 
 // limitedRows are the rows of one scope with these limits.
-func limitedRows(limits Limits) fleetRows {
-	return fleetRows{"p": {name: "p", effective: limits}}
+func limitedRows(limits Limits) Rows {
+	return Rows{"p": {Scope: "p", Limits: limits}}
 }
 
-func (rows fleetRows) ask(now time.Time, requests ...CapacityRequest) []*Refusal {
+func (rows Rows) ask(now time.Time, requests ...CapacityRequest) []*Refusal {
 	for i := range requests {
 		requests[i].Scopes = []string{"p"}
 	}
-	return rows.lease(CapacityInput{Worker: "w", Requests: requests}, now, false).Refusals
+	return rows.Lease(CapacityInput{Worker: "w", Requests: requests}, now, false).Refusals
 }
 
 // TestLimitsHoldInEveryWindow grants random requests for ten minutes, which arrive at the provider with random delays,
@@ -42,7 +42,7 @@ func TestLimitsHoldInEveryWindow(t *testing.T) {
 			delay := time.Duration(random.IntN(int(ArrivalSlack)))
 			arrivals = append(arrivals, arrival{now.Add(delay), request.Tokens})
 		}
-		require.Less(t, len(rows["p"].used.Recent), 200, "the row stays small")
+		require.Less(t, len(rows["p"].Used.Recent), 200, "the row stays small")
 	}
 	var total int64
 	for _, from := range arrivals {
@@ -91,7 +91,7 @@ func TestScheduledTurnsLeaveAReserve(t *testing.T) {
 			if rows.ask(noon, CapacityRequest{Background: background})[0] == nil {
 				granted[background]++
 			}
-			rows["p"].used.Workers["w2"], rows["p"].used.Workers["w"] = inFlight{int64(granted[true] + granted[false]),
+			rows["p"].Used.Workers["w2"], rows["p"].Used.Workers["w"] = inFlight{int64(granted[true] + granted[false]),
 				noon.Add(time.Hour).UnixNano()}, inFlight{}
 		}
 	}
@@ -111,15 +111,15 @@ func TestRequestsSettleWithWhatTheyUsed(t *testing.T) {
 	p := []string{"p"}
 	require.Nil(t, rows.ask(noon, CapacityRequest{Tokens: 900})[0])
 	ended := CapacityInput{Ended: []EndedRequest{{Scopes: p, At: noon, Reserved: 900, Used: 100}}}
-	rows.lease(ended, noon.Add(5*time.Second), true)
-	assert.EqualValues(t, 900, rows["p"].state(noon.Add(5*time.Second)).Usage.TokensLastMinute,
+	rows.Lease(ended, noon.Add(5*time.Second), true)
+	assert.EqualValues(t, 900, rows["p"].State(noon.Add(5*time.Second)).Usage.TokensLastMinute,
 		"nothing is given back twice")
-	rows.lease(ended, noon.Add(5*time.Second), false)
-	is := rows["p"].state(noon.Add(5 * time.Second)).Usage
+	rows.Lease(ended, noon.Add(5*time.Second), false)
+	is := rows["p"].State(noon.Add(5 * time.Second)).Usage
 	assert.EqualValues(t, 100, is.TokensLastMinute)
 	assert.EqualValues(t, 100, is.TokensToday)
 	require.Nil(t, rows.ask(noon.Add(6*time.Second), CapacityRequest{Tokens: 900})[0])
-	rows.lease(CapacityInput{Ended: []EndedRequest{{Scopes: p, At: noon.Add(6 * time.Second), Reserved: 900, Used: 1500}}},
+	rows.Lease(CapacityInput{Ended: []EndedRequest{{Scopes: p, At: noon.Add(6 * time.Second), Reserved: 900, Used: 1500}}},
 		noon.Add(10*time.Second), false)
 	refusal := rows.ask(noon.Add(2*time.Minute), CapacityRequest{Tokens: 500})[0]
 	require.NotNil(t, refusal)
@@ -133,6 +133,6 @@ func TestManyGrantsOfOneMomentAreOneEntry(t *testing.T) {
 	for i := range 60_000 {
 		require.Nil(t, rows.ask(noon.Add(time.Duration(i)*time.Millisecond), CapacityRequest{})[0], fmt.Sprint(i))
 	}
-	assert.Less(t, len(rows["p"].used.Recent), 150)
+	assert.Less(t, len(rows["p"].Used.Recent), 150)
 	assert.InDelta(t, 60_000, rows["p"].usedWithin(spans[1], noon.Add(time.Minute)), 1)
 }

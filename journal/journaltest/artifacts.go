@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -31,7 +30,7 @@ func (s *script) settleMedia(c turn.ToolCall, r turn.ToolResult) journal.CallRec
 
 // named returns a medium as the transcript has it.
 func named(m turn.Media) turn.Media {
-	return turn.Media{Hash: record.HashOf(m.Data), Type: m.Type, Bytes: int64(len(m.Data))}
+	return turn.Media{Hash: journal.HashOf(m.Data), Type: m.Type, Bytes: int64(len(m.Data))}
 }
 
 func mediaKept(t *testing.T, open func() *journal.DB) {
@@ -50,7 +49,7 @@ func mediaKept(t *testing.T, open func() *journal.DB) {
 	assert.Equal(t, want, messages[2].Media)
 	assert.Nil(t, messages[3].Media)
 	for _, m := range []turn.Media{picture, sound} {
-		mediaType, b, err := s.Artifact(t.Context(), "t1", record.HashOf(m.Data))
+		mediaType, b, err := s.Artifact(t.Context(), "t1", journal.HashOf(m.Data))
 		require.NoError(t, err)
 		assert.Equal(t, m.Type, mediaType)
 		assert.Equal(t, m.Data, b)
@@ -62,14 +61,14 @@ func mediaKept(t *testing.T, open func() *journal.DB) {
 func mediaBounded(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 1)
 	s.claim(list[0], 1)
-	media := []turn.Media{{Type: "image/png"}, {Type: "image/png", Data: make([]byte, record.MaxMediaBytes+1)}}
-	for i := range record.MaxMedia + 1 {
+	media := []turn.Media{{Type: "image/png"}, {Type: "image/png", Data: make([]byte, journal.MaxMediaBytes+1)}}
+	for i := range journal.MaxMedia + 1 {
 		media = append(media, turn.Media{Type: strings.Repeat("\xff", 200), Data: []byte{byte(i)}})
 	}
 	rec := s.settleMedia(list[0], turn.ToolResult{Outcome: turn.OutcomeOK, Text: "many", Media: media})
-	require.Len(t, rec.Media, record.MaxMedia)
+	require.Len(t, rec.Media, journal.MaxMedia)
 	assert.LessOrEqual(t, len(rec.Media[0].Type), 100)
-	assert.Equal(t, record.HashOf([]byte{0}), rec.Media[0].Hash)
+	assert.Equal(t, journal.HashOf([]byte{0}), rec.Media[0].Hash)
 	assert.Contains(t, rec.Text, "many\n(3 of the result's 11 images")
 	assert.Equal(t, rec.Text, s.transcriptAfter(2, list)[2].Text)
 }
@@ -84,12 +83,12 @@ func (s *script) transcriptAfter(step int, list []turn.ToolCall) []turn.Message 
 func oldHash(t *testing.T, _ func() *journal.DB) {
 	m := turn.Message{Role: turn.RoleTool, Text: "content", CallID: "1.0", Outcome: turn.OutcomeOK, TurnID: "t1", Step: 1}
 	assert.Equal(t, `{"role":"tool","text":"content","call_id":"1.0","outcome":"ok","turn_id":"t1","step":1}`,
-		string(record.Canonical(m)))
+		string(journal.Canonical(m)))
 	m.Media = []turn.Media{{Hash: "h", Type: "image/png", Bytes: 3, Data: []byte("abc")}}
-	assert.Contains(t, string(record.Canonical(m)), `"media":[{"hash":"h","type":"image/png","bytes":3}]`)
+	assert.Contains(t, string(journal.Canonical(m)), `"media":[{"hash":"h","type":"image/png","bytes":3}]`)
 	var back turn.Message
-	require.NoError(t, json.Unmarshal(record.Canonical(m), &back))
-	assert.Equal(t, record.Next(turn.Head{}, back), record.Next(turn.Head{}, m))
+	require.NoError(t, json.Unmarshal(journal.Canonical(m), &back))
+	assert.Equal(t, journal.Next(turn.Head{}, back), journal.Next(turn.Head{}, m))
 }
 
 func artifacts(t *testing.T, open func() *journal.DB) {
@@ -126,16 +125,16 @@ func artifacts(t *testing.T, open func() *journal.DB) {
 			return false
 		}
 		assert.NotEqual(t, "application/x-other", mediaType, "as the call has left it")
-		assert.Equal(t, hash, record.HashOf(b))
+		assert.Equal(t, hash, journal.HashOf(b))
 		return true
 	}
 	assert.True(t, has("s", rec.FullBlob))
-	assert.True(t, has("s", record.HashOf(picture.Data)))
-	assert.True(t, has("s", record.HashOf([]byte("the whole, late"))))
+	assert.True(t, has("s", journal.HashOf(picture.Data)))
+	assert.True(t, has("s", journal.HashOf([]byte("the whole, late"))))
 	assert.True(t, has("f", rec.FullBlob), "the fork has the message that speaks of it")
-	assert.True(t, has("s", record.HashOf([]byte("what came late"))))
-	assert.False(t, has(f.session, record.HashOf([]byte("what came late"))), "and so did that")
-	assert.False(t, has(f.session, record.HashOf(picture.Data)), "that came after the fork")
+	assert.True(t, has("s", journal.HashOf([]byte("what came late"))))
+	assert.False(t, has(f.session, journal.HashOf([]byte("what came late"))), "and so did that")
+	assert.False(t, has(f.session, journal.HashOf(picture.Data)), "that came after the fork")
 	assert.False(t, has("other", rec.FullBlob))
 	assert.False(t, has("s", blob), "no call has left it")
 	assert.False(t, has("s", ""))

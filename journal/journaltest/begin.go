@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -33,7 +32,7 @@ func beginOpens(t *testing.T, open func() *journal.DB) {
 	assert.Nil(t, out.DuplicateOf)
 	assert.JSONEq(t, `{"pin":"t2"}`, string(out.Config))
 	message := turn.Message{ID: "m-t2", Role: turn.RoleUser, Text: "question of t2", TurnID: "t2"}
-	assert.Equal(t, record.Next(turn.Head{}, message), out.Head)
+	assert.Equal(t, journal.Next(turn.Head{}, message), out.Head)
 	assert.Equal(t, []turn.Message{message}, s.transcript())
 
 	rec := must(s.Turn(t.Context(), "t2"))(t)
@@ -180,9 +179,9 @@ func messageFromBlob(t *testing.T, open func() *journal.DB) {
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	assert.True(t, list[0].Text == text)
-	assert.Equal(t, record.Next(turn.Head{}, list[0]), out.Head)
+	assert.Equal(t, journal.Next(turn.Head{}, list[0]), out.Head)
 
-	in.Session, in.Turn, in.Message.Blob = "third", "t3", record.HashOf([]byte("nothing"))
+	in.Session, in.Turn, in.Message.Blob = "third", "t3", journal.HashOf([]byte("nothing"))
 	_, err = s.Begin(t.Context(), in)
 	assert.ErrorIs(t, err, journal.ErrNotFound)
 	_, err = s.Session(t.Context(), "third")

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -163,7 +162,7 @@ func unknownWhateverTheTurnSays(t *testing.T, open func() *journal.DB) {
 		rec := must(s.Call(t.Context(), "t1", list[i].ID))(t)
 		assert.Equal(t, want, rec.Outcome)
 		if want == turn.OutcomeUnknown {
-			assert.Equal(t, record.ResultText(want), rec.Text)
+			assert.Equal(t, journal.ResultText(want), rec.Text)
 			assert.Empty(t, rec.Code)
 		}
 	}
@@ -188,7 +187,7 @@ func firstSettles(t *testing.T, open func() *journal.DB) {
 	s.claim(list[0], 2) // taken: the workflow abandons it as unknown
 	first := s.settleCall(list[0], 2, turn.OutcomeUnknown, "")
 	assert.False(t, first.Late)
-	assert.Equal(t, record.ResultText(turn.OutcomeUnknown), first.Text)
+	assert.Equal(t, journal.ResultText(turn.OutcomeUnknown), first.Text)
 	for range 2 {
 		late := s.settleCall(list[0], 1, turn.OutcomeOK, "it worked after all")
 		assert.True(t, late.Late)
@@ -246,7 +245,7 @@ func callPreviews(t *testing.T, open func() *journal.DB) {
 		preview := data.Arguments + data.Preview
 		assert.True(t, strings.HasPrefix(c.Arguments, preview) || strings.HasPrefix(strings.Repeat("x€", 2000), preview))
 		assert.True(t, utf8.ValidString(preview) && !strings.ContainsRune(preview, utf8.RuneError), "cut within a rune")
-		assert.True(t, len(preview) <= record.PreviewBytes && len(preview) > record.PreviewBytes-4, "%d bytes",
+		assert.True(t, len(preview) <= journal.PreviewBytes && len(preview) > journal.PreviewBytes-4, "%d bytes",
 			len(preview))
 		assert.Equal(t, 1, event.Step)
 	}

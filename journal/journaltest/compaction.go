@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -29,7 +28,7 @@ func (s *script) compaction(base turn.Head, to int64, summary string) turn.Compa
 		SettledAt: s.now(),
 	}
 	for _, m := range s.transcript()[:to] {
-		c.Hash = record.Next(turn.Head{Hash: c.Hash}, m).Hash
+		c.Hash = journal.Next(turn.Head{Hash: c.Hash}, m).Hash
 	}
 	return c
 }
@@ -143,7 +142,7 @@ func textArtifacts(t *testing.T, open func() *journal.DB) {
 	f.begin()
 	output, later := bigText(3000, "b"), bigText(2000, "more")
 	read := func(ctx context.Context, turnID, text string) error {
-		_, b, err := s.Artifact(ctx, turnID, record.HashOf([]byte(text)))
+		_, b, err := s.Artifact(ctx, turnID, journal.HashOf([]byte(text)))
 		assert.True(t, err != nil || text == string(b))
 		return err
 	}

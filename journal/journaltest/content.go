@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -33,13 +32,13 @@ func largeContent(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	c := turn.ToolCall{ID: "1.0", Tool: "local/write_file", Arguments: bigText(1<<20, "arguments")}
 	answer := s.infer(1, bigText(2<<20, "answer"), c)
-	result := record.CleanText(bigText(16<<20, "result"))
+	result := journal.CleanText(bigText(16<<20, "result"))
 	s.run(c, result)
 	s.start(2, resultsOf(c)...)
 	messages := s.transcript()
 	require.Len(t, messages, 3)
-	assert.True(t, messages[1].Text == record.CleanText(bigText(2<<20, "answer")), "the answer")
-	assert.True(t, messages[1].ToolCalls[0].Arguments == record.CleanText(c.Arguments), "the arguments")
+	assert.True(t, messages[1].Text == journal.CleanText(bigText(2<<20, "answer")), "the answer")
+	assert.True(t, messages[1].ToolCalls[0].Arguments == journal.CleanText(c.Arguments), "the arguments")
 	assert.True(t, messages[2].Text == result, "the result")
 	rec := must(s.Call(t.Context(), "t1", "1.0"))(t)
 	assert.True(t, rec.Text == result && rec.Call.Arguments == messages[1].ToolCalls[0].Arguments, "the ledger")
@@ -69,7 +68,7 @@ func windowBounded(t *testing.T, open func() *journal.DB) {
 func messageBounded(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	s.finish()
-	hash, err := s.PutBlob(t.Context(), "text/plain", make([]byte, record.MaxMessageBytes+1))
+	hash, err := s.PutBlob(t.Context(), "text/plain", make([]byte, journal.MaxMessageBytes+1))
 	require.NoError(t, err)
 	in := s.beginInput()
 	in.Turn, in.Message.ID, in.Message.Text, in.Message.Blob = "t2", "m2", "", hash
@@ -123,12 +122,12 @@ func blobs(t *testing.T, open func() *journal.DB) {
 	for _, b := range [][]byte{nil, {0}, []byte("text"), []byte(bigText(100_000, "blob"))} {
 		for range 2 {
 			hash := must(s.PutBlob(t.Context(), "application/octet-stream", b))(t)
-			assert.Equal(t, record.HashOf(b), hash)
+			assert.Equal(t, journal.HashOf(b), hash)
 			got := must(s.GetBlob(t.Context(), hash))(t)
 			assert.Equal(t, string(b), string(got))
 		}
 	}
-	_, err := s.PutBlob(t.Context(), "x", make([]byte, record.MaxBlobBytes+1))
+	_, err := s.PutBlob(t.Context(), "x", make([]byte, journal.MaxBlobBytes+1))
 	assert.Error(t, err)
 }
 
@@ -144,7 +143,7 @@ func catalogues(t *testing.T, open func() *journal.DB) {
 		require.NoError(t, s.PublishCatalogue(t.Context(), c))
 	}
 	list := must(s.Catalogues(t.Context()))(t)
-	local.Tools[0].Description = record.CleanText(local.Tools[0].Description)
+	local.Tools[0].Description = journal.CleanText(local.Tools[0].Description)
 	assert.Equal(t, []turn.Catalogue{broken, local}, list)
 
 	repaired := turn.Catalogue{Server: "files", Required: true, Hash: "h2"}

@@ -10,9 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/catalogue"
 	"github.com/everturn/everturn/journal/fleet"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -40,14 +38,14 @@ func tool(name, version string) turn.Descriptor {
 	return turn.Descriptor{
 		ID: "mcp/mail/" + name, Wire: "mail_" + name, Description: bigText(2000, name+" "+version),
 		Schema: json.RawMessage(`{"type":"object"}`),
-		Hash:   record.HashOf([]byte(name + version)), Activity: turn.ActivityRegular, Risk: turn.RiskHigh,
+		Hash:   journal.HashOf([]byte(name + version)), Activity: turn.ActivityRegular, Risk: turn.RiskHigh,
 	}
 }
 
 func mail(tools ...turn.Descriptor) turn.Catalogue {
 	c := turn.Catalogue{Server: "mail", ConfigHash: "configured", Tools: tools}
 	for _, d := range tools {
-		c.Hash = record.HashOf([]byte(c.Hash + d.Hash))
+		c.Hash = journal.HashOf([]byte(c.Hash + d.Hash))
 	}
 	return c
 }
@@ -88,7 +86,7 @@ func these(list ...turn.Descriptor) []turn.Descriptor { return list }
 
 func (s *servers) accept(tools ...string) []turn.QuarantinedTool {
 	s.Helper()
-	out, err := s.ApproveTools(s.Context(), catalogue.ApproveToolsInput{Server: "mail", Tools: tools, By: "ada",
+	out, err := s.ApproveTools(s.Context(), journal.ApproveToolsInput{Server: "mail", Tools: tools, By: "ada",
 		At: start})
 	require.NoError(s, err)
 	return out
@@ -111,17 +109,17 @@ func changedHeld(t *testing.T, open func() *journal.DB) {
 	}
 	assert.Equal(t, []turn.QuarantinedTool{{Now: clean(pulled), Approved: ptr(clean(send))}}, s.accept("send"))
 	s.sees(these(read, pulled), nil)
-	_, err := s.ApproveTools(t.Context(), catalogue.ApproveToolsInput{Server: "mail", Tools: []string{"send"}})
+	_, err := s.ApproveTools(t.Context(), journal.ApproveToolsInput{Server: "mail", Tools: []string{"send"}})
 	assert.ErrorIs(t, err, journal.ErrNotFound, "it is not held any more")
 	assert.ErrorContains(t, err, "send")
 	assert.Empty(t, s.accept(), "nothing is held, and all of it is accepted")
-	_, err = s.ApproveTools(t.Context(), catalogue.ApproveToolsInput{Server: "none"})
+	_, err = s.ApproveTools(t.Context(), journal.ApproveToolsInput{Server: "none"})
 	assert.ErrorIs(t, err, journal.ErrNotFound)
 }
 
 // clean returns a descriptor as the journal returns it: text that was cut in the middle of a rune is repaired.
 func clean(d turn.Descriptor) turn.Descriptor {
-	d.Description = record.CleanText(d.Description)
+	d.Description = journal.CleanText(d.Description)
 	return d
 }
 
@@ -207,13 +205,13 @@ func staysAccepted(t *testing.T, open func() *journal.DB) {
 
 func mayChange(t *testing.T, open func() *journal.DB) {
 	s := newServers(t, open)
-	for i := range catalogue.MaxApprovedVersions + 4 {
+	for i := range journal.MaxApprovedVersions + 4 {
 		c := mail(tool("send", fmt.Sprint(i)), tool(fmt.Sprint("new", i), "1"))
 		c.AllowToolChanges = true
 		s.publish(c)
 		s.sees(c.Tools, nil)
 	}
-	last := tool("send", fmt.Sprint(catalogue.MaxApprovedVersions+3))
+	last := tool("send", fmt.Sprint(journal.MaxApprovedVersions+3))
 	s.publish(mail(last)) // the operator no longer trusts it
 	s.sees(these(last), nil)
 	s.publish(mail(tool("send", "other")))
@@ -227,7 +225,7 @@ func localFree(t *testing.T, open func() *journal.DB) {
 	for i := range 3 {
 		changed, added := clean(tool("read", fmt.Sprint(i))), clean(tool("new", "1"))
 		changed.ID, added.ID = "local/read", fmt.Sprint("local/new", i)
-		c := turn.Catalogue{Server: catalogue.LocalServer, Hash: fmt.Sprint(i), Tools: these(changed, added)}
+		c := turn.Catalogue{Server: journal.LocalServer, Hash: fmt.Sprint(i), Tools: these(changed, added)}
 		s.publish(c)
 		list := must(s.Catalogues(t.Context()))(t)
 		assert.Equal(t, []turn.Catalogue{c}, list)
@@ -240,20 +238,20 @@ func acceptSeen(t *testing.T, open func() *journal.DB) {
 	s.publish(mail(read, send))
 	changed := these(tool("read", "2"), tool("send", "2"))
 	s.publish(mail(changed...))
-	refused := func(want error, in catalogue.ApproveToolsInput) {
+	refused := func(want error, in journal.ApproveToolsInput) {
 		t.Helper()
 		in.Server = "mail"
 		_, err := s.ApproveTools(t.Context(), in)
 		assert.ErrorIs(t, err, want)
 		s.sees(nil, changed)
 	}
-	refused(journal.ErrNotFound, catalogue.ApproveToolsInput{Tools: []string{"read", "stranger"}})
-	refused(journal.ErrConflict, catalogue.ApproveToolsInput{Tools: []string{"read"},
+	refused(journal.ErrNotFound, journal.ApproveToolsInput{Tools: []string{"read", "stranger"}})
+	refused(journal.ErrConflict, journal.ApproveToolsInput{Tools: []string{"read"},
 		Hashes: map[string]string{"read": read.Hash}})
-	refused(journal.ErrConflict, catalogue.ApproveToolsInput{Hashes: map[string]string{"read": changed[0].Hash}})
+	refused(journal.ErrConflict, journal.ApproveToolsInput{Hashes: map[string]string{"read": changed[0].Hash}})
 	refused(journal.ErrConflict,
-		catalogue.ApproveToolsInput{Hashes: map[string]string{"read": changed[0].Hash, "send": "another"}})
-	out, err := s.ApproveTools(t.Context(), catalogue.ApproveToolsInput{Server: "mail",
+		journal.ApproveToolsInput{Hashes: map[string]string{"read": changed[0].Hash, "send": "another"}})
+	out, err := s.ApproveTools(t.Context(), journal.ApproveToolsInput{Server: "mail",
 		Hashes: map[string]string{"mcp/mail/read": changed[0].Hash, "send": changed[1].Hash}})
 	require.NoError(t, err)
 	assert.Len(t, out, 2)
@@ -299,11 +297,11 @@ func ownVersions(t *testing.T, open func() *journal.DB) {
 	require.NoError(t, s.RemoveWorker(t.Context(), "2"))
 	assert.Equal(t, []string{a}, versions(""))
 
-	for i := range 2 * catalogue.MaxVersions {
+	for i := range 2 * journal.MaxCatalogueVersions {
 		c := mail(tool("read", fmt.Sprint(i)))
 		c.ConfigHash = fmt.Sprint("setup", i)
 		s.publish(c)
 		run(fmt.Sprint("w", i), c)
 	}
-	assert.Len(t, versions(""), catalogue.MaxVersions)
+	assert.Len(t, versions(""), journal.MaxCatalogueVersions)
 }

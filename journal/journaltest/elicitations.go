@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -52,7 +51,7 @@ func elicited(t *testing.T, open func() *journal.DB) {
 		s.ask(r)
 		s.unchanged(func() { s.ask(r) })
 		assert.Equal(t, turn.StateWaiting, s.turnState())
-		r = record.CleanRequest(r)
+		r = journal.CleanRequest(r)
 		r.Tool = "local/read_file" // the journal takes the tool from the ledger
 		open := must(s.PendingRequests(t.Context(), "s", 10))(t)
 		require.Len(t, open, 1)
@@ -103,7 +102,7 @@ func elicitRefused(t *testing.T, open func() *journal.DB) {
 	refused(func(r *turn.Request) { r.Elicitation = nil })
 	refused(func(r *turn.Request) { r.Call = "" })
 	refused(func(r *turn.Request) { r.Elicitation.Schema = json.RawMessage(`{`) })
-	refused(func(r *turn.Request) { r.Elicitation.URL = strings.Repeat("x", record.MaxElicitationBytes) })
+	refused(func(r *turn.Request) { r.Elicitation.URL = strings.Repeat("x", journal.MaxElicitationBytes) })
 	assert.ErrorIs(t, refused(func(r *turn.Request) { r.Call = "1.7" }), journal.ErrConflict)
 	s.ask(elicitationOf(c, "1"))
 	assert.ErrorIs(t, refused(func(r *turn.Request) { r.Elicitation.Message = "something else" }), journal.ErrConflict)

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/portable"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -56,10 +55,10 @@ func exported(t *testing.T, open func() *journal.DB) (*script, []byte) {
 }
 
 // history returns the lines of an export that an import takes over unchanged.
-func history(t *testing.T, b []byte) (lines []portable.Line) {
+func history(t *testing.T, b []byte) (lines []journal.ExportLine) {
 	t.Helper()
 	for raw := range bytes.Lines(b) {
-		var l portable.Line
+		var l journal.ExportLine
 		require.NoError(t, json.Unmarshal(raw, &l))
 		if l.Sum = ""; l.Header == nil && l.Grant == nil && l.End == nil {
 			lines = append(lines, l)
@@ -101,7 +100,7 @@ func importTwice(t *testing.T, open func() *journal.DB) {
 	s.begin() // the session is now longer than its export
 	s.unchanged(func() {
 		out := must(s.Import(t.Context(), bytes.NewReader(b)))(t)
-		assert.Equal(t, portable.Imported{Session: s.sessionRecord(), Unchanged: true}, out)
+		assert.Equal(t, journal.Imported{Session: s.sessionRecord(), Unchanged: true}, out)
 	})
 }
 

@@ -12,7 +12,6 @@ import (
 
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/follow"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -80,7 +79,7 @@ func forkImportedWhole(t *testing.T, open func() *journal.DB) {
 	assert.Equal(t, f.events(), other.events())
 	turns := must(other.Turns(t.Context(), "f"))(t)
 	require.Len(t, turns, 2)
-	assert.Equal(t, []any{"t1", turn.StateClosed, record.ForkedMessage},
+	assert.Equal(t, []any{"t1", turn.StateClosed, journal.ForkedMessage},
 		[]any{turns[0].ID, turns[0].State, turns[0].Message})
 	calls := must(other.Calls(t.Context(), "t1"))(t)
 	assert.Len(t, calls, 2)

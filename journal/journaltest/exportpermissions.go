@@ -11,8 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/portable"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -25,12 +23,12 @@ var exportPermissionPromises = []promise{
 
 // forge changes an export's lines and recomputes the sums, as anyone can, because the sums have no key. A line for
 // which change returns nil is left out.
-func forge(t *testing.T, b []byte, change func(l *portable.Line) []portable.Line) []byte {
+func forge(t *testing.T, b []byte, change func(l *journal.ExportLine) []journal.ExportLine) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	e := portable.NewExporter(&out)
+	e := journal.NewExportWriter(&out)
 	for raw := range bytes.Lines(b) {
-		var l portable.Line
+		var l journal.ExportLine
 		require.NoError(t, json.Unmarshal(raw, &l))
 		if l.End != nil {
 			continue
@@ -66,24 +64,24 @@ func importWithholds(t *testing.T, open func() *journal.DB) {
 	other.DB = open()
 	out := must(other.Import(t.Context(), bytes.NewReader(b)))(t)
 	assert.False(t, out.Unchanged)
-	arguments := func(i int, w portable.DroppedPermission) portable.DroppedPermission {
+	arguments := func(i int, w journal.DroppedPermission) journal.DroppedPermission {
 		w.Tool, w.Arguments, w.ArgumentsBytes = list[i].Tool, list[i].Arguments, int64(len(list[i].Arguments))
-		w.ArgumentsHash = record.HashOf([]byte(list[i].Arguments))
+		w.ArgumentsHash = journal.HashOf([]byte(list[i].Arguments))
 		return w
 	}
 	at := start.Add(time.Minute)
 	require.Len(t, out.DroppedPermissions, 4)
-	waiting := arguments(2, portable.DroppedPermission{Scope: portable.ScopeOnce, At: out.DroppedPermissions[3].At})
-	assert.Equal(t, []portable.DroppedPermission{
+	waiting := arguments(2, journal.DroppedPermission{Scope: journal.ScopeOnce, At: out.DroppedPermissions[3].At})
+	assert.Equal(t, []journal.DroppedPermission{
 		{Tool: list[0].Tool, Scope: turn.GrantTool, By: "ada", At: at},
-		arguments(1, portable.DroppedPermission{Scope: turn.GrantCall, By: "ada", At: at}),
-		arguments(1, portable.DroppedPermission{Scope: portable.ScopeOnce, By: "ada", At: at}), waiting,
+		arguments(1, journal.DroppedPermission{Scope: turn.GrantCall, By: "ada", At: at}),
+		arguments(1, journal.DroppedPermission{Scope: journal.ScopeOnce, By: "ada", At: at}), waiting,
 	}, out.DroppedPermissions)
 
 	state := other.state()
 	assert.Empty(t, state.Rules)
 	assert.Equal(t, turn.StateClosed, state.Turns[0].State)
-	assert.Equal(t, record.ImportedMessage, state.Turns[0].Message)
+	assert.Equal(t, journal.ImportedMessage, state.Turns[0].Message)
 	requests := must(other.PendingRequests(t.Context(), "", 10))(t)
 	assert.Empty(t, requests)
 	ends := []turn.Outcome{turn.OutcomeOK, turn.OutcomeCancelled, turn.OutcomeCancelled, turn.OutcomeUnknown,
@@ -115,18 +113,18 @@ func importTaints(t *testing.T, open func() *journal.DB) {
 	for name, mark := range map[string]*journal.TaintSource{
 		"without a mark": nil, "as it was": s.mark("s"), "with another": {Turn: "x", CallID: "x", Tool: "local/harmless"},
 	} {
-		forged := forge(t, b, func(l *portable.Line) []portable.Line {
+		forged := forge(t, b, func(l *journal.ExportLine) []journal.ExportLine {
 			if l.Header != nil {
 				l.Header.TaintSource = mark
 			}
-			return []portable.Line{*l}
+			return []journal.ExportLine{*l}
 		})
 		other := *s
 		other.DB = open()
 		out, err := other.Import(t.Context(), bytes.NewReader(forged))
 		require.NoError(t, err, name)
 		require.NotNil(t, out.TaintSource, name)
-		assert.Equal(t, portable.ImportTaint(out.TaintSource.At), *out.TaintSource, name)
+		assert.Equal(t, journal.ImportTaint(out.TaintSource.At), *out.TaintSource, name)
 		assert.Equal(t, out.TaintSource, other.mark("s"), name)
 		other.fork(1, "f").fork(1, "g")
 		assert.Equal(t, out.TaintSource, other.mark("g"), name)
@@ -145,9 +143,9 @@ func importNamesItsBlobs(t *testing.T, open func() *journal.DB) {
 	b := exportOf(t, s.DB, "s")
 	for _, hash := range blobsOf(t, b) {
 		j := open()
-		forged := forge(t, b, func(l *portable.Line) []portable.Line {
+		forged := forge(t, b, func(l *journal.ExportLine) []journal.ExportLine {
 			if l.Blob == nil || l.Blob.Hash != hash {
-				return []portable.Line{*l}
+				return []journal.ExportLine{*l}
 			}
 			_, err := j.PutBlob(t.Context(), l.Blob.MediaType, l.Blob.Bytes) // another session's
 			require.NoError(t, err)
@@ -162,7 +160,7 @@ func importNamesItsBlobs(t *testing.T, open func() *journal.DB) {
 
 func blobsOf(t *testing.T, b []byte) (hashes []string) {
 	t.Helper()
-	forge(t, b, func(l *portable.Line) []portable.Line {
+	forge(t, b, func(l *journal.ExportLine) []journal.ExportLine {
 		if l.Blob != nil {
 			hashes = append(hashes, l.Blob.Hash)
 		}
@@ -175,26 +173,26 @@ func blobsOf(t *testing.T, b []byte) (hashes []string) {
 func importForged(t *testing.T, open func() *journal.DB) {
 	s, _ := permissive(t, open)
 	b := exportOf(t, s.DB, "s")
-	for name, change := range map[string]func(l *portable.Line) []portable.Line{
-		"two turns that run": func(l *portable.Line) []portable.Line {
+	for name, change := range map[string]func(l *journal.ExportLine) []journal.ExportLine{
+		"two turns that run": func(l *journal.ExportLine) []journal.ExportLine {
 			if l.Turn == nil {
-				return []portable.Line{*l}
+				return []journal.ExportLine{*l}
 			}
 			second := *l.Turn
 			second.ID, second.MessageID, second.MessageSeq = "t2", "m-t2", 2
-			return []portable.Line{*l, {Turn: &second}}
+			return []journal.ExportLine{*l, {Turn: &second}}
 		},
-		"the open wait of a turn that is over": func(l *portable.Line) []portable.Line {
+		"the open wait of a turn that is over": func(l *journal.ExportLine) []journal.ExportLine {
 			if l.Turn != nil {
 				l.Turn.State, l.Turn.EndedAt = turn.StateCompleted, start
 			}
-			return []portable.Line{*l}
+			return []journal.ExportLine{*l}
 		},
-		"a rule for a tool without end": func(l *portable.Line) []portable.Line {
+		"a rule for a tool without end": func(l *journal.ExportLine) []journal.ExportLine {
 			if l.Grant != nil {
-				l.Grant.Tool = strings.Repeat("x", record.MaxIDBytes+1)
+				l.Grant.Tool = strings.Repeat("x", journal.MaxIDBytes+1)
 			}
-			return []portable.Line{*l}
+			return []journal.ExportLine{*l}
 		},
 	} {
 		j := open()
@@ -217,12 +215,12 @@ func importBesideOthers(t *testing.T, open func() *journal.DB, s *script, b []by
 	})
 	counted := *s
 	counted.DB = open()
-	importInto(t, counted.DB, forge(t, b, func(l *portable.Line) []portable.Line {
+	importInto(t, counted.DB, forge(t, b, func(l *journal.ExportLine) []journal.ExportLine {
 		if l.Header != nil {
 			l.Header.Session.Turns = 1<<62 + 1<<61
 			l.Header.Session.UpdatedAt = time.Date(2250, 1, 1, 0, 0, 0, 0, time.UTC)
 		}
-		return []portable.Line{*l}
+		return []journal.ExportLine{*l}
 	}))
 	assert.Equal(t, 1, counted.sessionRecord().Turns, "the turns are counted, not believed")
 	assert.False(t, counted.sessionRecord().UpdatedAt.After(time.Now()), "a session is not updated in the future")

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -237,7 +236,7 @@ func (s *script) transcript() []turn.Message {
 	list := must(s.Messages(s.Context(), s.session, 1, 1<<40))(s)
 	var head turn.Head
 	for _, m := range list {
-		head = record.Next(head, m)
+		head = journal.Next(head, m)
 	}
 	assert.Equal(s, s.sessionRecord().Head, head, "the hash chain does not lead to the session's head")
 	return list

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -62,7 +61,7 @@ func forkShares(t *testing.T, open func() *journal.DB) {
 		rec := must(s.Fork(t.Context(), in))(t)
 		var head turn.Head
 		for _, m := range messages[:5] {
-			head = record.Next(head, m)
+			head = journal.Next(head, m)
 		}
 		assert.Equal(t, journal.SessionRecord{
 			ID: "f", Agent: "another", Head: head, CreatedAt: in.Time, UpdatedAt: in.Time, FirstText: "question of t1",

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -39,7 +38,7 @@ func settledComesBack(t *testing.T, open func() *journal.DB) {
 	settled := must(s.SettleInference(t.Context(), in))(t)
 	want := turn.Message{Role: turn.RoleAssistant, Text: "look", ToolCalls: list, TurnID: "t1", Step: 1}
 	assert.Equal(t, want, settled.Message)
-	assert.Equal(t, record.Next(base, want), settled.Head)
+	assert.Equal(t, journal.Next(base, want), settled.Head)
 	assert.Equal(t, in.Answer, settled.Completion)
 	s.unchanged(func() {
 		again, err := s.SettleInference(t.Context(), in) // the response to the first call was lost
@@ -82,7 +81,7 @@ func lateAnswer(t *testing.T, open func() *journal.DB) {
 func wrongHead(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	s.unchanged(func() {
-		for _, head := range []turn.Head{{}, {Seq: 1, Hash: record.HashOf(nil)}} {
+		for _, head := range []turn.Head{{}, {Seq: 1, Hash: journal.HashOf(nil)}} {
 			in := s.startInput(1)
 			in.Expect = head
 			_, err := s.StartInference(t.Context(), in)
@@ -103,7 +102,7 @@ func wrongHead(t *testing.T, open func() *journal.DB) {
 	s.start(2, resultsOf(list...)...)
 	s.unchanged(func() {
 		in := s.startInput(2)
-		in.Expect = turn.Head{Seq: before.Seq, Hash: record.HashOf(nil)}
+		in.Expect = turn.Head{Seq: before.Seq, Hash: journal.HashOf(nil)}
 		_, err := s.StartInference(t.Context(), in)
 		assert.ErrorIs(t, err, journal.ErrConflict, "a second attempt, too, must know where it stands")
 	})
@@ -227,7 +226,7 @@ func neverStarted(t *testing.T, open func() *journal.DB) {
 	assert.ErrorIs(t, err, journal.ErrNotFound)
 	_, err = s.Finish(t.Context(), s.finishInput())
 	assert.ErrorIs(t, err, journal.ErrNotFound)
-	_, err = s.GetBlob(t.Context(), record.HashOf(nil))
+	_, err = s.GetBlob(t.Context(), journal.HashOf(nil))
 	assert.ErrorIs(t, err, journal.ErrNotFound)
 }
 

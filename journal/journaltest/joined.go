@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -136,12 +135,12 @@ func messageJoinsFromBlob(t *testing.T, open func() *journal.DB) {
 	_, err = s.StartInference(t.Context(), in)
 	require.NoError(t, err)
 	assert.True(t, s.transcript()[1].Text == text)
-	in.Messages = []turn.UserMessage{{ID: "lost", Blob: record.HashOf([]byte("nothing"))}}
+	in.Messages = []turn.UserMessage{{ID: "lost", Blob: journal.HashOf([]byte("nothing"))}}
 	_, err = s.StartInference(t.Context(), in)
 	require.NoError(t, err, "one message must not end a turn that runs")
-	assert.Equal(t, record.LostText, s.transcript()[2].Text)
+	assert.Equal(t, journal.LostText, s.transcript()[2].Text)
 	end := s.finishInput()
-	end.Messages = []turn.UserMessage{{ID: "lost too", Blob: record.HashOf([]byte("nothing"))}}
+	end.Messages = []turn.UserMessage{{ID: "lost too", Blob: journal.HashOf([]byte("nothing"))}}
 	_, err = s.Finish(t.Context(), end)
 	require.NoError(t, err, "a turn must be able to end")
 	assert.Equal(t, []string{"m-t1", "big", "lost", "lost too"}, s.userIDs())
@@ -217,10 +216,10 @@ func partialAnswer(t *testing.T, open func() *journal.DB) {
 	s.turn = "t3"
 	s.begin()
 	s.start(1)
-	long := strings.Repeat("ä€", record.SummaryBytes/5)
+	long := strings.Repeat("ä€", journal.SummaryBytes/5)
 	require.NoError(t, s.append(1, 1, long, long))
 	got := finish(s, cancelled(s))
-	assert.True(t, len(got) <= record.SummaryBytes && len(got) > record.SummaryBytes-4 &&
+	assert.True(t, len(got) <= journal.SummaryBytes && len(got) > journal.SummaryBytes-4 &&
 		strings.HasPrefix(long+long, got), "%d bytes", len(got))
 	s.turn = "t4"
 	s.begin()

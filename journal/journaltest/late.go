@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -73,11 +72,11 @@ func toldLate(t *testing.T, open func() *journal.DB) {
 	}
 	assert.Equal(t, turn.OutcomeUnknown, messages[3].Outcome, "what was said stays said")
 	notice := messages[5]
-	assert.Equal(t, record.LateID("t1", "1.1", 1), notice.ID)
+	assert.Equal(t, journal.LateID("t1", "1.1", 1), notice.ID)
 	assert.Equal(t, []any{turn.RoleUser, 2, "t1"}, []any{notice.Role, notice.Step, notice.TurnID})
 	for _, says := range []string{
-		"Notice of the system, not of the user", "1.1", "local/read_file", "is ok", record.CleanText(result.Text),
-		record.HashOf([]byte("the whole of it")), record.HashOf(picture.Data),
+		"Notice of the system, not of the user", "1.1", "local/read_file", "is ok", journal.CleanText(result.Text),
+		journal.HashOf([]byte("the whole of it")), journal.HashOf(picture.Data),
 	} {
 		assert.Contains(t, notice.Text, says)
 	}
@@ -115,7 +114,7 @@ func toldElsewhere(t *testing.T, open func() *journal.DB) {
 	s.begin()
 	assert.Empty(t, s.notices(), "a turn begins with its message")
 	s.start(1)
-	assert.Equal(t, []string{record.LateID("t1", "1.0", 1)}, s.notices())
+	assert.Equal(t, []string{journal.LateID("t1", "1.0", 1)}, s.notices())
 	assert.Contains(t, s.transcript()[4].Text, "is error")
 	assert.Len(t, s.resolved(), 1, "whoever follows this turn hears of it")
 }
@@ -132,7 +131,7 @@ func toldAgain(t *testing.T, open func() *journal.DB) {
 	require.NoError(t, err)
 	assert.Equal(t, first.Base.Seq+1, second.Base.Seq)
 	assert.Equal(t, s.sessionRecord().Head, second.Base)
-	assert.Equal(t, []string{record.LateID("t1", "1.0", 1), record.LateID("t1", "1.1", 1)}, s.notices())
+	assert.Equal(t, []string{journal.LateID("t1", "1.0", 1), journal.LateID("t1", "1.1", 1)}, s.notices())
 	third := must(s.StartInference(t.Context(), in))(t)
 	assert.Equal(t, second.Base, third.Base)
 	s.head = third.Base
@@ -153,7 +152,7 @@ func noNews(t *testing.T, open func() *journal.DB) {
 	s.unknown(list[2]) // a repetition of the settlement
 	s.unknown(list[3])
 	in := s.startInput(2, resultsOf(list...)...)
-	in.Messages = []turn.UserMessage{{ID: record.LateID("t1", "1.3", 1), Text: "a user may call a message anything"}}
+	in.Messages = []turn.UserMessage{{ID: journal.LateID("t1", "1.3", 1), Text: "a user may call a message anything"}}
 	_ = must(s.StartInference(t.Context(), in))(t)
 	s.head = s.sessionRecord().Head
 	s.settleCall(list[3], 1, turn.OutcomeOK, "done")
@@ -164,14 +163,14 @@ func noNews(t *testing.T, open func() *journal.DB) {
 }
 
 func toldInParts(t *testing.T, open func() *journal.DB) {
-	const n = record.MaxNotices + 3
+	const n = journal.MaxNotices + 3
 	s, list := asked(t, open, n)
 	for _, c := range list {
 		s.unknown(c)
 		s.settleCall(c, 1, turn.OutcomeOK, "done")
 	}
 	s.start(2, resultsOf(list...)...)
-	assert.Len(t, s.notices(), record.MaxNotices)
+	assert.Len(t, s.notices(), journal.MaxNotices)
 	_ = must(s.SettleInference(t.Context(), s.settleInput(2, 1, "I see")))(t)
 	s.head = s.sessionRecord().Head
 	s.start(3)

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/catalogue"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -135,7 +134,7 @@ func acceptsSeen(t *testing.T, a, b *journal.DB) {
 		if err := j.PublishCatalogue(t.Context(), mail(version(i))); err != nil {
 			return err
 		}
-		in := catalogue.ApproveToolsInput{Server: "mail", Hashes: map[string]string{"send": version(3).Hash}, At: start}
+		in := journal.ApproveToolsInput{Server: "mail", Hashes: map[string]string{"send": version(3).Hash}, At: start}
 		out, err := j.ApproveTools(t.Context(), in)
 		for _, d := range out {
 			if d.Now.Hash != version(3).Hash {

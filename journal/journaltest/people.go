@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -25,7 +24,7 @@ var peoplePromises = []promise{
 func approvalOf(c turn.ToolCall) turn.Request {
 	return turn.Request{
 		ID: c.ID, Kind: turn.RequestApproval, Step: stepOf(c), Tool: c.Tool, Arguments: "a preview",
-		ArgumentsHash: record.HashOf([]byte(c.Arguments)),
+		ArgumentsHash: journal.HashOf([]byte(c.Arguments)),
 		Risk:          turn.RiskHigh, Why: "it writes", ExpiresAt: start.Add(time.Hour),
 	}
 }
@@ -133,7 +132,7 @@ func askedExactly(t *testing.T, open func() *journal.DB) {
 	s.unchanged(func() {
 		good := approvalOf(list[0])
 		other := good
-		other.ArgumentsHash = record.HashOf([]byte(`{"path":"another"}`))
+		other.ArgumentsHash = journal.HashOf([]byte(`{"path":"another"}`))
 		assert.Error(t, s.askFails(s.askInput(other)), "a person would decide about what does not run")
 		assert.Error(t, s.askFails(s.askInput(good, other)), "nothing of it is asked")
 		stranger := approvalOf(turn.ToolCall{ID: "1.7", Tool: "x"})
@@ -226,7 +225,7 @@ func decisionRefused(t *testing.T, open func() *journal.DB) {
 		err := s.Decide(t.Context(), s.decideInput(allowed(req), turn.Decision{ID: "9.9", Status: turn.StatusDenied}))
 		assert.ErrorIs(t, err, journal.ErrNotFound, "and the good one beside it is not taken either")
 		other := allowed(req)
-		other.ArgumentsHash = record.HashOf([]byte("other"))
+		other.ArgumentsHash = journal.HashOf([]byte("other"))
 		assert.ErrorIs(t, s.Decide(t.Context(), s.decideInput(other)), journal.ErrUnapproved)
 		other.ArgumentsHash = ""
 		assert.ErrorIs(t, s.Decide(t.Context(), s.decideInput(other)), journal.ErrUnapproved)

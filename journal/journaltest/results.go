@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -43,7 +42,7 @@ func neverRan(t *testing.T, open func() *journal.DB) {
 	messages := s.transcript()
 	assert.Equal(t, "policy says no", messages[2].Text)
 	assert.Equal(t, turn.OutcomeDenied, messages[2].Outcome)
-	assert.Equal(t, record.ResultText(turn.OutcomeCancelled), messages[3].Text)
+	assert.Equal(t, journal.ResultText(turn.OutcomeCancelled), messages[3].Text)
 	assert.Equal(t, 2, s.count(turn.EventToolCallStarted))
 	assert.Equal(t, 2, s.count(turn.EventToolCallCompleted))
 	claim := s.claim(list[0], 1)

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -162,7 +161,7 @@ func (s *script) told(of *script) (n int) {
 	for _, m := range s.transcript() {
 		if m.ID == turn.SubagentAnswerID(of.session) {
 			n++
-			assert.Equal(s, record.SubagentAnswer("a", "its answer"), m.Text)
+			assert.Equal(s, journal.SubagentAnswer("a", "its answer"), m.Text)
 		}
 	}
 	return n

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -33,7 +32,7 @@ func (s *script) suspend(c turn.ToolCall, attempt int, continuation string) {
 
 func suspended(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 2)
-	for _, continuation := range []string{"", "\x00\xff not text", strings.Repeat("x", record.MaxContinuationBytes)} {
+	for _, continuation := range []string{"", "\x00\xff not text", strings.Repeat("x", journal.MaxContinuationBytes)} {
 		assert.Equal(t, journal.ClaimGranted, s.claim(list[0], s.attempts(list[0])+1).State)
 		attempt := s.attempts(list[0])
 		s.suspend(list[0], attempt, continuation)
@@ -45,7 +44,7 @@ func suspended(t *testing.T, open func() *journal.DB) {
 	}
 	last := s.claim(list[0], 4)
 	assert.Equal(t, journal.ClaimGranted, last.State)
-	assert.Len(t, last.Record.Continuation, record.MaxContinuationBytes, "the last round's")
+	assert.Len(t, last.Record.Continuation, journal.MaxContinuationBytes, "the last round's")
 	assert.Equal(t, 4, last.Record.Runs)
 	assert.False(t, last.Record.Repeatable, "no attempt ran it again")
 	require.NoError(t, s.ReleaseCall(t.Context(), "t1", list[0].ID, 4))
@@ -83,7 +82,7 @@ func suspendFenced(t *testing.T, open func() *journal.DB) {
 	s.claim(list[0], 1)
 	refused(2, journal.ErrNotFound)
 	s.unchanged(func() {
-		in := s.suspendInput(list[0], 1, strings.Repeat("x", record.MaxContinuationBytes+1))
+		in := s.suspendInput(list[0], 1, strings.Repeat("x", journal.MaxContinuationBytes+1))
 		assert.Error(t, s.SuspendCall(t.Context(), in))
 		in = s.suspendInput(list[0], 1, "x")
 		in.Turn = "none"
@@ -107,7 +106,7 @@ func suspendedForEver(t *testing.T, open func() *journal.DB) {
 	s.suspend(list[1], 1, "x")
 	s.claim(list[1], 2) // and the worker died
 	s.finish()
-	for i, text := range []string{record.SuspendedText, record.ResultText(turn.OutcomeUnknown)} {
+	for i, text := range []string{journal.SuspendedText, journal.ResultText(turn.OutcomeUnknown)} {
 		rec := must(s.Call(t.Context(), "t1", list[i].ID))(t)
 		assert.Equal(t, []any{turn.OutcomeUnknown, text}, []any{rec.Outcome, rec.Text}, "its server had begun")
 	}
@@ -137,13 +136,13 @@ func noted(t *testing.T, open func() *journal.DB) {
 	require.Len(t, output, 2)
 	assert.Equal(t, []any{"1.0", "local/read_file", 0.5, 2.0},
 		[]any{output[0].CallID, output[0].Tool, output[0].Done, output[0].Total})
-	assert.LessOrEqual(t, len(output[0].Message), record.PreviewBytes)
+	assert.LessOrEqual(t, len(output[0].Message), journal.PreviewBytes)
 	assert.Zero(t, output[1].ToolProgress)
 
-	for range record.MaxNotes {
+	for range journal.MaxNotes {
 		require.NoError(t, note(list[0], 1, turn.ToolProgress{Done: 1}))
 	}
-	assert.Equal(t, record.MaxNotes, s.count(turn.EventToolProgress), "a flood is not kept")
+	assert.Equal(t, journal.MaxNotes, s.count(turn.EventToolProgress), "a flood is not kept")
 	s.claim(list[1], 1)
 	require.NoError(t, note(list[1], 1, turn.ToolProgress{Done: 1}), "another call has its own bound")
 	s.suspend(list[1], 1, "x")

@@ -13,7 +13,6 @@ import (
 
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/follow"
-	"github.com/everturn/everturn/journal/portable"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -168,11 +167,11 @@ func tenantImport(t *testing.T, open func() *journal.DB) {
 		rec := importInto(t, target.Tenant("acme"), b)
 		assert.Equal(t, "acme", rec.Tenant)
 	})
-	forged := forge(t, b, func(l *portable.Line) []portable.Line {
+	forged := forge(t, b, func(l *journal.ExportLine) []journal.ExportLine {
 		if l.Header != nil {
 			l.Header.Tenant = "other"
 		}
-		return []portable.Line{*l}
+		return []journal.ExportLine{*l}
 	})
 	_, err := target.Tenant("other").Import(t.Context(), bytes.NewReader(forged))
 	require.ErrorIs(t, err, journal.ErrConflict)

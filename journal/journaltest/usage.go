@@ -1,6 +1,7 @@
 package journaltest
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -12,7 +13,6 @@ import (
 
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/fleet"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -103,8 +103,8 @@ func usageOfFailures(t *testing.T, open func() *journal.DB) {
 func usageOfAnOpenInference(t *testing.T, open func() *journal.DB) {
 	s := &script{T: t, DB: open(), session: "s", turn: "t1", at: start}
 	in := s.beginInput()
-	in.Config = record.MustJSON(turn.Config{Provider: "p", Model: "model",
-		Models: []turn.Model{{Provider: "p", Name: "model", Price: perToken}}})
+	in.Config = must(json.Marshal(turn.Config{Provider: "p", Model: "model",
+		Models: []turn.Model{{Provider: "p", Name: "model", Price: perToken}}}))(t)
 	s.head = must(s.Begin(t.Context(), in))(t).Head
 	s.infer(1, "answer")
 	before := s.used()
@@ -112,7 +112,7 @@ func usageOfAnOpenInference(t *testing.T, open func() *journal.DB) {
 	sent := journal.StreamInput{Key: s.key(2), Attempt: 1, PromptTokens: 40}
 	require.NoError(t, s.AppendStream(t.Context(), sent))
 	lost := s.start(2).Lost
-	assert.Equal(t, record.LostAttempt{Attempt: 1}, lost, "it was billed, although it has shown nothing")
+	assert.Equal(t, journal.LostAttempt{Attempt: 1}, lost, "it was billed, although it has shown nothing")
 	sent.Attempt, sent.Events = 2, []turn.Event{{Kind: turn.EventReasoningDelta, Text: "hmm", At: s.now()},
 		{Kind: turn.EventTextDelta, Text: "eight by", At: s.now()}}
 	require.NoError(t, s.AppendStream(t.Context(), sent))

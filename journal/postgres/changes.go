@@ -10,12 +10,12 @@ import (
 // pollEvery is the interval at which the database is polled for changes while there are followers.
 const pollEvery = 40 * time.Millisecond
 
-// Changed implements tables.Database.
+// Changed implements journal.Database.
 func (db *database) Changed(ctx context.Context, topics ...journal.Topic) <-chan struct{} {
 	return db.changes.Wait(ctx, topics...)
 }
 
-// Notify implements tables.Database.
+// Notify implements journal.Database.
 func (db *database) Notify(topics ...journal.Topic) { db.changes.Notify(topics...) }
 
 // look is the watch.Look of the journal. The number of a turn's topic is 1 plus the index of its last event, and that

@@ -12,7 +12,6 @@ import (
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/postgres"
 	"github.com/everturn/everturn/journal/postgres/pgtest"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/journal/sqlite"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -73,7 +72,7 @@ func fill(t *testing.T, db *journal.DB) turn.Head {
 		Answer: turn.Completion{Text: "canary answer", Reasoning: "canary reasoning",
 			Raw: []byte(`{"canary":"raw"}`)}})
 	require.NoError(t, err)
-	hash := record.HashOf([]byte(call.Arguments))
+	hash := journal.HashOf([]byte(call.Arguments))
 	_, err = db.Ask(ctx, turn.AskInput{Session: "s", Turn: "t", At: at, Requests: []turn.Request{
 		{ID: "1.0", Kind: turn.RequestApproval, Step: 1, ArgumentsHash: hash},
 		{ID: "q1", Kind: turn.RequestQuestion, Step: 1, Question: "canary question"},

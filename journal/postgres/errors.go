@@ -25,7 +25,7 @@ var advice = map[string]string{
 // readOnly is the SQLSTATE of a write to a server that is read-only, or by a user whose transactions are.
 const readOnly = "25006"
 
-// Away implements tables.Database: the server cannot be reached, or cannot run any transaction now.
+// Away implements journal.Database: the server cannot be reached, or cannot run any transaction now.
 func (db *database) Away(err error) bool {
 	var refused *pgconn.PgError
 	if errors.As(err, &refused) {
@@ -46,7 +46,7 @@ func isAwayCode(code string) bool {
 	return isTransientCode(code)
 }
 
-// Explain implements tables.Database.
+// Explain implements journal.Database.
 func (db *database) Explain(err error) error { return explain(err) }
 
 // explain is Explain: it adds advice for the operator to the server's errors, and wraps the error of package journal

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"bytes"
+	"database/sql"
 	"net"
 	"path/filepath"
 	"regexp"
@@ -14,8 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/catalogue"
-	"github.com/everturn/everturn/journal/internal/tables"
 	"github.com/everturn/everturn/journal/postgres"
 	"github.com/everturn/everturn/journal/postgres/pgtest"
 	"github.com/everturn/everturn/workflows/turn"
@@ -180,7 +179,7 @@ func approveTools(t *testing.T, db *journal.DB, proxy *deafProxy) error {
 	}
 	proxy.armed.Store(true)
 	approved, err := db.ApproveTools(t.Context(),
-		catalogue.ApproveToolsInput{Server: "x", Tools: []string{"t"}, By: "me", At: time.Now()})
+		journal.ApproveToolsInput{Server: "x", Tools: []string{"t"}, By: "me", At: time.Now()})
 	assert.Len(t, approved, 1)
 	return err
 }
@@ -203,7 +202,7 @@ func TestIdleTransactionsEnd(t *testing.T) {
 	const show = "show idle_in_transaction_session_timeout"
 	var limits [4]string
 	runs := 0
-	require.NoError(t, db.Write(t.Context(), func(c tables.Conn) error {
+	require.NoError(t, db.Write(t.Context(), func(c journal.Conn) error {
 		if runs++; runs > 1 {
 			return c.QueryRow(show).Scan(&limits[0])
 		}
@@ -219,11 +218,11 @@ func TestIdleTransactionsEnd(t *testing.T) {
 	}))
 	assert.Equal(t, 2, runs)
 	for i, once := range []bool{false, true} {
-		require.NoError(t, db.Read(t.Context(), once, func(c tables.Conn) error {
+		require.NoError(t, db.Read(t.Context(), once, func(c journal.Conn) error {
 			return c.QueryRow(show).Scan(&limits[1+i])
 		}))
 	}
-	require.NoError(t, db.Read(t.Context(), false, func(c tables.Conn) error {
+	require.NoError(t, db.Read(t.Context(), false, func(c journal.Conn) error {
 		if err := c.Exec("rollback"); err != nil {
 			return err
 		}
@@ -240,8 +239,8 @@ func TestContentCountsTowardsABatch(t *testing.T) {
 	defer func() { assert.NoError(t, db.Close()) }()
 	const noTable = `INSERT INTO none VALUES (?)` // the server refuses it when it is sent
 	text := strings.Repeat("x", 1<<20)
-	for _, arg := range []any{text, []byte(text), tables.ContentOf(text)} {
-		require.ErrorContains(t, db.Write(t.Context(), func(c tables.Conn) error {
+	for _, arg := range []any{text, []byte(text), sql.NullString{String: text, Valid: true}} {
+		require.ErrorContains(t, db.Write(t.Context(), func(c journal.Conn) error {
 			err := c.Exec(noTable, arg)
 			assert.Error(t, err, "%T", arg)
 			return err

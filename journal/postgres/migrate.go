@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/internal/tables"
 )
 
 //go:embed migrations
@@ -59,7 +58,7 @@ func migrate(ctx context.Context, conn *pgx.Conn) (changed bool, err error) {
 
 // upgrade runs the migrations that the database lacks; their script also sets the schema's version. c is the
 // transaction that is open on conn.
-func upgrade(ctx context.Context, conn *pgx.Conn, c tables.Conn) error {
+func upgrade(ctx context.Context, conn *pgx.Conn, c journal.Conn) error {
 	version, err := schemaVersion(c)
 	if err != nil {
 		return err
@@ -75,7 +74,7 @@ func upgrade(ctx context.Context, conn *pgx.Conn, c tables.Conn) error {
 }
 
 // schemaVersion returns the version of the database's schema, or 0 if it has no tables.
-func schemaVersion(c tables.Conn) (version int, err error) {
+func schemaVersion(c journal.Conn) (version int, err error) {
 	var exists bool
 	if err := c.QueryRow(`SELECT to_regclass('journal') IS NOT NULL`).Scan(&exists); err != nil || !exists {
 		return 0, err
@@ -86,7 +85,7 @@ func schemaVersion(c tables.Conn) (version int, err error) {
 
 // checkSchema returns an error if this program cannot use the database's journal: ErrNotMigrated if the tables are
 // missing or older, journal.ErrNewer if they are too new.
-func checkSchema(c tables.Conn) error {
+func checkSchema(c journal.Conn) error {
 	version, err := schemaVersion(c)
 	if err != nil {
 		return err

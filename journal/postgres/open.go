@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/internal/tables"
 	"github.com/everturn/everturn/journal/internal/watch"
 )
 
@@ -36,7 +35,7 @@ const (
 	idleInTransaction = 10 * time.Second
 )
 
-// database is a tables.Database in Postgres.
+// database is a journal.Database in Postgres.
 type database struct {
 	db       *sql.DB
 	retryFor time.Duration // Options.RetryFor, or its default
@@ -51,7 +50,7 @@ func Open(ctx context.Context, url string, opts Options) (*journal.DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the journal in Postgres: %w", err)
 	}
-	err = db.Read(ctx, false, func(c tables.Conn) error { return checkSchema(c) })
+	err = db.Read(ctx, false, func(c journal.Conn) error { return checkSchema(c) })
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the journal in Postgres: %w", db.Explain(err)), db.Close())
 	}
@@ -106,8 +105,8 @@ func Password(url string) string {
 	return cfg.Password
 }
 
-// Renumber implements tables.Database. It does nothing for a table without a column id.
-func (db *database) Renumber(c tables.Conn, table string) error {
+// Renumber implements journal.Database. It does nothing for a table without a column id.
+func (db *database) Renumber(c journal.Conn, table string) error {
 	var hasID bool
 	err := c.QueryRow(`SELECT EXISTS (SELECT 1 FROM pg_attribute WHERE attrelid = ?::regclass AND attname = 'id')`,
 		table).Scan(&hasID)
@@ -118,13 +117,13 @@ func (db *database) Renumber(c tables.Conn, table string) error {
 		`), false)`, table)
 }
 
-// TempDir implements tables.Database.
+// TempDir implements journal.Database.
 func (db *database) TempDir() string { return "" }
 
-// ReadOnly implements tables.Database. A server that is read-only now may be promoted later.
+// ReadOnly implements journal.Database. A server that is read-only now may be promoted later.
 func (db *database) ReadOnly() error { return nil }
 
-// Close implements tables.Database.
+// Close implements journal.Database.
 func (db *database) Close() error {
 	db.changes.Close()
 	return db.db.Close()

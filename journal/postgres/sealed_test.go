@@ -16,7 +16,6 @@ import (
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/postgres"
 	"github.com/everturn/everturn/journal/postgres/pgtest"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/journal/sqlite"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -81,11 +80,11 @@ func unreadable(t *testing.T, db *journal.DB, stored string) {
 	require.NotEmpty(t, list)
 	var head turn.Head
 	for _, m := range list {
-		head = record.Next(head, m)
+		head = journal.Next(head, m)
 		assert.NotContains(t, stored, head.Hash, "the hash of message %d", head.Seq)
-		assert.NotContains(t, stored, record.HashOf([]byte(m.Text)))
+		assert.NotContains(t, stored, journal.HashOf([]byte(m.Text)))
 		for _, c := range m.ToolCalls {
-			assert.NotContains(t, stored, record.HashOf([]byte(c.Arguments)))
+			assert.NotContains(t, stored, journal.HashOf([]byte(c.Arguments)))
 		}
 	}
 	calls, err := db.Calls(t.Context(), "t")

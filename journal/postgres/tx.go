@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -18,10 +19,9 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/internal/tables"
 )
 
-// transaction is a tables.Conn. It sends statements that have no result together with the next query or with the
+// transaction is a journal.Conn. It sends statements that have no result together with the next query or with the
 // commit, so that they cost no round trip of their own.
 type transaction struct {
 	ctx     context.Context
@@ -47,7 +47,7 @@ func begin(ctx context.Context, conn *pgx.Conn, timer *time.Timer, statement str
 	return t
 }
 
-// Exec implements tables.Conn. It sends the statement later, unless there are enough for a batch.
+// Exec implements journal.Conn. It sends the statement later, unless there are enough for a batch.
 func (t *transaction) Exec(query string, args ...any) error {
 	t.pending.Queue(numbered(query), slices.Clone(args)...) // the caller may reuse args before they are sent
 	for _, a := range args {
@@ -56,8 +56,11 @@ func (t *transaction) Exec(query string, args ...any) error {
 			t.size += len(a)
 		case string:
 			t.size += len(a)
-		case tables.Content:
-			t.size += len(a.String)
+		case driver.Valuer: // text that may be null
+			if v, err := a.Value(); err == nil {
+				text, _ := v.(string)
+				t.size += len(text)
+			}
 		}
 	}
 	if t.pending.Len() < maxPending && t.size < maxPendingBytes {
@@ -66,8 +69,8 @@ func (t *transaction) Exec(query string, args ...any) error {
 	return t.flush()
 }
 
-// Query implements tables.Conn. It sends the pending statements with the query.
-func (t *transaction) Query(query string, args ...any) (tables.Rows, error) {
+// Query implements journal.Conn. It sends the pending statements with the query.
+func (t *transaction) Query(query string, args ...any) (journal.Rows, error) {
 	t.pending.Queue(numbered(query), args...)
 	results, err := t.send(t.pending.Len() - 1)
 	if err != nil {
@@ -81,8 +84,8 @@ func (t *transaction) Query(query string, args ...any) (tables.Rows, error) {
 	return rows{r, results}, nil
 }
 
-// QueryRow implements tables.Conn.
-func (t *transaction) QueryRow(query string, args ...any) tables.Row {
+// QueryRow implements journal.Conn.
+func (t *transaction) QueryRow(query string, args ...any) journal.Row {
 	r, err := t.Query(query, args...)
 	return row{r, err}
 }
@@ -149,19 +152,19 @@ func (t *transaction) rollback() {
 	}
 }
 
-// Lock implements tables.Conn. Other transactions can still insert rows that refer to a locked row.
+// Lock implements journal.Conn. Other transactions can still insert rows that refer to a locked row.
 func (t *transaction) Lock() string { return " FOR NO KEY UPDATE" }
 
-// Again implements tables.Conn.
+// Again implements journal.Conn.
 func (t *transaction) Again() bool { return t.again }
 
-// rows is a tables.Rows: the result of the last query of a batch.
+// rows is a journal.Rows: the result of the last query of a batch.
 type rows struct {
 	pgx.Rows
 	results pgx.BatchResults
 }
 
-// Columns implements tables.Rows.
+// Columns implements journal.Rows.
 func (r rows) Columns() (names []string, err error) {
 	for _, f := range r.FieldDescriptions() {
 		names = append(names, f.Name)
@@ -169,19 +172,19 @@ func (r rows) Columns() (names []string, err error) {
 	return names, nil
 }
 
-// Close implements tables.Rows.
+// Close implements journal.Rows.
 func (r rows) Close() error {
 	r.Rows.Close()
 	return r.results.Close()
 }
 
-// row is a tables.Row: the first of rows, or the error of the query.
+// row is a journal.Row: the first of rows, or the error of the query.
 type row struct {
-	rows tables.Rows
+	rows journal.Rows
 	err  error
 }
 
-// Scan implements tables.Row. It closes the result, and returns sql.ErrNoRows if that has no row.
+// Scan implements journal.Row. It closes the result, and returns sql.ErrNoRows if that has no row.
 func (r row) Scan(into ...any) error {
 	if r.err != nil {
 		return r.err
@@ -218,8 +221,8 @@ func numbered(query string) string {
 	return b.String()
 }
 
-// Write implements tables.Database. It runs fn again if a race or a lost connection aborts the transaction: see retry.
-func (db *database) Write(ctx context.Context, fn func(tables.Conn) error) error {
+// Write implements journal.Database. It runs fn again if a race or a lost connection aborts the transaction: see retry.
+func (db *database) Write(ctx context.Context, fn func(journal.Conn) error) error {
 	again := false // a commit has failed, and its effects may be in the database
 	return db.retry(ctx, func(ctx context.Context, conn *pgx.Conn, timer *time.Timer) error {
 		t := begin(ctx, conn, timer, "begin")
@@ -234,9 +237,9 @@ func (db *database) Write(ctx context.Context, fn func(tables.Conn) error) error
 	})
 }
 
-// Read implements tables.Database. Without once, the statements have a timeout and the transaction is retried; with
+// Read implements journal.Database. Without once, the statements have a timeout and the transaction is retried; with
 // once, fn may take as long as it needs.
-func (db *database) Read(ctx context.Context, once bool, fn func(tables.Conn) error) error {
+func (db *database) Read(ctx context.Context, once bool, fn func(journal.Conn) error) error {
 	read := func(ctx context.Context, conn *pgx.Conn, timer *time.Timer) error {
 		t := begin(ctx, conn, timer, "begin isolation level repeatable read read only")
 		defer t.rollback()

@@ -7,10 +7,10 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/everturn/everturn/journal/internal/tables"
+	"github.com/everturn/everturn/journal"
 )
 
-// conn is a tables.Conn: a connection that keeps its statements prepared, because SQLite takes about as long to plan
+// conn is a journal.Conn: a connection that keeps its statements prepared, because SQLite takes about as long to plan
 // one of the journal's statements as to run it. All statements are constants, so their number is bounded.
 type conn struct {
 	raw        *sql.Conn
@@ -35,21 +35,21 @@ func (c *conn) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
 // transaction that was cancelled halfway could not know whether it was committed.
 var background = context.Background()
 
-// Query implements tables.Conn, with the prepared statement of the query.
-func (c *conn) Query(query string, args ...any) (tables.Rows, error) {
+// Query implements journal.Conn, with the prepared statement of the query.
+func (c *conn) Query(query string, args ...any) (journal.Rows, error) {
 	s, err := c.prepare(background, query)
 	if err != nil {
 		return nil, err
 	}
 	rows, err := s.QueryContext(background, args...)
 	if err != nil {
-		return nil, err // not rows: a nil *sql.Rows would be a tables.Rows that is not nil
+		return nil, err // not rows: a nil *sql.Rows would be a journal.Rows that is not nil
 	}
 	return rows, nil
 }
 
-// QueryRow implements tables.Conn.
-func (c *conn) QueryRow(query string, args ...any) tables.Row {
+// QueryRow implements journal.Conn.
+func (c *conn) QueryRow(query string, args ...any) journal.Row {
 	s, err := c.prepare(background, query)
 	if err != nil {
 		return c.raw.QueryRowContext(background, query, args...) // only this returns a Row that holds the error
@@ -57,7 +57,7 @@ func (c *conn) QueryRow(query string, args ...any) tables.Row {
 	return s.QueryRowContext(background, args...)
 }
 
-// Exec implements tables.Conn. It runs the statement at once.
+// Exec implements journal.Conn. It runs the statement at once.
 func (c *conn) Exec(query string, args ...any) error {
 	s, err := c.prepare(background, query)
 	if err == nil {
@@ -66,10 +66,10 @@ func (c *conn) Exec(query string, args ...any) error {
 	return err
 }
 
-// Lock implements tables.Conn. No clause is needed, because only one transaction at a time writes the file.
+// Lock implements journal.Conn. No clause is needed, because only one transaction at a time writes the file.
 func (c *conn) Lock() string { return "" }
 
-// Again implements tables.Conn. It is always false, because a transaction that was not committed leaves nothing.
+// Again implements journal.Conn. It is always false, because a transaction that was not committed leaves nothing.
 func (c *conn) Again() bool { return false }
 
 // close closes the prepared statements and returns the connection to the pool of database/sql.

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/everturn/everturn/journal/internal/tables"
+	"github.com/everturn/everturn/journal"
 )
 
 // openHere opens a journal with access to its internals.
@@ -21,7 +21,7 @@ func openHere(t *testing.T) *database {
 }
 
 // deafen makes a connection fail a statement before SQLite receives it, as a fault of the driver would.
-func deafen(t *testing.T, c tables.Conn, statement string) {
+func deafen(t *testing.T, c journal.Conn, statement string) {
 	t.Helper()
 	s, err := c.(*conn).prepare(t.Context(), statement)
 	require.NoError(t, err)
@@ -32,11 +32,11 @@ func deafen(t *testing.T, c tables.Conn, statement string) {
 // replaced. Otherwise every later reader would see that moment's state, or nothing.
 func TestAReaderThatStaysInItsTransactionIsReplaced(t *testing.T) {
 	db := openHere(t)
-	look := func(c tables.Conn) error {
+	look := func(c journal.Conn) error {
 		var n int
 		return c.QueryRow(`SELECT count(*) FROM sessions`).Scan(&n)
 	}
-	require.NoError(t, db.Read(t.Context(), false, func(c tables.Conn) error {
+	require.NoError(t, db.Read(t.Context(), false, func(c journal.Conn) error {
 		deafen(t, c, "ROLLBACK")
 		return look(c)
 	}))
@@ -48,15 +48,15 @@ func TestAReaderThatStaysInItsTransactionIsReplaced(t *testing.T) {
 func TestAWriterThatStaysInItsTransactionIsReplaced(t *testing.T) {
 	db := openHere(t)
 	oops := errors.New("oops")
-	insert := func(c tables.Conn, id string) error {
+	insert := func(c journal.Conn, id string) error {
 		return c.Exec(`INSERT INTO blobs (hash, media_type, size, encoding, bytes) VALUES (?, '', 0, '', x'')`, id)
 	}
-	require.ErrorIs(t, db.Write(t.Context(), func(c tables.Conn) error {
+	require.ErrorIs(t, db.Write(t.Context(), func(c journal.Conn) error {
 		deafen(t, c, "ROLLBACK")
 		return errors.Join(oops, insert(c, "left"))
 	}), oops)
-	require.NoError(t, db.Write(t.Context(), func(c tables.Conn) error { return insert(c, "kept") }))
-	require.NoError(t, db.Read(t.Context(), false, func(c tables.Conn) error {
+	require.NoError(t, db.Write(t.Context(), func(c journal.Conn) error { return insert(c, "kept") }))
+	require.NoError(t, db.Read(t.Context(), false, func(c journal.Conn) error {
 		var hash string
 		err := c.QueryRow(`SELECT group_concat(hash) FROM blobs`).Scan(&hash)
 		assert.Equal(t, "kept", hash)
@@ -66,10 +66,10 @@ func TestAWriterThatStaysInItsTransactionIsReplaced(t *testing.T) {
 
 func TestAJournalIsClosedWithoutItsWriter(t *testing.T) {
 	db := openHere(t)
-	require.Error(t, db.Write(t.Context(), func(c tables.Conn) error {
+	require.Error(t, db.Write(t.Context(), func(c journal.Conn) error {
 		deafen(t, c, "ROLLBACK")
 		return errors.New("oops")
 	}))
 	require.NoError(t, db.Close())
-	assert.ErrorIs(t, db.Write(t.Context(), func(tables.Conn) error { return nil }), errClosed)
+	assert.ErrorIs(t, db.Write(t.Context(), func(journal.Conn) error { return nil }), errClosed)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/everturn/everturn/journal/record"
+	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/sqlite"
 )
 
@@ -23,7 +23,7 @@ func TestRawAnswersTakeLittleRoom(t *testing.T) {
 	require.NoError(t, err)
 	hash, err := db.PutBlob(t.Context(), "application/json", raw)
 	require.NoError(t, err)
-	assert.Equal(t, record.HashOf(raw), hash, "the content's hash, not that of how it is kept")
+	assert.Equal(t, journal.HashOf(raw), hash, "the content's hash, not that of how it is kept")
 	got, err := db.GetBlob(t.Context(), hash)
 	require.NoError(t, err)
 	assert.Equal(t, string(raw), string(got))

@@ -45,7 +45,7 @@ var kinds = map[int]error{
 	sqlite3.SQLITE_IOERR:    journal.ErrUnavailable,
 }
 
-// Away implements tables.Database: the file or its disk cannot be used, or another process keeps the file locked.
+// Away implements journal.Database: the file or its disk cannot be used, or another process keeps the file locked.
 func (db *database) Away(err error) bool {
 	switch codeOf(err) {
 	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR:
@@ -54,7 +54,7 @@ func (db *database) Away(err error) bool {
 	return errors.As(err, new(errBusy))
 }
 
-// Explain implements tables.Database. It adds advice for the operator to SQLite's errors, and wraps the error of
+// Explain implements journal.Database. It adds advice for the operator to SQLite's errors, and wraps the error of
 // package journal that corresponds to them.
 func (db *database) Explain(err error) error {
 	if errors.Is(err, sql.ErrNoRows) {

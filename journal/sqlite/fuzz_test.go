@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/portable"
 	"github.com/everturn/everturn/journal/sqlite"
 )
 
@@ -71,9 +70,9 @@ func FuzzImport(f *testing.F) {
 // resum rewrites the lines that decode, with correct sums and a correct end.
 func resum(b []byte) []byte {
 	var out bytes.Buffer
-	e := portable.NewExporter(&out)
+	e := journal.NewExportWriter(&out)
 	for line := range bytes.Lines(b) {
-		var l portable.Line
+		var l journal.ExportLine
 		if json.Unmarshal(line, &l) == nil && l.End == nil {
 			_ = e.Write(l)
 		}
@@ -107,7 +106,7 @@ func importOnce(t *testing.T, db *journal.DB, input []byte) bool {
 	require.NoError(t, db.Export(t.Context(), rec.ID, &first))
 	again, err := db.Import(t.Context(), bytes.NewReader(first.Bytes()))
 	require.NoError(t, err)
-	require.Equal(t, portable.Imported{Session: rec, Unchanged: true, TaintSource: imported.TaintSource}, again)
+	require.Equal(t, journal.Imported{Session: rec, Unchanged: true, TaintSource: imported.TaintSource}, again)
 	require.NoError(t, db.Export(t.Context(), rec.ID, &second))
 	require.Equal(t, first.String(), second.String(), "the same journal is the same export")
 	return true

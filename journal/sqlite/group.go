@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/everturn/everturn/journal/internal/tables"
+	"github.com/everturn/everturn/journal"
 )
 
 // maxGroup is the maximum number of transactions that share a commit.
@@ -18,7 +18,7 @@ const maxGroup = 64
 type write struct {
 	ctx      context.Context
 	until    time.Time // how long to wait for another process to unlock the file
-	fn       func(tables.Conn) error
+	fn       func(journal.Conn) error
 	err      error         // the result of fn, or of the transaction
 	panicked any           // the value with which fn panicked; nil if it did not
 	done     chan struct{} // closed when err and panicked are set
@@ -58,9 +58,9 @@ func (q *queue) remove(w *write) bool {
 	return i >= 0
 }
 
-// Write implements tables.Database. fn may run in the goroutine of another caller: see write. A panic of fn is passed
+// Write implements journal.Database. fn may run in the goroutine of another caller: see write. A panic of fn is passed
 // on to fn's own caller.
-func (db *database) Write(ctx context.Context, fn func(tables.Conn) error) error {
+func (db *database) Write(ctx context.Context, fn func(journal.Conn) error) error {
 	if db.readOnly != nil {
 		return db.readOnly
 	}
@@ -186,7 +186,7 @@ func (db *database) runInSavepoint(w *write) error {
 }
 
 // call runs w.fn and sets w.err and w.panicked.
-func (w *write) call(c tables.Conn) {
+func (w *write) call(c journal.Conn) {
 	defer func() { w.panicked = recover() }()
 	w.err = w.fn(c)
 }

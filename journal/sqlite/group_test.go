@@ -11,11 +11,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/everturn/everturn/journal/internal/tables"
+	"github.com/everturn/everturn/journal"
 )
 
 // inOneGroup runs transactions that all wait for the writer before the first one runs.
-func inOneGroup(t *testing.T, db *database, list ...func(tables.Conn) error) (errs []error, panics []any) {
+func inOneGroup(t *testing.T, db *database, list ...func(journal.Conn) error) (errs []error, panics []any) {
 	t.Helper()
 	errs, panics = make([]error, len(list)), make([]any, len(list))
 	db.writeToken <- struct{}{}
@@ -36,8 +36,8 @@ func inOneGroup(t *testing.T, db *database, list ...func(tables.Conn) error) (er
 	return errs, panics
 }
 
-func insertBlob(name, bytes string) func(tables.Conn) error {
-	return func(c tables.Conn) error {
+func insertBlob(name, bytes string) func(journal.Conn) error {
+	return func(c journal.Conn) error {
 		return c.Exec(`INSERT INTO blobs (hash, media_type, size, encoding, bytes) VALUES (?, '', 0, '', ?)`, name,
 			[]byte(bytes))
 	}
@@ -45,7 +45,7 @@ func insertBlob(name, bytes string) func(tables.Conn) error {
 
 func blobs(t *testing.T, db *database) (names string) {
 	t.Helper()
-	require.NoError(t, db.Read(t.Context(), false, func(c tables.Conn) error {
+	require.NoError(t, db.Read(t.Context(), false, func(c journal.Conn) error {
 		return c.QueryRow(`SELECT coalesce(group_concat(hash ORDER BY hash), '') FROM blobs`).Scan(&names)
 	}))
 	return names
@@ -55,9 +55,9 @@ func TestTransactionsOfAGroupFailAlone(t *testing.T) {
 	db := openHere(t)
 	oops := errors.New("oops")
 	errs, panics := inOneGroup(t, db, insertBlob("a", ""),
-		func(c tables.Conn) error { return errors.Join(insertBlob("b", "")(c), oops) },
+		func(c journal.Conn) error { return errors.Join(insertBlob("b", "")(c), oops) },
 		insertBlob("a", ""), // already there
-		func(c tables.Conn) error { _ = insertBlob("c", "")(c); panic("broken") },
+		func(c journal.Conn) error { _ = insertBlob("c", "")(c); panic("broken") },
 		insertBlob("d", ""))
 	assert.NoError(t, errs[0])
 	assert.ErrorIs(t, errs[1], oops)
@@ -69,7 +69,7 @@ func TestTransactionsOfAGroupFailAlone(t *testing.T) {
 
 func TestAFullDiskFailsWhatDoesNotFit(t *testing.T) {
 	db := openHere(t)
-	large := func(c tables.Conn) error {
+	large := func(c journal.Conn) error {
 		if err := c.QueryRow(`PRAGMA max_page_count = 100`).Scan(new(int)); err != nil {
 			return err
 		}
@@ -85,7 +85,7 @@ func TestAFullDiskFailsWhatDoesNotFit(t *testing.T) {
 func TestALostTransactionFailsNoneOfItsGroup(t *testing.T) {
 	db := openHere(t)
 	var once sync.Once
-	errs, _ := inOneGroup(t, db, insertBlob("a", ""), func(c tables.Conn) error {
+	errs, _ := inOneGroup(t, db, insertBlob("a", ""), func(c journal.Conn) error {
 		once.Do(func() {
 			deafen(t, c, "COMMIT")
 			deafen(t, c, "ROLLBACK") // the connection is discarded

@@ -13,14 +13,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/internal/tables"
 )
 
 // slowCommit is a database whose commit of the first run becomes visible after its reply was lost and after a second
 // run has failed.
 type slowCommit struct{ *database }
 
-func (s slowCommit) Write(ctx context.Context, fn func(tables.Conn) error) error {
+func (s slowCommit) Write(ctx context.Context, fn func(journal.Conn) error) error {
 	err := s.database.Write(ctx, fn)
 	if err != nil {
 		return err
@@ -28,10 +27,10 @@ func (s slowCommit) Write(ctx context.Context, fn func(tables.Conn) error) error
 	if fn(emptyConn{}) == nil {
 		return errors.New("the second run did not fail")
 	}
-	return s.database.Write(ctx, func(c tables.Conn) error { return fn(again{c}) })
+	return s.database.Write(ctx, func(c journal.Conn) error { return fn(again{c}) })
 }
 
-type again struct{ tables.Conn }
+type again struct{ journal.Conn }
 
 func (again) Again() bool { return true }
 
@@ -40,12 +39,12 @@ type emptyConn struct{}
 
 var errRaced = errors.New("another transaction was faster")
 
-func (emptyConn) Query(string, ...any) (tables.Rows, error) { return nil, errRaced }
-func (emptyConn) QueryRow(string, ...any) tables.Row        { return emptyConn{} }
-func (emptyConn) Exec(string, ...any) error                 { return errRaced }
-func (emptyConn) Scan(...any) error                         { return sql.ErrNoRows }
-func (emptyConn) Lock() string                              { return "" }
-func (emptyConn) Again() bool                               { return true }
+func (emptyConn) Query(string, ...any) (journal.Rows, error) { return nil, errRaced }
+func (emptyConn) QueryRow(string, ...any) journal.Row        { return emptyConn{} }
+func (emptyConn) Exec(string, ...any) error                  { return errRaced }
+func (emptyConn) Scan(...any) error                          { return sql.ErrNoRows }
+func (emptyConn) Lock() string                               { return "" }
+func (emptyConn) Again() bool                                { return true }
 
 func TestImportKeepsTheResultOfTheRunThatWasCommitted(t *testing.T) {
 	kept, err := os.ReadFile("../testdata/requests.jsonl")
@@ -68,16 +67,16 @@ type cancelling struct {
 	cancel func()
 }
 
-func (d cancelling) Write(ctx context.Context, fn func(tables.Conn) error) error {
-	return d.database.Write(ctx, func(c tables.Conn) error { return fn(cancellingConn{c, d.cancel}) })
+func (d cancelling) Write(ctx context.Context, fn func(journal.Conn) error) error {
+	return d.database.Write(ctx, func(c journal.Conn) error { return fn(cancellingConn{c, d.cancel}) })
 }
 
 type cancellingConn struct {
-	tables.Conn
+	journal.Conn
 	cancel func()
 }
 
-func (c cancellingConn) Query(query string, args ...any) (tables.Rows, error) {
+func (c cancellingConn) Query(query string, args ...any) (journal.Rows, error) {
 	c.cancel()
 	return c.Conn.Query(query, args...)
 }

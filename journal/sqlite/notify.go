@@ -34,12 +34,12 @@ func watchChanges(ctx context.Context, db *database) (*changes, error) {
 	return &changes{watch.New(pollEvery, look), conn}, nil
 }
 
-// Changed implements tables.Database.
+// Changed implements journal.Database.
 func (db *database) Changed(ctx context.Context, _ ...journal.Topic) <-chan struct{} {
 	return db.changes.Wait(ctx, journal.Topic{})
 }
 
-// Notify implements tables.Database.
+// Notify implements journal.Database.
 func (db *database) Notify(...journal.Topic) { db.changes.Notify(journal.Topic{}) }
 
 // close ends the polling, wakes all followers, and closes the connection.

@@ -16,7 +16,6 @@ import (
 
 	"github.com/everturn/everturn/internal/statedir"
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/internal/tables"
 )
 
 // Options configures a journal. The zero value is ready to use.
@@ -201,10 +200,10 @@ func (db *database) dsn(pragmas ...string) string {
 	return u.String()
 }
 
-// Renumber implements tables.Database. It does nothing, because SQLite numbers new rows from the highest ID on.
-func (db *database) Renumber(tables.Conn, string) error { return nil }
+// Renumber implements journal.Database. It does nothing, because SQLite numbers new rows from the highest ID on.
+func (db *database) Renumber(journal.Conn, string) error { return nil }
 
-// TempDir implements tables.Database. It is the journal's own folder: the temporary file of an import is as large as
+// TempDir implements journal.Database. It is the journal's own folder: the temporary file of an import is as large as
 // the data that the import adds there.
 func (db *database) TempDir() string { return filepath.Dir(db.path) }
 

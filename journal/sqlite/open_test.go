@@ -70,26 +70,6 @@ func TestOpenAgainFindsEverything(t *testing.T) {
 	assert.Equal(t, begun.Turn, again)
 }
 
-func TestOpenBringsAnOlderSchemaUpToDate(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "journal.db")
-	db := open(t, path, sqlite.Options{})
-	begun, err := db.Begin(t.Context(), beginOf("s", "t"))
-	require.NoError(t, err)
-	require.NoError(t, db.Close())
-	raw(t, path,
-		`DROP TABLE subagents; DROP INDEX turns_root; ALTER TABLE turns DROP COLUMN root; ALTER TABLE turns DROP COLUMN spent;
-		ALTER TABLE turns DROP COLUMN left_over;
-		DROP VIEW used; DROP TABLE compactions; DROP TABLE inference_usage; DROP TABLE spending; DROP TABLE tool_servers;
-		ALTER TABLE inferences DROP COLUMN prompt_tokens; UPDATE journal SET schema_version = 1`)
-
-	db = open(t, path, sqlite.Options{})
-	again, err := db.Turn(t.Context(), "t")
-	require.NoError(t, err)
-	assert.Equal(t, begun.Turn, again)
-	_, err = db.TurnUsage(t.Context(), "t")
-	require.NoError(t, err)
-}
-
 func TestOpenRefusesWhatIsNoJournal(t *testing.T) {
 	dir := t.TempDir()
 	text := filepath.Join(dir, "text")
@@ -100,10 +80,14 @@ func TestOpenRefusesWhatIsNoJournal(t *testing.T) {
 	newer := filepath.Join(dir, "newer.db")
 	require.NoError(t, open(t, newer, sqlite.Options{}).Close())
 	raw(t, newer, `UPDATE journal SET schema_version = 99, min_program = 99`)
+	older := filepath.Join(dir, "older.db")
+	require.NoError(t, open(t, older, sqlite.Options{}).Close())
+	raw(t, older, `UPDATE journal SET schema_version = 3, min_program = 1`)
 	for _, c := range []struct{ path, says string }{
 		{text, "not a SQLite database"},
 		{other, "another program"},
 		{newer, "newer version"},
+		{older, "import them into a new journal"},
 		{dir, "choose another path"},
 		{filepath.Join(text, "journal.db"), "choose a folder"},
 	} {

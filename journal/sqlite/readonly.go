@@ -77,5 +77,5 @@ func (db *database) checkUnchanged(now os.FileInfo) error {
 		db.path)
 }
 
-// ReadOnly implements tables.Database.
+// ReadOnly implements journal.Database.
 func (db *database) ReadOnly() error { return db.readOnly }

@@ -16,7 +16,6 @@ import (
 	"github.com/everturn/everturn/codec/codectest"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/journaltest"
-	"github.com/everturn/everturn/journal/portable"
 	"github.com/everturn/everturn/journal/sqlite"
 )
 
@@ -71,7 +70,7 @@ func TestKeptExportIsImported(t *testing.T) {
 		var out bytes.Buffer
 		require.NoError(t, db.Export(t.Context(), session, &out))
 		for raw := range bytes.Lines(kept) {
-			var l portable.Line
+			var l journal.ExportLine
 			require.NoError(t, json.Unmarshal(raw, &l))
 			sum := fmt.Sprintf(",\"sum\":%q}\n", l.Sum)
 			if l.Blob != nil || l.Message != nil || l.Inference != nil || l.LateResult != nil || l.Event != nil {

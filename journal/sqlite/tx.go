@@ -10,7 +10,7 @@ import (
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
-	"github.com/everturn/everturn/journal/internal/tables"
+	"github.com/everturn/everturn/journal"
 )
 
 // openWriter opens the write connection if it is not open. The caller holds the write token, or is opening the journal.
@@ -37,8 +37,8 @@ func (db *database) dropWriter() {
 	db.writer = nil
 }
 
-// Read implements tables.Database. Unless once is true, it runs fn again while the file is locked.
-func (db *database) Read(ctx context.Context, once bool, fn func(tables.Conn) error) error {
+// Read implements journal.Database. Unless once is true, it runs fn again while the file is locked.
+func (db *database) Read(ctx context.Context, once bool, fn func(journal.Conn) error) error {
 	if once {
 		return db.readSnapshot(ctx, fn)
 	}
@@ -46,7 +46,7 @@ func (db *database) Read(ctx context.Context, once bool, fn func(tables.Conn) er
 }
 
 // readSnapshot runs fn in a read transaction, which sees one snapshot, on a connection of the pool.
-func (db *database) readSnapshot(ctx context.Context, fn func(tables.Conn) error) error {
+func (db *database) readSnapshot(ctx context.Context, fn func(journal.Conn) error) error {
 	if err := db.checkFile(); err != nil {
 		return err
 	}

@@ -8,8 +8,7 @@ import (
 
 	historypb "go.temporal.io/api/history/v1"
 
-	"github.com/everturn/everturn/journal/portable"
-	"github.com/everturn/everturn/journal/record"
+	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -55,12 +54,12 @@ type message struct {
 
 // turnLedger is what the journal has about a turn.
 type turnLedger struct {
-	record     portable.ExportTurn
+	record     journal.ExportTurn
 	session    string
 	transcript []turn.Message // of the whole session
-	inferences []portable.ExportInference
-	calls      []portable.ExportCall
-	late       []record.LateResult
+	inferences []journal.ExportInference
+	calls      []journal.ExportCall
+	late       []journal.LateResult
 	events     []turn.Event
 }
 
@@ -96,7 +95,7 @@ func newChecker(l Ledgers) *checker {
 
 // subagentCall files the task of a call of an agent as a message to the agent's session, and the call's result as what its
 // sender was told. The answer of a subagent in the background is a message to the caller's session.
-func (c *checker) subagentCall(t *turnLedger, call portable.ExportCall) {
+func (c *checker) subagentCall(t *turnLedger, call journal.ExportCall) {
 	session := turn.SubagentSession(call.Turn, call.Call.ID)
 	var arguments struct {
 		Task       string
@@ -130,14 +129,14 @@ func (c *checker) toldOf(session, message string) Entry {
 
 // deliveredLate files the answer of a subagent in the background, which is a late result of its call, as a message to
 // the caller's session. If no turn has begun with it, a turn has merged it, or the journal keeps it for one.
-func (c *checker) deliveredLate(t *turnLedger, call portable.ExportCall, session string) (ok bool, text string) {
+func (c *checker) deliveredLate(t *turnLedger, call journal.ExportCall, session string) (ok bool, text string) {
 	for _, late := range t.late {
 		if late.CallID != call.Call.ID {
 			continue
 		}
 		ok, text = late.Outcome == turn.OutcomeOK, late.Text
 		agent, id := strings.TrimPrefix(call.Call.Tool, turn.AgentTools), turn.SubagentAnswerID(session)
-		m := message{id: id, session: t.session, text: record.SubagentAnswer(agent, text),
+		m := message{id: id, session: t.session, text: journal.SubagentAnswer(agent, text),
 			acknowledged: !late.NotifyModel, results: []Entry{c.toldOf(t.session, id)}}
 		for _, other := range c.turns {
 			joined := func(x turn.Message) bool { return x.ID == id && x.TurnID == other.record.ID }
@@ -209,7 +208,7 @@ func (c *checker) index(s Session) {
 }
 
 // file files a line of a turn's ledgers. Lines of missing turns are reported as a problem of the export.
-func (c *checker) file(l portable.Line) {
+func (c *checker) file(l journal.ExportLine) {
 	var t *turnLedger
 	switch {
 	case l.Inference != nil:
@@ -250,7 +249,7 @@ func (c *checker) sortedMessages() []message {
 // the turn's, followed by as many answers as the step needs. A step that failed has the same prompt as the next one:
 // the first of their requests are its own.
 func (c *checker) asked(t *turnLedger, step int) []Request {
-	i := slices.IndexFunc(t.inferences, func(inf portable.ExportInference) bool { return inf.Key.Step == step })
+	i := slices.IndexFunc(t.inferences, func(inf journal.ExportInference) bool { return inf.Key.Step == step })
 	if i < 0 {
 		return nil
 	}
@@ -269,7 +268,7 @@ func (c *checker) asked(t *turnLedger, step int) []Request {
 
 // promptOf returns what tells the requests of an inference from those of others. It is zero if no user message comes
 // before the inference.
-func (c *checker) promptOf(t *turnLedger, inf portable.ExportInference) request {
+func (c *checker) promptOf(t *turnLedger, inf journal.ExportInference) request {
 	answers := 0
 	for at := min(int(inf.Base.Seq), len(t.transcript)) - 1; at >= 0; at-- {
 		switch m := t.transcript[at]; m.Role {

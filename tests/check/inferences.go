@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"regexp"
 
-	"github.com/everturn/everturn/journal/portable"
+	"github.com/everturn/everturn/journal"
 )
 
 // inferences checks I4: what the provider counted against what the journal says was paid.
@@ -39,7 +39,7 @@ var modelOf = regexp.MustCompile(`"model":"[^"]*"`)
 // anyModel leaves out the name of the model: a fallback sends the prompt to another one.
 func anyModel(body []byte) []byte { return modelOf.ReplaceAllLiteral(body, nil) }
 
-func (c *checker) inference(t *turnLedger, inf portable.ExportInference, requests []Request) {
+func (c *checker) inference(t *turnLedger, inf journal.ExportInference, requests []Request) {
 	step, id := inf.Key.Step, t.record.ID
 	whole := 0
 	var last []byte // the request that was answered last

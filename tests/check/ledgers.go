@@ -7,7 +7,6 @@ import (
 	historypb "go.temporal.io/api/history/v1"
 
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/portable"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -145,6 +144,6 @@ type Process struct {
 // Session is a session's export: its lines, and what the journal's own reader says about them.
 type Session struct {
 	File    string
-	Lines   []portable.Line
+	Lines   []journal.ExportLine
 	Problem error
 }

@@ -9,7 +9,6 @@ import (
 	"go.temporal.io/sdk/converter"
 
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -211,7 +210,7 @@ func (c *checker) decided(a *asked, r timedDecision) {
 func (c *checker) withApprovals(t *turnLedger, one turn.ToolCall) {
 	name := "call " + one.ID + " (" + keyOf(one) + ") of turn " + t.record.ID
 	a, ran := c.asks[call{t.record.ID, one.ID}], c.ran[call{t.record.ID, one.ID}].times()
-	if a != nil && a.requests > 0 && a.wait.ArgumentsHash != record.HashOf([]byte(one.Arguments)) {
+	if a != nil && a.requests > 0 && a.wait.ArgumentsHash != journal.HashOf([]byte(one.Arguments)) {
 		c.breaks(I5, "%s: people were asked about other arguments", name)
 	}
 	var allowed time.Time
@@ -255,7 +254,7 @@ func (a *asked) allowedAt() time.Time {
 
 // grantedAt returns when a client first sent a decision that also permits this call in its session.
 func (c *checker) grantedAt(session string, one turn.ToolCall) (at time.Time) {
-	hash := record.HashOf([]byte(one.Arguments))
+	hash := journal.HashOf([]byte(one.Arguments))
 	for _, e := range c.Client {
 		covers := e.Grant == turn.GrantTool || e.Grant == turn.GrantCall && e.Hash == hash
 		if e.Event == Deciding && e.Allow && e.Session == session && e.Tool == one.Tool && covers &&

@@ -12,7 +12,7 @@ import (
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/sdk/client"
 
-	"github.com/everturn/everturn/journal/portable"
+	"github.com/everturn/everturn/journal"
 )
 
 // Read reads the ledgers of one run from a folder. Ledgers that are not there are empty.
@@ -90,9 +90,9 @@ func (l *Ledgers) readSessions(dir fs.FS) error {
 func ReadSession(name string, export []byte) (Session, error) {
 	s := Session{File: name, Problem: exportProblem(export)}
 	in := bufio.NewScanner(bytes.NewReader(export))
-	in.Buffer(nil, portable.MaxLineBytes)
+	in.Buffer(nil, journal.MaxExportLineBytes)
 	for in.Scan() {
-		var line portable.Line
+		var line journal.ExportLine
 		if err := json.Unmarshal(in.Bytes(), &line); err != nil {
 			return s, err
 		}
@@ -103,7 +103,7 @@ func ReadSession(name string, export []byte) (Session, error) {
 
 // exportProblem returns what the journal's own reader says about an export.
 func exportProblem(b []byte) error {
-	for _, err := range portable.Read(bytes.NewReader(b)) {
+	for _, err := range journal.ReadExport(bytes.NewReader(b)) {
 		if err != nil {
 			return err
 		}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/everturn/everturn/journal/portable"
+	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -42,7 +42,7 @@ func (c *checker) shown() {
 }
 
 // prompt compares what a request shows with the transcript up to the inference's base.
-func (c *checker) prompt(t *turnLedger, inf portable.ExportInference, r Request) {
+func (c *checker) prompt(t *turnLedger, inf journal.ExportInference, r Request) {
 	var body chat
 	if err := json.Unmarshal(r.Body, &body); err != nil {
 		c.breaks(I3, "step %d of turn %s: the provider was sent no chat: %v", inf.Key.Step, t.record.ID, err)
@@ -143,7 +143,7 @@ func sameMessage(shown chatMessage, m turn.Message) bool {
 }
 
 // spoken looks for the answer that settled an inference among those that the provider gave whole.
-func (c *checker) spoken(t *turnLedger, inf portable.ExportInference) {
+func (c *checker) spoken(t *turnLedger, inf journal.ExportInference) {
 	if inf.Head.Seq < 1 || int(inf.Head.Seq) > len(t.transcript) {
 		c.breaks(I3, "step %d of turn %s: its answer, message %d, is not in the transcript", inf.Key.Step, t.record.ID,
 			inf.Head.Seq)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/everturn/everturn/journal/record"
+	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -67,7 +67,7 @@ func aside(p point) point {
 		r.plan(task)
 		r.target.steps = [][]callPlan{{{tool: helper, key: task.text, aside: true}}}
 		answer := newTurn(r.rng, r.target.session, 51)
-		answer.text = record.SubagentAnswer("helper", task.final)
+		answer.text = journal.SubagentAnswer("helper", task.final)
 		answer.add(1, func(int) string { return tools[r.rng.IntN(len(tools))] })
 		r.plan(answer)
 	}

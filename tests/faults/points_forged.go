@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/portable"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -80,11 +78,11 @@ func (r *harness) mustAsk(ctx context.Context, t *turnPlan) error {
 // have no key.
 func (r *harness) smuggle(ctx context.Context, session string) error {
 	var forged bytes.Buffer
-	out, now := portable.NewExporter(&forged), time.Now().UTC()
+	out, now := journal.NewExportWriter(&forged), time.Now().UTC()
 	err := errors.Join(
-		out.Write(portable.Line{Header: &portable.ExportHeader{Format: portable.Format, Version: portable.Version,
+		out.Write(journal.ExportLine{Header: &journal.ExportHeader{Format: journal.ExportFormat, Version: journal.ExportVersion,
 			Session: journal.SessionRecord{ID: session, Agent: "default", CreatedAt: now}}}),
-		out.Write(portable.Line{Grant: &turn.Grant{Tool: "mcp/danger/append", By: "an operator elsewhere", At: now}}),
+		out.Write(journal.ExportLine{Grant: &turn.Grant{Tool: "mcp/danger/append", By: "an operator elsewhere", At: now}}),
 		out.Close())
 	if err != nil {
 		return err
@@ -99,20 +97,20 @@ func (r *harness) smuggle(ctx context.Context, session string) error {
 // sessions.
 func (r *harness) bomb(ctx context.Context, session string) error {
 	var file bytes.Buffer
-	out, content := portable.NewExporter(&file), bytes.Repeat([]byte("a"), 1<<20)
-	header := portable.ExportHeader{Format: portable.Format, Version: portable.Version}
+	out, content := journal.NewExportWriter(&file), bytes.Repeat([]byte("a"), 1<<20)
+	header := journal.ExportHeader{Format: journal.ExportFormat, Version: journal.ExportVersion}
 	header.Session.ID = session
-	m := portable.ExportMessage{Message: turn.Message{Role: turn.RoleAssistant, TurnID: "t-" + session}, Seq: 1}
+	m := journal.ExportMessage{Message: turn.Message{Role: turn.RoleAssistant, TurnID: "t-" + session}, Seq: 1}
 	for range 3000 {
 		m.Message.Media = append(m.Message.Media,
-			turn.Media{Hash: record.HashOf(content), Type: "image/png", Bytes: int64(len(content))})
+			turn.Media{Hash: journal.HashOf(content), Type: "image/png", Bytes: int64(len(content))})
 	}
-	head := record.Next(turn.Head{}, m.Message)
+	head := journal.Next(turn.Head{}, m.Message)
 	m.Hash, header.Session.Head = head.Hash, head
 	running := journal.TurnRecord{ID: m.Message.TurnID, MessageID: "m", State: turn.StateRunning}
-	for _, l := range []portable.Line{
-		{Header: &header}, {Blob: &portable.ExportBlob{Hash: record.HashOf(content), Bytes: content}},
-		{Turn: &portable.ExportTurn{TurnRecord: running}}, {Message: &m},
+	for _, l := range []journal.ExportLine{
+		{Header: &header}, {Blob: &journal.ExportBlob{Hash: journal.HashOf(content), Bytes: content}},
+		{Turn: &journal.ExportTurn{TurnRecord: running}}, {Message: &m},
 	} {
 		if err := out.Write(l); err != nil {
 			return err

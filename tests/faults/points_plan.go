@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/everturn/everturn/journal/record"
+	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/plan"
 )
 
@@ -81,7 +81,7 @@ func (r *harness) carriedOut(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	events := record.PlanEvents(calls, requests)
+	events := journal.PlanEvents(calls, requests)
 	p := plan.Fold(events)
 	if len(events) != planSteps+1 || !p.Ended || len(p.Steps) != planSteps || p.Revisions > 0 {
 		return fmt.Errorf("the plan was not carried out once: %d events\n%s", len(events), p)

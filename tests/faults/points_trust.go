@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/everturn/everturn/journal/catalogue"
+	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/tests/check"
 	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows/turn"
@@ -126,7 +126,7 @@ func accept(ctx context.Context, r *harness) error {
 	var held error
 	err = reach(ctx, "a tool that is held back", func() bool {
 		r.user.ledger.write(check.Entry{Event: check.Accepted, At: time.Now(), Text: string(face)})
-		_, held = r.journal.ApproveTools(ctx, catalogue.ApproveToolsInput{Server: "once", Tools: []string{"append"},
+		_, held = r.journal.ApproveTools(ctx, journal.ApproveToolsInput{Server: "once", Tools: []string{"append"},
 			By: "the schedule", At: time.Now()})
 		return held == nil
 	})

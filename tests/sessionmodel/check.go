@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/portable"
 	"github.com/everturn/everturn/tests/check"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -16,8 +15,8 @@ func (m *Model) Check(l check.Ledgers) []string {
 	defer m.mu.Unlock()
 	l.Client, l.Effects = m.client, m.effects
 	l.Run.Asked = withApprovals
-	c := checker{m: m, turns: map[string]*portable.ExportTurn{}, place: map[string]int{},
-		calls: map[string]*portable.ExportCall{}}
+	c := checker{m: m, turns: map[string]*journal.ExportTurn{}, place: map[string]int{},
+		calls: map[string]*journal.ExportCall{}}
 	for _, v := range check.Check(l) {
 		c.problems = append(c.problems, v.String())
 	}
@@ -37,8 +36,8 @@ func (m *Model) Check(l check.Ledgers) []string {
 type checker struct {
 	m        *Model
 	messages []turn.Message
-	turns    map[string]*portable.ExportTurn
-	calls    map[string]*portable.ExportCall
+	turns    map[string]*journal.ExportTurn
+	calls    map[string]*journal.ExportCall
 	place    map[string]int // of each message in the transcript
 	problems []string
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/portable"
 	"github.com/everturn/everturn/tests/check"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -20,18 +19,18 @@ func inOrder() (*Model, check.Ledgers) {
 		s.Order = i + 1
 		m.Take(s)
 	}
-	message := func(id, turnID string) portable.Line {
-		return portable.Line{Message: &portable.ExportMessage{
+	message := func(id, turnID string) journal.ExportLine {
+		return journal.ExportLine{Message: &journal.ExportMessage{
 			Message: turn.Message{ID: id, TurnID: turnID, Role: turn.RoleUser, Text: Text("s", id, nil)}}}
 	}
-	answered := func(id, first string) portable.Line {
-		return portable.Line{Turn: &portable.ExportTurn{TurnRecord: journal.TurnRecord{ID: id, MessageID: first,
+	answered := func(id, first string) journal.ExportLine {
+		return journal.ExportLine{Turn: &journal.ExportTurn{TurnRecord: journal.TurnRecord{ID: id, MessageID: first,
 			State: turn.StateCompleted, Reason: turn.FinishAnswered}}}
 	}
 	return m, check.Ledgers{
-		Sessions: []check.Session{{Lines: []portable.Line{
+		Sessions: []check.Session{{Lines: []journal.ExportLine{
 			answered("t1", "m1"), answered("t2", "m3"), message("m1", "t1"), message("m2", "t1"), message("m3", "t2"),
-			{Call: &portable.ExportCall{CallRecord: journal.CallRecord{Turn: "t1", Call: turn.ToolCall{ID: "1.0"}, Runs: 1,
+			{Call: &journal.ExportCall{CallRecord: journal.CallRecord{Turn: "t1", Call: turn.ToolCall{ID: "1.0"}, Runs: 1,
 				Outcome: turn.OutcomeOK}}},
 		}}},
 		Waits: []journal.RequestRecord{{Turn: "t1", Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Step: 1},
@@ -40,11 +39,11 @@ func inOrder() (*Model, check.Ledgers) {
 }
 
 func TestTheModelReportsWhatIsNotInOrder(t *testing.T) {
-	for says, spoil := range map[string]func([]portable.Line){
-		"m1 was accepted before m2":   func(l []portable.Line) { l[2], l[3] = l[3], l[2] },
-		"joined that of m1":           func(l []portable.Line) { l[4].Message.Message.TurnID = "t1" },
-		"its turn ended as failed":    func(l []portable.Line) { l[1].Turn.State = turn.StateFailed },
-		"was allowed and did not run": func(l []portable.Line) { l[5].Call.Runs = 0 },
+	for says, spoil := range map[string]func([]journal.ExportLine){
+		"m1 was accepted before m2":   func(l []journal.ExportLine) { l[2], l[3] = l[3], l[2] },
+		"joined that of m1":           func(l []journal.ExportLine) { l[4].Message.Message.TurnID = "t1" },
+		"its turn ended as failed":    func(l []journal.ExportLine) { l[1].Turn.State = turn.StateFailed },
+		"was allowed and did not run": func(l []journal.ExportLine) { l[5].Call.Runs = 0 },
 	} {
 		t.Run(says, func(t *testing.T) {
 			m, l := inOrder()

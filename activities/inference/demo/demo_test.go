@@ -21,7 +21,7 @@ import (
 	"github.com/everturn/everturn/activities/inference"
 	"github.com/everturn/everturn/activities/inference/chat"
 	"github.com/everturn/everturn/activities/inference/demo"
-	"github.com/everturn/everturn/journal/record"
+	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -199,7 +199,7 @@ func TestTheNamedToolIsCalled(t *testing.T) {
 func TestTheAnswerOfAnAgentInTheBackgroundIsRepeated(t *testing.T) {
 	a := newAgent(t)
 	const answer = `local_list_files {"path":"."} returned: find a "quoted word"`
-	assert.Equal(t, answer, a.ask(record.SubagentAnswer("reviewer", answer)))
+	assert.Equal(t, answer, a.ask(journal.SubagentAnswer("reviewer", answer)))
 	assert.Empty(t, a.called)
 }
 

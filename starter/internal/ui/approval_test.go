@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/everturn/everturn/journal/record"
+	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -39,7 +39,7 @@ func TestAnApprovalShowsTheCallsBeside(t *testing.T) {
 func TestACallWithoutItsArgumentsCanOnlyBeDenied(t *testing.T) {
 	t.Parallel()
 	r := turn.Request{Kind: turn.RequestApproval, ID: "1.0", Tool: "mcp/a/b", Arguments: "{}",
-		ArgumentsHash: record.HashOf([]byte("{}"))}
+		ArgumentsHash: journal.HashOf([]byte("{}"))}
 	assert.Equal(t, "allow", Verdicts(r)[0].Label)
 	r.Arguments = "{"
 	assert.Len(t, Verdicts(r), 1)

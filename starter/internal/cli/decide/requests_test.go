@@ -12,7 +12,6 @@ import (
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/journal/sqlite"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/starter/internal/ui"
@@ -25,7 +24,7 @@ func wait(kind turn.RequestKind, id, text string) journal.RequestRecord {
 		w.Question = text
 		return w
 	}
-	w.Tool, w.Arguments, w.ArgumentsHash, w.Risk, w.Why = "local/write", text, record.HashOf([]byte(text)), turn.RiskHigh,
+	w.Tool, w.Arguments, w.ArgumentsHash, w.Risk, w.Why = "local/write", text, journal.HashOf([]byte(text)), turn.RiskHigh,
 		"policy\x1b asks"
 	return w
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/client"
-	"github.com/everturn/everturn/journal/record"
+	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/plan"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -110,10 +110,10 @@ func TestAnApprovalIsBoundToWhatWasShown(t *testing.T) {
 	s.types("y")
 	s.until("it is sent", func() bool { return len(s.approvals) > 0 })
 	assert.Equal(t, []decision{{client.DecideInput{
-		Session: "s", Turn: "turn-1", Call: "1.0", ArgumentsHash: record.HashOf([]byte(c.Arguments)), By: "me"}, true}},
+		Session: "s", Turn: "turn-1", Call: "1.0", ArgumentsHash: journal.HashOf([]byte(c.Arguments)), By: "me"}, true}},
 		s.approvals)
 	s.rules(turn.Decision{ID: "1.0", Status: turn.StatusAllowed, Allowed: true,
-		ArgumentsHash: record.HashOf([]byte(c.Arguments)), By: "me"})
+		ArgumentsHash: journal.HashOf([]byte(c.Arguments)), By: "me"})
 	s.prints("allowed by me")
 	assert.NotContains(t, s.live(), "Allow mcp")
 }
@@ -125,7 +125,7 @@ func TestACallIsAllowedOnlyAfterTheCallsBesideIt(t *testing.T) {
 		beside.Calls = append(beside.Calls, turn.ToolCall{Tool: "mcp/disk/write", Arguments: `{"path":"build.sh"}`})
 	}
 	s.asksFor(pendingRequest{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: "x", Arguments: "{}",
-		ArgumentsHash: record.HashOf([]byte("{}")), Beside: &beside},
+		ArgumentsHash: journal.HashOf([]byte("{}")), Beside: &beside},
 		turn: "t"})
 	s.press(tab)
 	assert.Contains(t, s.live(), "20 unapproved calls")
@@ -138,7 +138,7 @@ func TestACallIsAllowedOnlyAfterTheCallsBesideIt(t *testing.T) {
 func TestArgumentsThatCannotBeShownCannotBeAllowed(t *testing.T) {
 	s := newStage(t, 60, 20)
 	s.asksFor(pendingRequest{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: "x", Arguments: "{",
-		ArgumentsHash: record.HashOf([]byte("{}"))},
+		ArgumentsHash: journal.HashOf([]byte("{}"))},
 		turn: "t"})
 	s.press(tab)
 	s.types("y")
@@ -217,7 +217,7 @@ func TestEveryKeyOfAnApproval(t *testing.T) {
 			s.press(enter)
 		}
 		s.until("it is sent", func() bool { return len(s.approvals) > 0 })
-		want.Session, want.Turn, want.Call, want.ArgumentsHash, want.By = "s", "t", "1.0", record.HashOf(nil), "me"
+		want.Session, want.Turn, want.Call, want.ArgumentsHash, want.By = "s", "t", "1.0", journal.HashOf(nil), "me"
 		assert.Equal(t, want, s.approvals[0], keys)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/stretchr/testify/require"
 
-	"github.com/everturn/everturn/journal/record"
+	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -130,7 +130,7 @@ func dataOf(kind turn.EventKind, text string, servers bool) json.RawMessage {
 		v = turn.DoneEvent{State: turn.State(text), FinishReason: turn.FinishReason(text), Message: text}
 	case turn.EventApprovalRequested:
 		v = turn.RequestEvent{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: text, Arguments: text,
-			Risk: turn.Risk(text), Why: text, ArgumentsHash: record.HashOf([]byte(text))}}
+			Risk: turn.Risk(text), Why: text, ArgumentsHash: journal.HashOf([]byte(text))}}
 	case turn.EventQuestionAsked:
 		v = turn.RequestEvent{Request: turn.Request{ID: "q1", Kind: turn.RequestQuestion, Question: text}}
 		if servers {

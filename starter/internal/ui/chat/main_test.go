@@ -20,7 +20,6 @@ import (
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/journal/sqlite"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -241,7 +240,7 @@ func spaced(text string) string { return strings.Join(strings.Fields(text), " ")
 func (s *stage) asksFor(p pendingRequest) {
 	p.page = newPage()
 	if p.ArgumentsHash == "" {
-		p.ArgumentsHash = record.HashOf([]byte(p.Arguments))
+		p.ArgumentsHash = journal.HashOf([]byte(p.Arguments))
 	}
 	s.Model.pending = append(s.Model.pending, &p)
 	s.take(noticeMsg{-1})
@@ -419,5 +418,5 @@ func callOf(id, arguments string) turn.ToolCall {
 
 func approvalOf(c turn.ToolCall, step int) turn.Request {
 	return turn.Request{ID: c.ID, Kind: turn.RequestApproval, Step: step, Tool: c.Tool,
-		ArgumentsHash: record.HashOf([]byte(c.Arguments)), Risk: turn.RiskHigh, Why: "policy asks"}
+		ArgumentsHash: journal.HashOf([]byte(c.Arguments)), Risk: turn.RiskHigh, Why: "policy asks"}
 }

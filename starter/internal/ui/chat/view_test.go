@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -146,7 +145,7 @@ func TestChangesOfFilesAreShown(t *testing.T) {
 	s.settle(s.infer(nil), "", write)
 	s.asks(approvalOf(write, 1))
 	s.shows("│ +a line of the new file")
-	s.rules(turn.Decision{ID: "1.0", Status: turn.StatusAllowed, Allowed: true, ArgumentsHash: record.HashOf([]byte(write.Arguments))})
+	s.rules(turn.Decision{ID: "1.0", Status: turn.StatusAllowed, Allowed: true, ArgumentsHash: journal.HashOf([]byte(write.Arguments))})
 	s.call(write, turn.OutcomeOK, "wrote new.txt: 927 bytes")
 	s.prints("│ +a line of the new file")
 	s.prints("│ … 21 more rows; Ctrl-O")

@@ -1,0 +1,479 @@
+package journal
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// StartInference opens the next attempt of an inference. Before its first attempt, it appends the results of the step
+// before. Before every attempt, it appends what came in meanwhile: late results of the session's calls whose outcome
+// was unknown, each once as a notice, and the messages that were merged into the turn. An attempt after one that has
+// emitted text emits attempt_restarted. If the inference is settled, StartInference returns its completion with
+// Settled set and changes nothing. ErrClosed if the turn has ended; ErrConflict if another writer has appended to the
+// session; ErrBehind if the journal lacks the turn or the message in.Expect.
+func (db *DB) StartInference(ctx context.Context, in StartInference) (out Inference, err error) {
+	err = db.writeTurn(ctx, in.Key.Turn, stepName("starting", in.Key), func(t *tx) error {
+		a, err := t.Attempt(in.Key)
+		if err != nil {
+			return asErrBehind(err)
+		}
+		if err := a.Check(in.Session); err != nil {
+			return err
+		}
+		if a.Head.Seq < in.Expect.Seq {
+			return fmt.Errorf("its last message is %d, that of the turn %d: %w", a.Head.Seq, in.Expect.Seq, ErrBehind)
+		}
+		if a.Inf.Settled {
+			if out, err = t.LoadSettled(a); err == nil {
+				out.OtherUsage, err = otherUsage(t.querier, a)
+			}
+			if err == nil {
+				out.Undelivered, err = t.undelivered(a.Session, in.Messages)
+			}
+			return err
+		}
+		if a.Closed {
+			return ErrClosed
+		}
+		if a.Row == 0 {
+			err = t.firstAttempt(&a, in)
+		} else {
+			err = t.nextAttempt(&a, in)
+		}
+		out = a.Inf
+		out.Appended = a.Appended
+		return err
+	})
+	return out, err
+}
+
+// asErrBehind makes an ErrNotFound also an ErrBehind, for a turn that a worker works on. Begin recorded the turn
+// before, so a journal without it was restored to an earlier moment, or is another journal.
+func asErrBehind(err error) error {
+	if errors.Is(err, ErrNotFound) {
+		return fmt.Errorf("%w: %w", ErrBehind, err)
+	}
+	return err
+}
+
+// stepName returns the context of an error about an inference: "<doing> step 3 of turn x".
+func stepName(doing string, key StepKey) string {
+	return fmt.Sprintf("%s step %d of turn %s", doing, key.Step, key.Turn)
+}
+
+// firstAttempt opens the first attempt of an inference: it appends the results of the step before and the messages
+// that came in meanwhile, emits in.Events, and inserts the inference's row. ErrConflict if the session's head is not
+// in.Expect.
+func (t *tx) firstAttempt(a *attemptRow, in StartInference) error {
+	if in.Key.Step < 1 {
+		return fmt.Errorf("step %d: steps count from 1", in.Key.Step)
+	}
+	if a.Head != in.Expect {
+		return conflict(a.Head, in.Expect)
+	}
+	if err := t.appendResults(&a.scope, in.Outcomes, in.At, strict); err != nil {
+		return err
+	}
+	if err := t.appendNewMessages(a, in); err != nil {
+		return err
+	}
+	if a.Head != in.Expect {
+		if err := t.SaveHead(a.scope); err != nil {
+			return err
+		}
+	}
+	for _, e := range in.Events {
+		e.Step, e.Attempt = in.Key.Step, 1
+		if err := t.emit(&a.scope, e); err != nil {
+			return err
+		}
+	}
+	a.Inf.Attempt, a.Inf.Model, a.Inf.Base, a.Inf.StartedAt = 1, CleanText(in.Model), a.Head,
+		instant(nanos(in.At))
+	return t.Exec(`INSERT INTO inferences (turn, step, attempt, model, expect_seq, base_seq, base_hash, started_at)
+		VALUES (?, ?, 1, ?, ?, ?, ?, ?)`,
+		a.Turn, in.Key.Step, a.Inf.Model, in.Expect.Seq, a.Head.Seq, a.Head.Hash, nanos(in.At))
+}
+
+// appendNewMessages appends the late results and the user messages that came in since the last attempt or step.
+func (t *tx) appendNewMessages(a *attemptRow, in StartInference) error {
+	if a.HasLateResults {
+		if err := t.appendNotices(&a.scope, in.Key.Step, in.At); err != nil {
+			return err
+		}
+	}
+	return t.appendUserMessages(&a.scope, in.Key.Step, in.Messages, in.At, strict)
+}
+
+// nextAttempt opens an attempt after the first one. It appends the messages that came in since the last attempt, so
+// that the prompt has them. ErrConflict if the session's head is no longer the inference's base, because another
+// writer has appended to the session, or if in.Expect is neither that base nor the head that the first attempt
+// expected.
+func (t *tx) nextAttempt(a *attemptRow, in StartInference) error {
+	if a.Head != a.Inf.Base {
+		return conflict(a.Head, a.Inf.Base)
+	}
+	if in.Expect != a.Inf.Base {
+		if err := t.checkExpect(*a, in.Expect); err != nil {
+			return err
+		}
+	}
+	if err := t.appendNewMessages(a, in); err != nil {
+		return err
+	}
+	if a.Head != a.Inf.Base {
+		if err := t.SaveHead(a.scope); err != nil {
+			return err
+		}
+		a.Inf.Base = a.Head
+	}
+	if a.Emitted || a.PromptTokens > 0 { // the provider had begun to answer the last attempt, so it may bill it
+		lost, err := t.lostAttempt(*a)
+		if err != nil {
+			return err
+		}
+		a.Inf.Lost = lost
+	}
+	a.Inf.Attempt++
+	a.Inf.Model, a.Inf.StartedAt = CleanText(in.Model), instant(nanos(in.At))
+	if a.Emitted {
+		e := turn.Event{Kind: turn.EventAttemptRestarted, Step: in.Key.Step, Attempt: a.Inf.Attempt, At: in.At}
+		if err := t.emit(&a.scope, e); err != nil {
+			return err
+		}
+	}
+	return t.Exec(
+		`UPDATE inferences SET attempt = ?, model = ?, started_at = ?, emitted = FALSE, prompt_tokens = 0, base_seq = ?, base_hash = ?
+			WHERE id = ?`,
+		a.Inf.Attempt, a.Inf.Model, nanos(in.At), a.Head.Seq, a.Head.Hash, a.Row)
+}
+
+// checkExpect returns an ErrConflict unless expect is the head that the first attempt expected. That head differs from
+// the inference's base if the first attempt appended results or messages.
+func (t *tx) checkExpect(a attemptRow, expect turn.Head) error {
+	var hash string
+	err := t.Row(`SELECT hash FROM messages WHERE session = ? AND seq = ?`, a.Session, expect.Seq).Scan(&hash)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	// hash is empty if there is no such message, as before the first one.
+	if expect.Seq != a.Expect || expect.Hash != hash {
+		return conflict(a.Head, expect)
+	}
+	return nil
+}
+
+// conflict returns an ErrConflict about a session whose head is not the expected one.
+func conflict(head, expect turn.Head) error {
+	return fmt.Errorf("the head is %d %.8s, not %d %.8s: %w", head.Seq, head.Hash, expect.Seq, expect.Hash, ErrConflict)
+}
+
+// SettleInference appends the assistant's message, settles the inference and emits its last events. If the inference
+// is settled already, it returns the settled one, and counts in.Answer as late if another attempt settled it.
+// ErrStale if a newer attempt runs, ErrClosed if the turn has ended.
+func (db *DB) SettleInference(ctx context.Context, in SettleInference) (out Inference, err error) {
+	if err := checkEvents(in.Events); err != nil {
+		return out, fmt.Errorf("%s: %w", stepName("settling", in.Key), err)
+	}
+	err = db.write(ctx, stepName("settling", in.Key), func(t *tx) error {
+		a, err := t.LockedAttempt(in.Key)
+		if err != nil {
+			return err
+		}
+		if err := a.Check(in.Session); err != nil {
+			return err
+		}
+		if a.Inf.Settled {
+			out, err = t.settleRepeated(a, in)
+			return err
+		}
+		if err := checkRunning(a, in.Attempt); err != nil {
+			return err
+		}
+		out, err = t.settleInference(a, in)
+		return err
+	})
+	return out, err
+}
+
+// settleRepeated is SettleInference for an inference that is settled already, which it returns. If in comes from the
+// attempt that settled it, it is a repetition and changes nothing. Otherwise it is a late completion: it is counted,
+// and its usage is recorded.
+func (t *tx) settleRepeated(a attemptRow, in SettleInference) (out Inference, err error) {
+	if in.Attempt != a.Inf.Attempt {
+		a.Inf.Late++
+		err = t.Exec(`UPDATE inferences SET late_count = late_count + 1 WHERE id = ?`, a.Row)
+		if err == nil { // the provider bills a late completion too
+			err = t.recordUsage(a.scope, AttemptUsage{Key: in.Key, Attempt: in.Attempt, Provider: in.Provider,
+				Model: in.Model, Usage: in.Answer.Usage, At: in.At})
+		}
+		if err == nil && a.Closed {
+			err = t.saveTurnUsage(a.scope)
+		}
+	}
+	if err != nil {
+		return a.Inf, err
+	}
+	if out, err = t.LoadSettled(a); err == nil {
+		out.OtherUsage, err = otherUsage(t.querier, a)
+	}
+	return out, err
+}
+
+// checkRunning returns an error unless number is the running attempt of a step: ErrNotFound if that attempt was never
+// started, ErrClosed if the turn has ended, ErrStale if a newer attempt runs.
+func checkRunning(a attemptRow, number int) error {
+	switch {
+	case a.Row == 0 || number > a.Inf.Attempt || number < 1:
+		return fmt.Errorf("attempt %d was never started: %w", number, ErrNotFound)
+	case a.Closed:
+		return ErrClosed
+	case number < a.Inf.Attempt:
+		return fmt.Errorf("attempt %d runs, not %d: %w", a.Inf.Attempt, number, ErrStale)
+	}
+	return nil
+}
+
+// settleInference settles an open inference: it emits the last events, appends the assistant's message, and records
+// the completion and its usage. a must be the running attempt. ErrConflict if the session's head is not the
+// inference's base.
+func (t *tx) settleInference(a attemptRow, in SettleInference) (Inference, error) {
+	if a.Head != a.Inf.Base {
+		return a.Inf, conflict(a.Head, a.Inf.Base)
+	}
+	if err := t.emitDeltas(a, in.Events); err != nil {
+		return a.Inf, err
+	}
+	in.Message.Role, in.Message.Step = turn.RoleAssistant, in.Key.Step
+	m, err := t.AppendMessage(&a.scope, in.Message)
+	if err != nil {
+		return a.Inf, err
+	}
+	if err := t.SaveHead(a.scope); err != nil {
+		return a.Inf, err
+	}
+	a.Inf.Settled, a.Inf.Head, a.Inf.Message, a.Inf.SettledAt = true, a.Head, m, instant(nanos(in.At))
+	a.Inf.Completion = cleanCompletion(in.Answer)
+	a.Inf.Message.Items = a.Inf.Completion.Items // as LoadSettled sets them for a repetition
+	if err := t.settleUsage(a, in); err != nil {
+		return a.Inf, err
+	}
+	if a.Inf.OtherUsage, err = otherUsage(t.querier, a); err != nil {
+		return a.Inf, err
+	}
+	return a.Inf, t.SaveCompletion(a, nanos(in.At))
+}
+
+// FailInference records the failure of an attempt and returns the number of failures of the step so far. It does not
+// count an attempt if it or a later one was counted already, the step is settled, or the turn has ended. code and
+// message say why the attempt failed; the journal keeps a preview of message. ErrNotFound if the attempt was never
+// started.
+func (db *DB) FailInference(ctx context.Context, key StepKey, attempt int, code turn.Code,
+	message string) (failures int, err error) {
+	err = db.write(ctx, stepName("counting a failure of", key), func(t *tx) error {
+		a, err := t.LockedAttempt(key)
+		if err != nil {
+			return err
+		}
+		failures = a.Inf.Failures
+		if a.Row == 0 || attempt > a.Inf.Attempt {
+			return fmt.Errorf("attempt %d was never started: %w", attempt, ErrNotFound)
+		}
+		if a.Inf.Settled || a.Closed || attempt <= a.Failed {
+			return nil
+		}
+		failures++
+		return t.Exec(`UPDATE inferences SET failures = ?, failed_attempt = ?, failed_code = ?, failed_message = ?
+			WHERE id = ?`,
+			failures, attempt, string(code), contentOf(preview(CleanText(message),
+				PreviewBytes)), a.Row)
+	})
+	return failures, err
+}
+
+// ReleaseInference records that the running attempt was never sent to a model; it changes nothing if the attempt has
+// failed or the step is settled. Inference.Released counts such attempts. The next attempt gets a new number, because
+// a worker that was believed dead may still use this one. ErrStale if a newer attempt runs, ErrClosed if the turn has
+// ended, ErrNotFound if the attempt was never started.
+func (db *DB) ReleaseInference(ctx context.Context, key StepKey, attempt int) error {
+	return db.write(ctx, stepName("releasing", key), func(t *tx) error {
+		a, err := t.LockedAttempt(key)
+		if err == nil {
+			err = checkRunning(a, attempt)
+		}
+		// No more attempts can have been released than were started.
+		if err != nil || a.Inf.Settled || attempt <= a.Failed || a.Inf.Released >= attempt {
+			return err
+		}
+		return t.Exec(`UPDATE inferences SET released = released + 1 WHERE id = ?`, a.Row)
+	})
+}
+
+// StepMessage returns the assistant's message that settled the inference. ErrNotFound if the inference is not settled.
+func (db *DB) StepMessage(ctx context.Context, key StepKey) (out turn.Message, err error) {
+	err = db.read(ctx, stepName("reading the message of", key), func(q querier) error {
+		a, err := q.Attempt(key)
+		if err != nil {
+			return err
+		}
+		if !a.Inf.Settled {
+			return ErrNotFound
+		}
+		list, err := q.Messages(a.Session, a.Inf.Head.Seq, a.Inf.Head.Seq)
+		if err == nil && len(list) == 1 {
+			out = list[0]
+		}
+		return err
+	})
+	return out, err
+}
+
+// Inferences returns the ledger of a turn's inferences, ordered by step.
+func (db *DB) Inferences(ctx context.Context, turnID string) ([]Inference, error) {
+	return getOfNamedTurn(ctx, db, turnID, "listing the inferences", querier.Inferences)
+}
+
+// attemptRow is an inference of a turn, with its running attempt, as the ledger has it.
+type attemptRow struct {
+	scope
+	Row            int64     // of the ledger; 0 if the step was never started
+	Inf            Inference // without the completion and the message: see querier.LoadSettled
+	Failed         int       // the last attempt whose failure was counted
+	Emitted        bool      // the running attempt has emitted text
+	PromptTokens   int64     // of the running attempt, by estimate; 0 until its provider begins to answer
+	Expect         int64     // the head's seq before the step's results were appended
+	HasLateResults bool      // the session has late results that its model has not been told
+	completion     stored
+	raw            sql.NullString
+}
+
+// inferenceColumns are the columns of inferences i that attemptRow.Scan reads. They may be null, for a LEFT JOIN.
+const inferenceColumns = `coalesce(i.id, 0), coalesce(i.attempt, 0), coalesce(i.released, 0), coalesce(i.failures, 0), coalesce(i.failed_attempt, 0),
+	coalesce(i.emitted, FALSE), coalesce(i.prompt_tokens, 0), coalesce(i.model, ''), coalesce(i.expect_seq, 0), coalesce(i.base_seq, 0), coalesce(i.base_hash, ''),
+	coalesce(i.head_seq, 0), coalesce(i.head_hash, ''), i.completion, i.completion_blob, i.raw_blob,
+	coalesce(i.started_at, 0), coalesce(i.settled_at, 0), coalesce(i.late_count, 0), coalesce(i.step, 0)`
+
+// Scan scans a row into a. The columns of the row are those for the destinations in before, followed by
+// inferenceColumns. Scan does not load blobs: see querier.LoadSettled.
+func (a *attemptRow) Scan(scan func(...any) error, before ...any) error {
+	var started, settled int64
+	in := &a.Inf
+	err := scan(append(before, &a.Row, &in.Attempt, &in.Released, &in.Failures, &a.Failed, &a.Emitted,
+		&a.PromptTokens, &in.Model, &a.Expect,
+		&in.Base.Seq, &in.Base.Hash,
+		&in.Head.Seq, &in.Head.Hash, &a.completion.Inline, &a.completion.Blob, &a.raw, &started, &settled, &in.Late,
+		&in.Key.Step)...)
+	in.StartedAt, in.SettledAt = instant(started), instant(settled)
+	in.Settled = a.completion.Inline.Valid || a.completion.Blob.Valid
+	return err
+}
+
+const attemptColumns = scopeColumns + `, EXISTS (SELECT 1 FROM late_results l WHERE l.notify_session = t.session), ` +
+	inferenceColumns
+
+// Attempt returns an inference of a turn. If the step was never started, Row is 0 and only scope, HasLateResults and
+// Inf.Key are set. The error wraps ErrNotFound if the turn does not exist.
+func (q querier) Attempt(key StepKey) (a attemptRow, err error) {
+	row := q.Row(`SELECT `+attemptColumns+` FROM turns t JOIN sessions s ON s.id = t.session
+		LEFT JOIN inferences i ON i.turn = t.id AND i.step = ? WHERE t.turn_id = ?`, key.Step, key.Turn)
+	err = a.Scan(row.Scan, append(a.fields(), &a.HasLateResults)...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return a, fmt.Errorf("turn %s: %w", key.Turn, ErrNotFound)
+	}
+	a.Inf.Key = key
+	return a, err
+}
+
+// LockedAttempt is querier.Attempt with the rows of session, turn and inference locked, so that transactions of a
+// session run one after the other. It locks and reads with one statement, which costs one round trip less than a lock
+// and a query, and returns the rows as they are once they are locked, except for HasLateResults. A step that was
+// never started is read without a lock.
+func (t *tx) LockedAttempt(key StepKey) (a attemptRow, err error) {
+	if t.Lock() == "" {
+		return t.Attempt(key)
+	}
+	row := t.Row(`SELECT `+attemptColumns+
+		` FROM sessions s JOIN turns t ON t.session = s.id JOIN inferences i ON i.turn = t.id
+		WHERE i.step = ? AND t.turn_id = ?`+t.Lock(), key.Step, key.Turn)
+	err = a.Scan(row.Scan, append(a.fields(), &a.HasLateResults)...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return t.Attempt(key)
+	}
+	a.Inf.Key = key
+	return a, err
+}
+
+// LoadSettled returns the record of a settled inference with its completion and its message.
+func (q querier) LoadSettled(a attemptRow) (Inference, error) {
+	messages, err := q.Messages(a.Session, a.Inf.Head.Seq, a.Inf.Head.Seq)
+	if err != nil || len(messages) != 1 {
+		return a.Inf, errors.Join(err, fmt.Errorf("reading the answer of step %d: %d messages", a.Inf.Key.Step,
+			len(messages)))
+	}
+	a.Inf.Message = messages[0]
+	text, err := q.getText(a.completion)
+	if err != nil {
+		return a.Inf, err
+	}
+	if a.Inf.Completion, err = restoreCompletion([]byte(text), a.Inf.Message.Text); err != nil {
+		return a.Inf, err
+	}
+	a.Inf.Message.Items = a.Inf.Completion.Items
+	if a.raw.Valid {
+		a.Inf.Completion.Raw, err = q.GetBlob(a.raw.String)
+	}
+	return a.Inf, err
+}
+
+// SaveCompletion settles the inference's row: it stores a.Inf.Completion, and a.Head as the head after the assistant's
+// message, which is a.Inf.Message. at is the time in nanoseconds since 1970.
+func (t *tx) SaveCompletion(a attemptRow, at int64) error {
+	answer, err := t.PutJSON(storeCompletion(a.Inf.Completion, a.Inf.Message.Text))
+	if err != nil {
+		return err
+	}
+	var raw sql.NullString
+	if len(a.Inf.Completion.Raw) > 0 {
+		raw.Valid = true
+		if raw.String, err = t.PutBlob("application/json", a.Inf.Completion.Raw); err != nil {
+			return err
+		}
+	}
+	return t.Exec(`UPDATE inferences SET head_seq = ?, head_hash = ?, completion = ?, completion_blob = ?, raw_blob = ?,
+		settled_at = ? WHERE id = ?`,
+		a.Head.Seq, a.Head.Hash, answer.Inline, answer.Blob, raw, at, a.Row)
+}
+
+// storedCompletion is a completion as the journal keeps it: without Raw, which is a blob, and without the text if
+// the transcript's message has the same text.
+type storedCompletion struct {
+	turn.Completion
+	SameText bool `json:"same_text,omitempty"`
+}
+
+// storeCompletion encodes a completion for storage beside the message that was appended for it. The caller stores Raw.
+func storeCompletion(c turn.Completion, messageText string) json.RawMessage {
+	c.Raw = nil
+	s := storedCompletion{Completion: c, SameText: c.Text == messageText}
+	if s.SameText {
+		s.Text = ""
+	}
+	return mustJSON(s)
+}
+
+// restoreCompletion decodes the result of storeCompletion.
+func restoreCompletion(b []byte, messageText string) (turn.Completion, error) {
+	var s storedCompletion
+	if err := json.Unmarshal(b, &s); err != nil {
+		return turn.Completion{}, fmt.Errorf("reading a stored answer: %w", err)
+	}
+	if s.SameText {
+		s.Text = messageText
+	}
+	return s.Completion, nil
+}
