@@ -64,6 +64,7 @@ type Activities struct {
 	outages         *outage.Outages // of models
 	large           largeAnswers
 	prompts         *semaphore.Weighted
+	waitingCalls    *semaphore.Weighted // for a user
 	queues          turn.Queues
 	elsewhere       turn.Queues
 	capacity        *capacity.Limiter
@@ -109,7 +110,7 @@ func New(o Options) (*Activities, error) {
 	return &Activities{
 		lastInferences: last,
 		turns:          turns, outages: outage.New(maxModelPause), large: make(largeAnswers, 4),
-		prompts: semaphore.NewWeighted(largePrompts), journal: o.Journal,
+		prompts: semaphore.NewWeighted(largePrompts), waitingCalls: semaphore.NewWeighted(maxWaitingCalls), journal: o.Journal,
 		capacity: o.Capacity, budget: o.Budget, times: times, journalRetryFor: o.JournalRetryFor,
 		model: Redacted(o.Model, o.Redact), tools: o.Tools, agent: o.Agents[0], agents: o.Agents, worker: o.Worker,
 		home: o.Home, taskQueue: o.TaskQueue, offers: o.Offers,

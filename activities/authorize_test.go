@@ -36,7 +36,6 @@ func (c catalogued) OfferedBy(context.Context, map[string]string) ([]turn.Catalo
 type counted struct{ calls []turn.ToolRequest }
 
 func (*counted) Check(turn.Descriptor, json.RawMessage) error { return nil }
-func (*counted) Await(context.Context, string, string)        {}
 
 func (c *counted) Call(_ context.Context, r turn.ToolRequest) (turn.ToolResult, error) {
 	c.calls = append(c.calls, r)

@@ -39,9 +39,11 @@ func (a *Activities) CallTool(ctx context.Context, in workflows.CallInput) (work
 		}
 		defer leave()
 	}
-	ctx, release := a.detachFromAttempt(withClock(ctx, clock), in.Turn)
+	ctx = withClock(ctx, clock)
+	elicitor := a.elicitor(ctx, in)
+	ctx, release := a.detachFromAttempt(ctx, in.Turn)
 	defer release()
-	res, err := a.callTool(ctx, withinBudget(in, clock.before), clock)
+	res, err := a.callTool(ctx, withinBudget(in, clock.before), clock, elicitor)
 	if err = a.redirect(ctx, in, err); temporal.IsApplicationError(err) { // the call goes to another worker
 		return workflows.CallResult{}, err
 	}
@@ -55,7 +57,8 @@ func (a *Activities) CallTool(ctx context.Context, in workflows.CallInput) (work
 // after running it. Its result is then settled, or the call is suspended if its server needs a response. If the outcome
 // of a repeatable call is unknown or an error and the workflow will attempt it again, callTool settles nothing and
 // returns an error. It also returns an error if a later attempt has the call.
-func (a *Activities) callTool(ctx context.Context, in workflows.CallInput, clock *clock) (workflows.CallResult, error) {
+func (a *Activities) callTool(ctx context.Context, in workflows.CallInput, clock *clock,
+	elicitor *elicitor) (workflows.CallResult, error) {
 	call, tool, claim, err := a.claim(ctx, in, nil)
 	in.Tool = tool
 	if err != nil {
@@ -76,7 +79,7 @@ func (a *Activities) callTool(ctx context.Context, in workflows.CallInput, clock
 	}
 	recorded := make(chan struct{})
 	defer close(recorded)
-	result, err := a.run(ctx, in, call, claim.Record.Continuation, clock, recorded)
+	result, err := a.run(ctx, in, call, claim.Record.Continuation, clock, elicitor, recorded)
 	switch {
 	case err != nil:
 		return workflows.CallResult{}, err
@@ -92,7 +95,8 @@ func (a *Activities) callTool(ctx context.Context, in workflows.CallInput, clock
 		// stays, because the journal grants a repeatable call to a later attempt in spite of it, and counts both attempts.
 		// If this worker stops, the later attempt runs on another one.
 		return workflows.CallResult{}, turn.Errorf(turn.CodeToolOutcomeUnknown, nil, result.Text)
-	case result.Outcome == turn.OutcomeError && in.RetryIfError && !temporal.IsCanceledError(context.Cause(ctx)):
+	case result.Outcome == turn.OutcomeError && in.RetryIfError && !elicitor.hasAsked() &&
+		!temporal.IsCanceledError(context.Cause(ctx)):
 		// The claim stays here, too: the workflow sets RetryIfError for repeatable calls only.
 		return workflows.CallResult{}, turn.Errorf(turn.CodeToolFailed, nil, turn.Truncate(result.Text, turn.ResultPreview))
 	}
@@ -193,11 +197,11 @@ func (a *Activities) requestedCall(ctx context.Context, in workflows.CallInput) 
 // closes recorded when it has written the result to the journal. An error means that nothing reached the tool; run has
 // then released the claim, unless the error is that of the release.
 func (a *Activities) run(
-	ctx context.Context, in workflows.CallInput, call turn.ToolCall, continuation []byte, clock *clock,
+	ctx context.Context, in workflows.CallInput, call turn.ToolCall, continuation []byte, clock *clock, elicitor *elicitor,
 	recorded <-chan struct{},
 ) (turn.ToolResult, error) {
-	// The tool host ends the call after Timeout, which progress renews up to TotalTimeout.
-	limited, cancel := expiry.WithTimeout(ctx, max(in.Timeout, in.TotalTimeout))
+	// The tool host ends the call after Timeout, which progress renews up to TotalTimeout. Waits for a user do not count.
+	limited, cancel := expiry.WithTimeout(ctx, max(in.Timeout, in.TotalTimeout)+in.Tool.ElicitationTimeout)
 	defer cancel()
 	caller, err := a.callerSession(ctx, in)
 	if err != nil {
@@ -216,17 +220,20 @@ func (a *Activities) run(
 	}
 	progress, stopProgress := a.progressWriter(ctx, in)
 	defer stopProgress()
-	result, err := a.tools.Call(limited, turn.ToolRequest{
+	req := turn.ToolRequest{
 		Tool: in.Tool.ID, Hash: in.Tool.Hash, Arguments: json.RawMessage(call.Arguments), Timeout: in.Timeout,
 		TotalTimeout: in.TotalTimeout,
 		Tenant:       in.Tenant, Session: in.Session, Turn: in.Turn, Step: in.Step, CallID: in.Call.ID, Attempt: in.Attempt,
 		Repeatable: in.Tool.Repeatable,
 		Caller:     caller, Model: in.Model, Context: begun.context,
 		Refused: clock.refused, Scheduled: scheduled(ctx), Kept: recorded,
-		Waits: !local(ctx), MaySuspend: !local(ctx) && a.home != "",
-		Responses: in.Responses, Continuation: continuation, Resume: in.Resume, OwningCall: in.OwningCall,
+		Waits: !local(ctx), Responses: in.Responses, Continuation: continuation, Resume: in.Resume, OwningCall: in.OwningCall,
 		Progress: progress, Late: func(late turn.ToolResult) { a.recordLateResult(context.WithoutCancel(ctx), in, late) },
-	})
+	}
+	if elicitor != nil {
+		req.Elicit = elicitor.elicit
+	}
+	result, err := a.tools.Call(limited, req)
 	if err != nil {
 		return result, a.releaseUnsent(ctx, in, err)
 	}

@@ -137,7 +137,6 @@ func (j *slowJournal) ReleaseCall(context.Context, string, string, int) error {
 type slowTool struct{ err error }
 
 func (slowTool) Check(turn.Descriptor, json.RawMessage) error { return nil }
-func (slowTool) Await(context.Context, string, string)        {}
 
 func (s slowTool) Call(ctx context.Context, _ turn.ToolRequest) (turn.ToolResult, error) {
 	<-ctx.Done()

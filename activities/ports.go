@@ -27,10 +27,6 @@ type Tools interface {
 	// may be attempted again; tool_drift means that the tool is no longer the one in the turn config. Every other
 	// ending is a result, with outcome unknown if the tool may or may not have acted. Cancelling ctx cancels the call.
 	Call(ctx context.Context, c turn.ToolRequest) (turn.ToolResult, error)
-	// Await keeps a call whose result was ToolResult.Held open. It returns when the call has ended, when its server no
-	// longer waits for the response, or when another Await begins for the call. Cancelling ctx cancels the call, unless
-	// the cause is context.DeadlineExceeded. A call that is neither awaited nor continued is soon cancelled.
-	Await(ctx context.Context, turnID, callID string)
 }
 
 // Journal is what the activities need of a journal.DB, which documents the methods.

@@ -48,7 +48,6 @@ func TestARetryDelayIsTheBreakersWithinItsBounds(t *testing.T) {
 type unsent struct{ err error }
 
 func (unsent) Check(turn.Descriptor, json.RawMessage) error { return nil }
-func (unsent) Await(context.Context, string, string)        {}
 
 func (u unsent) Call(context.Context, turn.ToolRequest) (turn.ToolResult, error) {
 	return turn.ToolResult{}, u.err

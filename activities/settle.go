@@ -38,20 +38,15 @@ func (a *Activities) repeatElicitations(ctx context.Context, in workflows.CallIn
 }
 
 // suspendedResult returns the receipt of a call that waits for responses to the result's elicitations, which the
-// attempt recordedBy has recorded. If the server holds the call open, its StickyQueue is this worker's home queue,
-// because only this worker can continue the call.
+// attempt recordedBy has recorded.
 func (a *Activities) suspendedResult(in workflows.CallInput, recordedBy int,
 	result turn.ToolResult) workflows.CallResult {
 	for i := range result.Elicitations {
 		result.Elicitations[i].Message = a.redact(result.Elicitations[i].Message)
 	}
-	queue := a.stickyQueue(in)
-	if result.Held {
-		queue = a.home
-	}
 	return workflows.CallResult{
 		CallID: in.Call.ID, Tool: in.Tool.ID,
-		Elicitations: result.Elicitations, ElicitationAttempt: recordedBy, Held: result.Held, StickyQueue: queue,
+		Elicitations: result.Elicitations, ElicitationAttempt: recordedBy, StickyQueue: a.stickyQueue(in),
 	}
 }
 

@@ -24,7 +24,6 @@ type asksOn struct {
 }
 
 func (*asksOn) Check(turn.Descriptor, json.RawMessage) error { return nil }
-func (*asksOn) Await(context.Context, string, string)        {}
 
 func (a *asksOn) Call(_ context.Context, r turn.ToolRequest) (turn.ToolResult, error) {
 	round := string(r.Continuation)

@@ -85,8 +85,8 @@ type MCPTimeouts struct {
 	// How long turns may still begin with the tools of an unavailable server; their calls wait for it. "0s" means 1
 	// minute, or 10 minutes if the server is required.
 	Catalogue time.Duration `toml:"catalogue" min:"0s"`
-	// How long a server of an older protocol version may hold a call during an elicitation; "0s" means that it cannot
-	// elicit. Servers of the newest protocol version send elicitations without holding a call.
+	// How long a server of an older protocol version may hold a call for the responses to its elicitations, in total;
+	// "0s" means that it cannot elicit. Servers of the newest protocol version send elicitations without holding a call.
 	Elicitation time.Duration `toml:"elicitation" min:"1s" max:"24h" zero:"to allow no elicitation"`
 }
 

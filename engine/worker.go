@@ -30,8 +30,8 @@ func (e *Engine) newWorkers(acts *activities.Activities, home string) (out []wor
 	for _, queue := range activityQueues(e.cfg) {
 		out = append(out, e.newActivityWorker(queue, acts, e.cfg.Worker.MaxConcurrentActivities))
 	}
-	if home != "" { // twice the number: a suspended call needs one activity to keep it open and another to continue it
-		out = append(out, e.newActivityWorker(home, acts, 2*e.cfg.Worker.MaxConcurrentActivities))
+	if home != "" {
+		out = append(out, e.newActivityWorker(home, acts, e.cfg.Worker.MaxConcurrentActivities))
 	}
 	return out
 }
@@ -127,9 +127,8 @@ func stopAll(workers []worker.Worker) {
 }
 
 // homeQueue returns the name of a new task queue that only this process polls, or "" if this worker runs no calls. It
-// is for calls that must go to this process: calls to servers with session affinity, suspended calls that a server
-// keeps open here, and calls of tools that other workers of the task queue lack. The name is random, because the state
-// of these servers ends with the process.
+// is for calls that must go to this process: calls to servers with session affinity, and calls of tools that other
+// workers of the task queue lack. The name is random, because the state of these servers ends with the process.
 func homeQueue(cfg config.Config) string {
 	if !cfg.Worker.Has(config.RoleTools) && len(cfg.Worker.ServerQueues) == 0 {
 		return ""

@@ -231,7 +231,7 @@ func (r *run) localCall(ctx workflow.Context, in CallInput) (CallResult, error) 
 
 // regularCall runs a call as a regular activity on the task queue sticky. If sticky is "", it runs the call on the
 // queue of the tool's server, if the server has one, or else on the turn's queue for tools.
-func (r *run) regularCall(ctx workflow.Context, in CallInput, sticky string) (CallResult, error) {
+func (r *run) regularCall(ctx workflow.Context, c *callState, in CallInput, sticky string) (CallResult, error) {
 	queue, startWithin := sticky, stickyTimeout // startWithin bounds the wait for a worker; 0: no bound
 	switch {
 	case sticky != "":
@@ -242,14 +242,15 @@ func (r *run) regularCall(ctx workflow.Context, in CallInput, sticky string) (Ca
 	}
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue: queue, ScheduleToStartTimeout: startWithin,
-		StartToCloseTimeout: CallDeadline(max(in.Timeout, in.TotalTimeout)) + r.progress.Config.JournalRetryFor,
+		StartToCloseTimeout: CallDeadline(max(in.Timeout, in.TotalTimeout)+in.Tool.ElicitationTimeout) +
+			r.progress.Config.JournalRetryFor,
 		HeartbeatTimeout:    heartbeat,
 		WaitForCancellation: true,
 		RetryPolicy:         callRetryPolicy,
 		Priority:            r.priority(false),
 		Summary:             summary(in),
 	})
-	return call(ctx, Activities.CallTool, in)
+	return r.awaitAttempt(ctx, c, workflow.ExecuteActivity(ctx, activityName(Activities.CallTool), in))
 }
 
 // summary returns the line that the Web UI shows for a call, in at most 200 bytes, which every server accepts.

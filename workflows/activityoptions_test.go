@@ -29,7 +29,7 @@ func TestACallsDeadlineIsTheSumOfItsParts(t *testing.T) {
 		return CallResult{}, nil
 	}, activity.RegisterOptions{Name: "CallTool"})
 	env.ExecuteWorkflow(func(ctx workflow.Context) error {
-		_, err := (&run{}).regularCall(ctx, CallInput{Timeout: 15 * time.Second}, "")
+		_, err := (&run{}).regularCall(ctx, &callState{}, CallInput{Timeout: 15 * time.Second}, "")
 		return err
 	})
 	require.NoError(t, env.GetWorkflowError())

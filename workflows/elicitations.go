@@ -5,16 +5,15 @@ import (
 	"fmt"
 	"time"
 
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/everturn/everturn/workflows/turn"
 )
 
 // A tool call whose server sends elicitations is suspended: its attempt returns the elicitations, the turn opens a
-// request for each, and the next attempt continues the call with the responses. If the server speaks the newest
-// protocol, any worker can continue the call. A server of an older protocol keeps its call open (CallResult.Held), so
-// only the worker with the open call can continue it; the turn watches that worker meanwhile.
+// request for each, and the next attempt, on any worker, continues the call with the responses. A server of an older
+// protocol holds its call open instead. The attempt then sends the update Elicit, and waits until the journal has the
+// decision of the request that the turn opens.
 
 // maxElicitations bounds the elicitations of one call, over all its attempts.
 const maxElicitations = 32
@@ -44,29 +43,18 @@ func (r *run) resume(ctx workflow.Context, c *callState) (again bool) {
 // until all are settled. It stores the responses in c for the next attempt, and clears the receipt. An elicitation
 // beyond the maximum gets the response cancel.
 func (r *run) elicit(ctx workflow.Context, c *callState) error {
-	within := r.elicitationExpiry(c)
+	within := r.progress.Config.Approvals.QuestionExpiry
 	var requests []turn.Request
 	for i, q := range c.receipt.Elicitations[:min(len(c.receipt.Elicitations), maxElicitations-c.elicited)] {
-		requests = append(requests, turn.Request{
-			ID: elicitationID(c, i+1), Kind: turn.RequestElicitation, Step: r.progress.Counters.Step, Tool: c.call.Tool,
-			Call: c.call.ID, Question: turn.Truncate(q.Message, maxQuestion), Elicitation: &q, ExpiresAt: expiry(ctx, within),
-		})
+		requests = append(requests, r.elicitationRequest(ctx, c, elicitationID(c, i+1), q, within))
 	}
-	ended, gone := never, never
-	if c.receipt.Held { // only the worker with the open call can continue it
-		c.queue = c.receipt.StickyQueue
-		ended, gone = r.awaitCall(ctx, c, within)
-	}
-	decisions, err := r.request(ctx, requests, within, ended)
+	decisions, err := r.request(ctx, requests, within, never)
 	if err != nil {
 		return err
 	}
-	if gone() { // any worker can look up in the journal how the call ended
-		c.queue = ""
-	}
 	c.responses, c.respondsTo = nil, cmp.Or(c.receipt.ElicitationAttempt, c.attempt)
 	for i, q := range c.receipt.Elicitations {
-		c.responses = append(c.responses, responseTo(q, decisions[elicitationID(c, i+1)]))
+		c.responses = append(c.responses, decisions[elicitationID(c, i+1)].ResponseTo(q))
 	}
 	c.elicited += len(requests)
 	c.receipt = CallResult{}
@@ -77,43 +65,113 @@ func (r *run) elicit(ctx workflow.Context, c *callState) error {
 // IDs count on over all attempts.
 func elicitationID(c *callState, n int) string { return fmt.Sprintf("e%s.%d", c.call.ID, c.elicited+n) }
 
-// elicitationExpiry returns the time after which the call's elicitations expire: the configured expiry of questions, or
-// the tool's ElicitationTimeout if the server keeps the call open and that is shorter. 0 means that they do not expire.
-func (r *run) elicitationExpiry(c *callState) time.Duration {
-	within := r.progress.Config.Approvals.QuestionExpiry
+// elicitationRequest returns the request with this ID for the response to q, which expires after within; 0 means never.
+func (r *run) elicitationRequest(ctx workflow.Context, c *callState, id string, q turn.Elicitation,
+	within time.Duration) turn.Request {
+	return turn.Request{
+		ID: id, Kind: turn.RequestElicitation, Step: r.progress.Counters.Step, Tool: c.call.Tool,
+		Call: c.call.ID, Question: turn.Truncate(q.Message, maxQuestion), Elicitation: &q, ExpiresAt: expiry(ctx, within),
+	}
+}
+
+// ElicitInput asks the user, for the server of a call that the server holds open. The activity of the call sends it.
+type ElicitInput struct {
+	Call    string `json:"call"`
+	Attempt int    `json:"attempt"`
+	// Elicitation is nil if the server no longer waits for the response to the call's latest elicitation.
+	Elicitation *turn.Elicitation `json:"elicitation,omitempty"`
+	Within      time.Duration     `json:"within,omitempty"` // how long the server waits
+}
+
+// ElicitResult names the request whose decision is the response.
+type ElicitResult struct {
+	Request string `json:"request,omitempty"`
+}
+
+// heldElicitation is an ElicitInput that the workflow has accepted, and the ID of its request.
+type heldElicitation struct {
+	ElicitInput
+	request string
+}
+
+// maxElicitInput bounds an ElicitInput, in bytes of JSON. The MCP host bounds the parts of an elicitation more tightly.
+const maxElicitInput = 128 << 10
+
+// validateElicit rejects an elicitation that belongs to no attempt under way, or that the call may not send.
+func (r *run) validateElicit(_ workflow.Context, in ElicitInput) error {
+	c := r.attemptUnderWay(in)
+	if c == nil {
+		return rejected(turn.CodeNotWaiting, fmt.Sprintf("attempt %d of call %s is not under way", in.Attempt,
+			turn.Truncate(in.Call, 40)))
+	}
 	tool, _ := r.progress.Config.Find(c.call.Tool)
-	switch heldFor := tool.ElicitationTimeout; {
-	case !c.receipt.Held || heldFor <= 0:
-		return within
-	case within <= 0:
-		return heldFor
-	default:
-		return min(within, heldFor)
+	switch {
+	case in.Elicitation == nil:
+		return nil
+	case in.Within <= 0, in.Within > tool.ElicitationTimeout:
+		return rejected(turn.CodeInputInvalid, fmt.Sprintf("within is %s; the maximum is the tool's elicitation timeout, %s",
+			in.Within, tool.ElicitationTimeout))
+	case c.elicited >= maxElicitations:
+		return rejected(turn.CodeLimitExceeded, fmt.Sprintf("the call has sent %d elicitations, which is the maximum",
+			maxElicitations))
 	}
+	if err := checkSize("elicitation", in, maxElicitInput); err != nil {
+		return rejected(err.Code, err.Message)
+	}
+	return nil
 }
 
-// awaitCall starts AwaitCall, on the call's worker, for a call that its server keeps open. ended reports whether the
-// activity has ended, because the call can no longer use a response. gone reports whether it has ended with an error,
-// because that worker can no longer continue the call. within is the time until the call's elicitations expire.
-func (r *run) awaitCall(ctx workflow.Context, c *callState, within time.Duration) (ended, gone func() bool) {
-	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		TaskQueue: c.queue, ScheduleToStartTimeout: stickyTimeout, ScheduleToCloseTimeout: CallDeadline(within),
-		HeartbeatTimeout: heartbeat,
-		RetryPolicy: &temporal.RetryPolicy{ // the worker may have lost only its connection to Temporal
-			InitialInterval: time.Second, BackoffCoefficient: 1, NonRetryableErrorTypes: nonRetryable,
-		},
-		Summary: turn.Truncate("keep "+c.call.Tool+" open", 200),
-	})
-	in := AwaitCallInput{Turn: r.turnID, Call: c.call.ID}
-	call := workflow.ExecuteActivity(ctx, activityName(Activities.AwaitCall), in)
-	return call.IsReady, func() bool { return call.IsReady() && call.Get(ctx, nil) != nil }
+// attemptUnderWay returns the call whose attempt has sent the elicitation, or nil if that attempt is not under way.
+func (r *run) attemptUnderWay(in ElicitInput) *callState {
+	for _, c := range r.calls {
+		if c.call.ID == in.Call && c.attempt == in.Attempt && c.underWay {
+			return c
+		}
+	}
+	return nil
 }
 
-// responseTo returns the response to q for the server, by the user's decision d. It is a cancel if the user did not
-// respond.
-func responseTo(q turn.Elicitation, d turn.Decision) turn.ElicitationResponse {
-	if d.Response == nil {
-		return turn.ElicitationResponse{Key: q.Key, Action: turn.ElicitationCancel}
+// holdElicitation handles the update Elicit: awaitAttempt then opens the request.
+func (r *run) holdElicitation(_ workflow.Context, in ElicitInput) (ElicitResult, error) {
+	c, held := r.attemptUnderWay(in), heldElicitation{ElicitInput: in}
+	if c == nil { // the attempt has ended since the update was validated
+		return ElicitResult{}, rejected(turn.CodeNotWaiting, "the attempt has ended")
 	}
-	return turn.ElicitationResponse{Key: q.Key, Action: d.Response.Action, Content: d.Response.Content}
+	if in.Elicitation != nil {
+		held.request = elicitationID(c, 1)
+		c.elicited++
+	}
+	c.held = append(c.held, held)
+	return ElicitResult{Request: held.request}, nil
+}
+
+// awaitAttempt waits for the end of the call's attempt, and opens a request for each elicitation that the server sends
+// meanwhile. A request that is open when the attempt ends, or when the server no longer waits for it, expires at once. If
+// ctx is cancelled, awaitAttempt returns before the attempt has ended: see call.
+func (r *run) awaitAttempt(ctx workflow.Context, c *callState, attempt workflow.Future) (out CallResult, err error) {
+	c.underWay = true
+	defer func() { c.underWay, c.held = false, nil }()
+	interrupted := func() bool { return attempt.IsReady() || len(c.held) > 0 }
+	for {
+		if workflow.Await(ctx, interrupted) != nil {
+			return out, ctx.Err()
+		}
+		if attempt.IsReady() {
+			err = attempt.Get(ctx, &out)
+			return out, err
+		}
+		held := c.held[0]
+		c.held = c.held[1:]
+		if held.Elicitation == nil {
+			continue
+		}
+		within := held.Within
+		if expiry := r.progress.Config.Approvals.QuestionExpiry; expiry > 0 {
+			within = min(within, expiry)
+		}
+		request := r.elicitationRequest(ctx, c, held.request, *held.Elicitation, within)
+		if _, err := r.request(ctx, []turn.Request{request}, within, interrupted); err != nil {
+			return out, err
+		}
+	}
 }

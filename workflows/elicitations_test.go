@@ -2,7 +2,10 @@ package workflows
 
 import (
 	"context"
+	"crypto/rand"
+	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/log"
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
 
@@ -20,15 +22,16 @@ import (
 // elicitingPort is a port whose model requests calls once. A user responds to each elicitation after a second.
 type elicitingPort struct {
 	*port
-	env      *testsuite.TestWorkflowEnvironment
-	calls    []string
-	call     func(CallInput) (CallResult, error)
-	await    func() error // AwaitCall
-	silent   bool         // no user responds
-	opened   []turn.Request
-	queues   []string // of the calls' attempts
-	finished FinishInput
-	outcomes []turn.CallOutcome
+	env    *testsuite.TestWorkflowEnvironment
+	calls  []string
+	call   func(CallInput) (CallResult, error)
+	silent bool // no user responds
+	// decisions, if set, receives the decisions that the journal gets.
+	decisions chan turn.Decision
+	opened    []turn.Request
+	queues    []string // of the calls' attempts
+	finished  FinishInput
+	outcomes  []turn.CallOutcome
 }
 
 func (p *elicitingPort) Begin(context.Context, BeginInput) (BeginResult, error) {
@@ -73,10 +76,6 @@ func (p *elicitingPort) CallTool(ctx context.Context, in CallInput) (CallResult,
 	return res, err
 }
 
-func (p *elicitingPort) AwaitCall(context.Context, AwaitCallInput) error {
-	return p.await()
-}
-
 func (p *elicitingPort) Finish(_ context.Context, in FinishInput) (FinishResult, error) {
 	p.finished = in
 	return FinishResult{State: in.Result.State}, nil
@@ -91,7 +90,7 @@ func elicits(t *testing.T, p *elicitingPort) {
 	p.env.RegisterWorkflowWithOptions(Turn, workflow.RegisterOptions{Name: TurnWorkflow})
 	for name, act := range map[string]any{
 		"Begin": p.Begin, "Infer": p.Infer, "Ask": p.Ask, "Decide": p.Decide, "CallTool": p.CallTool,
-		"AwaitCall": p.AwaitCall, "Finish": p.Finish,
+		"Finish": p.Finish,
 	} {
 		p.env.RegisterActivityWithOptions(act, activity.RegisterOptions{Name: name})
 	}
@@ -146,36 +145,113 @@ func TestACallDoesNotWaitForTheElicitationOfAnother(t *testing.T) {
 	assert.Len(t, p.queues, 4)
 }
 
-// TestASuspendedCallThatEndedIsNotAskedAbout checks that the elicitation of a call that its server keeps open expires
-// when the call ends, and that the next attempt goes to the worker with the open call, or to any if that is gone.
-func TestASuspendedCallThatEndedIsNotAskedAbout(t *testing.T) {
-	for name, gone := range map[string]bool{"the call ended": false, "its worker is gone": true} {
+// elicit sends the update Elicit from an activity, and returns the result.
+func (p *elicitingPort) elicit(in ElicitInput) (out ElicitResult, err error) {
+	ended := make(chan struct{})
+	callback := &testsuite.TestUpdateCallback{OnAccept: func() {},
+		OnReject: func(refusal error) { err = refusal; close(ended) },
+		OnComplete: func(result any, failure error) {
+			out, _ = result.(ElicitResult)
+			err = failure
+			close(ended)
+		}}
+	p.env.RegisterDelayedCallback(func() { p.env.UpdateWorkflow(ElicitUpdate, rand.Text(), callback, in) }, 0)
+	<-ended
+	return out, err
+}
+
+func (p *elicitingPort) Decide(ctx context.Context, in DecideInput) (DecideResult, error) {
+	out, err := p.port.Decide(ctx, in)
+	if p.decisions != nil {
+		p.decisions <- in.Decisions[0]
+	}
+	return out, err
+}
+
+// heldFor returns an ElicitInput of the call's attempt.
+func heldFor(in CallInput) ElicitInput {
+	return ElicitInput{Call: in.Call.ID, Attempt: in.Attempt, Within: time.Hour,
+		Elicitation: &turn.Elicitation{Key: "1", Message: "?"}}
+}
+
+// TestAHeldCallGetsItsResponses checks that the elicitations of a call that its server holds open become requests, one
+// after the other, while the attempt goes on, and that the journal gets the response to each.
+func TestAHeldCallGetsItsResponses(t *testing.T) {
+	p := &elicitingPort{calls: []string{"1.0"}, decisions: make(chan turn.Decision, 1)}
+	p.call = func(in CallInput) (CallResult, error) {
+		for _, id := range []string{"e1.0.1", "e1.0.2"} {
+			out, err := p.elicit(heldFor(in))
+			assert.NoError(t, err)
+			assert.Equal(t, id, out.Request)
+			d := <-p.decisions
+			assert.Equal(t, id, d.ID)
+			assert.Equal(t, turn.ElicitationDecline, d.ResponseTo(turn.Elicitation{Key: "1"}).Action)
+		}
+		return CallResult{Outcome: turn.OutcomeOK}, nil
+	}
+	elicits(t, p)
+	assert.Len(t, p.queues, 1, "the call is attempted once")
+	require.Len(t, p.opened, 2)
+	assert.Equal(t, turn.RequestElicitation, p.opened[0].Kind)
+	assert.WithinDuration(t, time.Now().Add(time.Hour), p.opened[0].ExpiresAt, 10*time.Minute,
+		"it is open for as long as the server waits")
+}
+
+// TestAnElicitationExpiresWithItsAttempt checks that a request that is open when the attempt ends, is lost, or no longer
+// waits for the response, expires at once.
+func TestAnElicitationExpiresWithItsAttempt(t *testing.T) {
+	for name, end := range map[string]func(*elicitingPort, CallInput) error{
+		"ended": func(*elicitingPort, CallInput) error { return nil },
+		"lost":  func(*elicitingPort, CallInput) error { return errors.New("context canceled") }, // while the worker stops
+		"withdrawn": func(p *elicitingPort, in CallInput) error {
+			withdrawn := heldFor(in)
+			withdrawn.Elicitation = nil
+			_, err := p.elicit(withdrawn)
+			<-p.decisions // while the attempt goes on
+			return err
+		},
+	} {
 		t.Run(name, func(t *testing.T) {
-			p := &elicitingPort{calls: []string{"1.0"}, silent: true}
-			p.await = func() error {
-				if gone {
-					return temporal.NewNonRetryableApplicationError("gone", "", nil)
-				}
-				return nil
-			}
+			p := &elicitingPort{calls: []string{"1.0"}, silent: true, decisions: make(chan turn.Decision, 1)}
 			p.call = func(in CallInput) (CallResult, error) {
-				if len(in.Responses) > 0 {
-					assert.Equal(t, turn.ElicitationCancel, in.Responses[0].Action)
+				if in.Attempt > 1 {
 					return CallResult{Outcome: turn.OutcomeUnknown}, nil
 				}
-				res := suspended(in)
-				res.Held, res.StickyQueue = true, "its worker"
-				return res, nil
+				_, err := p.elicit(heldFor(in))
+				assert.NoError(t, err)
+				return CallResult{Outcome: turn.OutcomeOK}, end(p, in)
 			}
 			elicits(t, p)
+			require.Len(t, p.opened, 1)
 			require.Len(t, p.decided, 1)
-			require.Len(t, p.decided[0].Decisions, 1)
 			assert.Equal(t, turn.StatusExpired, p.decided[0].Decisions[0].Status)
 			assert.Equal(t, turn.ReasonCallEnded, p.decided[0].Decisions[0].Reason)
-			require.Len(t, p.queues, 2)
-			assert.Equal(t, gone, p.queues[1] != "its worker", p.queues)
-			assert.WithinDuration(t, time.Now().Add(time.Hour), p.opened[0].ExpiresAt, 10*time.Minute,
-				"it is open for timeouts.elicitation")
 		})
 	}
+}
+
+// TestOnlyAnAttemptUnderWayElicits checks the updates that the workflow rejects.
+func TestOnlyAnAttemptUnderWayElicits(t *testing.T) {
+	p := &elicitingPort{calls: []string{"1.0"}}
+	p.call = func(in CallInput) (CallResult, error) {
+		for name, c := range map[string]struct {
+			change func(*ElicitInput)
+			code   turn.Code
+		}{
+			"another call":    {func(in *ElicitInput) { in.Call = "1.1" }, turn.CodeNotWaiting},
+			"another attempt": {func(in *ElicitInput) { in.Attempt++ }, turn.CodeNotWaiting},
+			"without end":     {func(in *ElicitInput) { in.Within = 0 }, turn.CodeInputInvalid},
+			"too long":        {func(in *ElicitInput) { in.Within += time.Second }, turn.CodeInputInvalid},
+			"too large": {func(in *ElicitInput) { in.Elicitation.Message = strings.Repeat("x", maxElicitInput) },
+				turn.CodeInputInvalid},
+		} {
+			held := heldFor(in)
+			c.change(&held)
+			_, err := p.elicit(held)
+			assert.Equal(t, c.code, code(err), name)
+		}
+		return CallResult{Outcome: turn.OutcomeOK}, nil
+	}
+	elicits(t, p)
+	assert.Empty(t, p.opened)
 }

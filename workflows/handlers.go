@@ -49,8 +49,12 @@ func (r *run) registerHandlers(ctx workflow.Context) error {
 		workflow.UpdateHandlerOptions{Validator: r.validateApprove}); err != nil {
 		return err
 	}
-	return workflow.SetUpdateHandlerWithOptions(ctx, AnswerUpdate, r.answer,
-		workflow.UpdateHandlerOptions{Validator: r.validateAnswer})
+	if err := workflow.SetUpdateHandlerWithOptions(ctx, AnswerUpdate, r.answer,
+		workflow.UpdateHandlerOptions{Validator: r.validateAnswer}); err != nil {
+		return err
+	}
+	return workflow.SetUpdateHandlerWithOptions(ctx, ElicitUpdate, r.holdElicitation,
+		workflow.UpdateHandlerOptions{Validator: r.validateElicit})
 }
 
 func (r *run) snapshot() Snapshot {

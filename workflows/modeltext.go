@@ -27,7 +27,7 @@ func modelText(c *callState, tool turn.Tool, outcome turn.Outcome, err error) st
 // may have carried out.
 func reachedText(c *callState, err error) string {
 	why := strings.TrimSuffix(message(err), ".")
-	if c.reached == 0 { // the earlier attempt was suspended by an elicitation
+	if c.reached == 0 { // an earlier attempt was suspended by an elicitation
 		return "Outcome unknown: the tool's server had requested input and did not get it: " + why +
 			". The call may have taken effect in part. Check before you try again."
 	}

@@ -25,9 +25,6 @@ type Activities interface {
 	RefreshTools(context.Context, RefreshInput) (RefreshResult, error)
 	// CallTool claims one call, runs it, settles it and returns a receipt.
 	CallTool(context.Context, CallInput) (CallResult, error)
-	// AwaitCall waits until a call that CallTool has suspended with CallResult.Held can no longer use a response. It must
-	// run on the receipt's StickyQueue. An error means that this worker cannot continue the call.
-	AwaitCall(context.Context, AwaitCallInput) error
 	// BeginSubagent claims a call of an agent's tool, and returns the message with which the agent's turn begins.
 	BeginSubagent(context.Context, SubagentInput) (BeginSubagentResult, error)
 	// SettleSubagent settles a call that BeginSubagent has claimed: with the answer of the agent's turn, or with an error
@@ -199,9 +196,6 @@ type CallResult struct {
 	// ElicitationAttempt is the attempt that recorded the elicitations in the journal: this attempt, or an earlier one
 	// that was lost afterwards.
 	ElicitationAttempt int `json:"elicitation_attempt,omitempty"`
-	// Held means that the server keeps the call open until it has the responses: only the worker of StickyQueue can
-	// continue the call. See Activities.AwaitCall.
-	Held bool `json:"held,omitempty"`
 	// StickyQueue is the task queue of the worker that holds the turn's connection to this server.
 	StickyQueue string `json:"sticky_queue,omitempty"`
 	// Used is what the called subagent has used, including its own subagents; nil for calls of other tools.
@@ -233,12 +227,6 @@ type SettleSubagentInput struct {
 	Started bool `json:"started,omitempty"`
 	// Deliver requests CallResult.Message, with which the answer of such an agent goes to its caller's session.
 	Deliver bool `json:"deliver,omitempty"`
-}
-
-// AwaitCallInput names a suspended call.
-type AwaitCallInput struct {
-	Turn string `json:"turn"`
-	Call string `json:"call"`
 }
 
 // AskInput and DecideInput are the inputs of Ask and Decide.

@@ -44,8 +44,8 @@ const firstTask = 3
 
 // mayMove reports whether the turn should continue in a new run while it waits for the open requests: on another
 // version of the worker, or because its history is long. Temporal refuses every update of a run that has accepted too
-// many, also those that repeat a message or a decision. A turn that waits for an elicitation stays, because the
-// suspended call is part of this run's state.
+// many, also those that repeat a message or a decision. A turn that waits for an elicitation stays, because the call is
+// part of this run's state.
 func (r *run) mayMove(ctx workflow.Context, open []turn.Request) bool {
 	elicits := slices.ContainsFunc(open, func(req turn.Request) bool { return req.Kind == turn.RequestElicitation })
 	return !elicits && (targetChanged(ctx) || r.historyTooLong(ctx)) && workflow.AllHandlersFinished(ctx)

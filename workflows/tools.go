@@ -25,7 +25,9 @@ type callState struct {
 	decision       turn.Decision
 	attempt        int                        // the number of the latest attempt, from 1; 0 before the first
 	busy           time.Duration              // working time of earlier attempts, including waits for the server
+	underWay       bool                       // the latest attempt runs, and the user can be asked for its server
 	elicited       int                        // the number of elicitations of its server so far
+	held           []heldElicitation          // those of the attempt under way that are to be opened
 	responses      []turn.ElicitationResponse // responses to the latest elicitations
 	respondsTo     int                        // the number of the attempt that returned these elicitations
 	reached        int                        // the number of attempts that may have reached the tool and ended unknown
@@ -91,7 +93,7 @@ func (r *run) callTool(ctx workflow.Context, p turn.CallTool) turn.Phase {
 // MaxParallelCalls until it continues.
 func (r *run) runCalls(ctx workflow.Context, states []*callState) {
 	r.agents = r.newStepAgents(ctx, states)
-	r.worked = 0
+	r.worked, r.calls = 0, states
 	wg, slots := workflow.NewWaitGroup(ctx), workflow.NewSemaphore(ctx, int64(r.progress.Config.Limits.MaxParallelCalls))
 	for _, c := range states {
 		wg.Add(1)
@@ -109,6 +111,7 @@ func (r *run) runCalls(ctx workflow.Context, states []*callState) {
 		})
 	}
 	wg.Wait(ctx)
+	r.calls = nil
 	r.agents.countGranted(&r.progress.Counters)
 }
 
@@ -270,7 +273,7 @@ func (r *run) attemptCall(ctx workflow.Context, c *callState, tool turn.Tool) (r
 		if tool.Activity == turn.ActivityLocal && c.attempt == 1 {
 			receipt, err = r.localCall(ctx, in)
 		} else {
-			receipt, err = r.regularCall(ctx, in, cmp.Or(c.queue, r.stickyQueue(tool)))
+			receipt, err = r.regularCall(ctx, c, in, cmp.Or(c.queue, r.stickyQueue(tool)))
 		}
 		if n < maxCallAttempts && r.adoptQueues(err) { // the worker lacks the role
 			continue

@@ -75,6 +75,7 @@ type run struct {
 	expiresAt    time.Time       // when the requests expire with which a run continues; zero: no such requests, or never
 	connecting   map[string]bool // the servers to which a call is making the turn's connection
 	worked       time.Duration   // the working time of the step's calls so far; see addWork
+	calls        []*callState    // the calls of the step under way; nil if there are none
 	agents       *stepAgents     // the subagents that the step calls; nil if there are none
 }
 

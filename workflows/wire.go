@@ -17,6 +17,7 @@ const (
 	SendUpdate    = "Send"     // update: a Message; the update's ID is the message's
 	ApproveUpdate = "Approve"  // update: an Approval
 	AnswerUpdate  = "Answer"   // update: an Answer
+	ElicitUpdate  = "Elicit"   // update: an ElicitInput, from the activity of a call
 	StateQuery    = "State"    // query: a Snapshot
 )
 

@@ -40,7 +40,7 @@ func (c *connector) capabilities() *sdk.ClientCapabilities {
 }
 
 // hideElicitation is sending middleware that removes the elicitation capability from initialize, which only servers of
-// older protocols receive, unless ElicitationTimeout is set. Such a server would keep its call open for the response.
+// older protocols receive, unless ElicitationTimeout is set. Such a server would hold its call open for the response.
 func (c *connector) hideElicitation(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
 		if p, ok := req.GetParams().(*sdk.InitializeParams); ok && method == methodInitialize &&

@@ -12,9 +12,9 @@
 // timeout. A call whose tool may detach continues after its timeout: the caller gets outcome unknown at once, and the
 // late result, if there is one, through ToolRequest.Late. A call whose server sends elicitations (SEP-2322) returns
 // without an outcome, with the elicitations and a continuation; given the responses and the continuation, any process
-// of the server can continue it. A server of an older protocol keeps the call open instead, and may send elicitations
-// only if Server.ElicitationTimeout is set: its call also returns without an outcome, but goes on in this host, which
-// alone can continue it (see Host.Await). A server that requests sampling gets an error.
+// of the server can continue it. A server of an older protocol holds the call open instead, and may send elicitations
+// only if Server.ElicitationTimeout is set: its call waits for the responses (ToolRequest.Elicit). A server that
+// requests sampling gets an error.
 //
 // # Results
 //

@@ -37,8 +37,7 @@ type continuation struct {
 	Version int    `json:"v"`               // of this format: 1
 	Round   int    `json:"round"`           // of elicitations, from 1
 	State   string `json:"state,omitempty"` // the server's own, which it gets back unchanged
-	// Suspended names the suspendedCall, if the server keeps the call open. Round is then the elicitation's number.
-	Suspended    string             `json:"suspended,omitempty"`
+
 	Elicitations []turn.Elicitation `json:"elicitations"`
 	// Responses are the accepted responses. They are kept while the missing ones are elicited again.
 	Responses []turn.ElicitationResponse `json:"responses,omitempty"`
@@ -210,41 +209,19 @@ func (c continuation) toResult(elicitations []turn.Elicitation) (turn.ToolResult
 	if len(b) > maxContinuation {
 		return turn.ToolResult{}, fmt.Errorf("its state is %d bytes; the maximum is %d", len(b), maxContinuation)
 	}
-	return turn.ToolResult{
-		Elicitations: elicitations, Continuation: b, Held: c.Suspended != "", SizeBytes: int64(len(b)),
-	}, nil
+	return turn.ToolResult{Elicitations: elicitations, Continuation: b, SizeBytes: int64(len(b))}, nil
 }
 
 // resume reads the request's continuation and moves the request's responses into it. A request without a continuation
 // yields the zero continuation, with which a call begins. If the returned result is not nil, it is the result of the
-// call, and nothing is sent to the server: the continuation cannot be read, a response is missing or invalid, or the
-// suspended call is lost and must not be repeated.
-func (h *Host) resume(req turn.ToolRequest) (k continuation, result *turn.ToolResult) {
+// call, and nothing is sent to the server: the continuation cannot be read, or a response is missing or invalid.
+func resume(req turn.ToolRequest) (k continuation, result *turn.ToolResult) {
 	if len(req.Continuation) == 0 {
 		return k, nil
 	}
 	if err := json.Unmarshal(req.Continuation, &k); err != nil || k.Version != 1 || len(k.Elicitations) == 0 {
 		r := tool.Denied("The call's continuation cannot be read. Nothing was sent; the tool may be called again.")
 		return k, &r
-	}
-	if k.Suspended == "" {
-		return k, k.acceptResponses(req)
-	}
-	call := h.suspended.find(req, k)
-	if call != nil && !isClosed(call.done) {
-		leave, ok := call.enter(nil) // restarts the time after which an unused call is abandoned
-		if leave(); !ok {
-			call = nil
-		}
-	}
-	switch {
-	case call == nil && req.Repeatable: // the call may begin again, with the zero continuation
-		return continuation{}, nil
-	case call == nil:
-		r := lostCall(req, connectionGone)
-		return k, &r
-	case isClosed(call.done): // no response is needed any more: the caller gets the call's result
-		return k, nil
 	}
 	return k, k.acceptResponses(req)
 }
@@ -265,7 +242,7 @@ func (c *continuation) acceptResponses(req turn.ToolRequest) (again *turn.ToolRe
 		}
 		response, err := c.matchResponse(q, req.Responses)
 		if err != nil {
-			q.Message = fmt.Sprintf("(The last response does not fit: %v.) %s", err, q.Message)
+			q.Message = doesNotFit(q, err)
 			open = append(open, q)
 			continue
 		}
@@ -275,10 +252,7 @@ func (c *continuation) acceptResponses(req turn.ToolRequest) (again *turn.ToolRe
 		return nil
 	}
 	if len(req.Responses) == 0 {
-		return &turn.ToolResult{
-			Elicitations: open, Continuation: req.Continuation, Held: c.Suspended != "",
-			SizeBytes: int64(len(req.Continuation)),
-		}
+		return &turn.ToolResult{Elicitations: open, Continuation: req.Continuation, SizeBytes: int64(len(req.Continuation))}
 	}
 	r, err := c.toResult(open)
 	if err != nil {
@@ -287,8 +261,8 @@ func (c *continuation) acceptResponses(req turn.ToolRequest) (again *turn.ToolRe
 	return &r
 }
 
-// matchResponse finds the response to an elicitation by its key, checks it against the elicitation and returns it in
-// the form to send. A response may omit the key if only one elicitation is open.
+// matchResponse finds the response to an elicitation by its key and returns it in the form to send: see fit. A response
+// may omit the key if only one elicitation is open.
 func (c continuation) matchResponse(q turn.Elicitation,
 	responses []turn.ElicitationResponse) (turn.ElicitationResponse, error) {
 	r, ok := responseTo(responses, q.Key)
@@ -298,6 +272,11 @@ func (c continuation) matchResponse(q turn.Elicitation,
 	if !ok {
 		return r, errors.New("there is no response")
 	}
+	return fit(q, r)
+}
+
+// fit checks a response against its elicitation and returns it in the form to send.
+func fit(q turn.Elicitation, r turn.ElicitationResponse) (turn.ElicitationResponse, error) {
 	r, refused := r.To(&q) // checks and normalizes the action
 	if refused != nil {
 		return r, refused

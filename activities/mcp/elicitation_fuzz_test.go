@@ -24,7 +24,7 @@ func TestWithoutRepliesTheQuestionsAreAskedAsTheyAre(t *testing.T) {
 		Responses: []turn.ElicitationResponse{{Key: "done", Action: turn.ElicitationDecline}},
 	})
 	require.NoError(t, err)
-	_, asked := (&Host{}).resume(turn.ToolRequest{Continuation: kept})
+	_, asked := resume(turn.ToolRequest{Continuation: kept})
 	require.NotNil(t, asked, "nothing is sent")
 	assert.Equal(t, []turn.Elicitation{q}, asked.Elicitations)
 	assert.Equal(t, kept, asked.Continuation, "byte for byte: the journal has it")

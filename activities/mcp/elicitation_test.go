@@ -1,7 +1,6 @@
 package mcp_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -196,122 +195,107 @@ func oldActor(t *testing.T) mcp.Server {
 	return old
 }
 
-// suspendable returns a call of the tool that elicits a colour in the middle of the call.
-func suspendable(t *testing.T, h *mcp.Host, callID string) turn.ToolRequest {
-	t.Helper()
-	req := request(t, h, "mcp/act/interrupt", `{}`)
-	req.CallID, req.MaySuspend = callID, true
-	return req
+// user responds to elicitations in the middle of calls.
+type user struct {
+	asked     chan turn.Elicitation
+	responses chan turn.ElicitationResponse
 }
 
-// continued returns the next attempt of a suspended call.
-func continued(req turn.ToolRequest, r turn.ToolResult, responses ...turn.ElicitationResponse) turn.ToolRequest {
-	req.Attempt++
-	req.Continuation, req.Responses = r.Continuation, responses
+func newUser() user { return user{make(chan turn.Elicitation), make(chan turn.ElicitationResponse)} }
+
+// elicit is a turn.ToolRequest.Elicit.
+func (u user) elicit(q turn.Elicitation, end <-chan struct{}) turn.ElicitationResponse {
+	select {
+	case u.asked <- q:
+	case <-end:
+	}
+	select {
+	case r := <-u.responses:
+		return r
+	case <-end:
+		return turn.ElicitationResponse{Key: q.Key, Action: turn.ElicitationCancel}
+	}
+}
+
+// interrupting returns a call of the tool that elicits a colour from the user in the middle of the call.
+func interrupting(t *testing.T, h *mcp.Host, callID string, u user) turn.ToolRequest {
+	t.Helper()
+	req := request(t, h, "mcp/act/interrupt", `{}`)
+	req.CallID, req.Elicit = callID, u.elicit
 	return req
 }
 
 // TestAnOlderServerMayElicitOnlyIfAllowed checks that a server of an older protocol may send elicitations in the middle
-// of a call only if the operator has set timeouts.elicitation and the caller can continue the call.
+// of a call only if the operator has set timeouts.elicitation and the caller can ask the user.
 func TestAnOlderServerMayElicitOnlyIfAllowed(t *testing.T) {
 	old := oldActor(t)
 	h := newHost(t, mcp.Options{}, old)
 	assert.Contains(t, call(t, h, "mcp/act/interrupt", `{}`).Text, "no call is under way whose user could be asked")
 	old.ElicitationTimeout = 0
 	h = newHost(t, mcp.Options{}, old)
-	r, err := h.Call(t.Context(), suspendable(t, h, "3.0"))
+	r, err := h.Call(t.Context(), interrupting(t, h, "3.0", newUser()))
 	require.NoError(t, err)
 	assert.Contains(t, r.Text, "cannot ask", "the server does not know the capability")
 }
 
-// TestASuspendedCallGoesOnWithItsResponse checks that the time until the response counts against no timeout, that a
+// TestACallWaitsForTheResponseToItsElicitation checks that the time until the response counts against no timeout, that a
 // response that does not fit is elicited again, and that the server gets one response.
-func TestASuspendedCallGoesOnWithItsResponse(t *testing.T) {
+func TestACallWaitsForTheResponseToItsElicitation(t *testing.T) {
 	h := newHost(t, mcp.Options{}, oldActor(t))
-	req := suspendable(t, h, "3.0")
+	u := newUser()
+	req := interrupting(t, h, "3.0", u)
 	req.Timeout = time.Second
-	asked, err := h.Call(t.Context(), req)
-	require.NoError(t, err)
-	require.Len(t, asked.Elicitations, 1)
-	assert.True(t, asked.Held)
-	assert.Equal(t, "Which colour?", asked.Elicitations[0].Message)
-
-	again, err := h.Call(t.Context(), continued(req, asked))
-	require.NoError(t, err)
-	assert.Equal(t, asked, again, "without a response, nothing changes")
+	call, stop := async(t, h, req)
+	defer stop()
+	assert.Equal(t, "Which colour?", receive(t, u.asked).Message)
 	time.Sleep(2 * req.Timeout)
-	again, err = h.Call(t.Context(), continued(req, asked, accept("1", `{"colour":1}`)))
-	require.NoError(t, err)
-	require.Len(t, again.Elicitations, 1)
-	assert.True(t, again.Held)
-	assert.Contains(t, again.Elicitations[0].Message, "does not fit")
-
-	r, err := h.Call(t.Context(), continued(req, again, accept("1", `{"colour":"red"}`)))
-	require.NoError(t, err)
-	assert.Equal(t, "accept red", r.Text)
-	r, err = h.Call(t.Context(), continued(req, again, accept("1", `{"colour":"green"}`)))
-	require.NoError(t, err)
-	assert.Equal(t, turn.OutcomeUnknown, r.Outcome, "the call has ended, and does not begin again")
+	u.responses <- accept("1", `{"colour":1}`)
+	assert.Contains(t, receive(t, u.asked).Message, "does not fit")
+	u.responses <- accept("1", `{"colour":"red"}`)
+	end := receive(t, call)
+	require.NoError(t, end.err)
+	assert.Equal(t, "accept red", end.result.Text)
 }
 
-// TestASuspendedCallEndsWithItsServer checks that Await returns when the server of a suspended call is gone, and that
-// the next attempt gets the call's result.
-func TestASuspendedCallEndsWithItsServer(t *testing.T) {
+// TestAnElicitationEndsWithItsServer checks that the user is no longer asked when the server of the call is gone, and
+// that the outcome of the call is unknown.
+func TestAnElicitationEndsWithItsServer(t *testing.T) {
 	old := oldActor(t)
 	file := filepath.Join(t.TempDir(), "pid")
 	old.Command, old.Args = "sh", []string{"-c", `echo $$ > "$0"; exec "$1"`, file, old.Command}
 	h := newHost(t, mcp.Options{}, old)
-	req := suspendable(t, h, "3.0")
-	asked, err := h.Call(t.Context(), req)
-	require.NoError(t, err)
-	ended := make(chan struct{})
-	go func() { defer close(ended); h.Await(t.Context(), req.Turn, req.CallID) }()
+	u, ended := newUser(), make(chan struct{})
+	req := interrupting(t, h, "3.0", u)
+	req.Elicit = func(q turn.Elicitation, end <-chan struct{}) turn.ElicitationResponse {
+		defer close(ended)
+		return u.elicit(q, end)
+	}
+	call, stop := async(t, h, req)
+	defer stop()
+	receive(t, u.asked)
 	pid, err := os.ReadFile(file)
 	require.NoError(t, err)
 	n, err := strconv.Atoi(strings.TrimSpace(string(pid)))
 	require.NoError(t, err)
 	require.NoError(t, syscall.Kill(n, syscall.SIGKILL))
 	receive(t, ended)
-	r, err := h.Call(t.Context(), continued(req, asked, accept("1", `{"colour":"red"}`)))
-	require.NoError(t, err)
-	assert.Equal(t, turn.OutcomeUnknown, r.Outcome)
-	assert.Contains(t, r.Text, "connection to it was lost")
+	end := receive(t, call)
+	require.NoError(t, end.err)
+	assert.Equal(t, turn.OutcomeUnknown, end.result.Outcome)
+	assert.Contains(t, end.result.Text, "connection to it was lost")
 }
 
-// TestASuspendedCallIsCancelled checks that cancelling the wait for a suspended call cancels the call.
-func TestASuspendedCallIsCancelled(t *testing.T) {
+// TestAnElicitationEndsWithItsCall checks that the user is no longer asked when the call is cancelled.
+func TestAnElicitationEndsWithItsCall(t *testing.T) {
 	h := newHost(t, mcp.Options{}, oldActor(t))
-	req := suspendable(t, h, "3.0")
-	asked, err := h.Call(t.Context(), req)
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	h.Await(ctx, req.Turn, req.CallID)
-	r, err := h.Call(t.Context(), continued(req, asked, accept("1", `{"colour":"red"}`)))
-	require.NoError(t, err)
-	assert.Equal(t, turn.OutcomeUnknown, r.Outcome)
-	assert.Contains(t, r.Text, "cancelled")
-}
-
-// TestASuspendedCallContinuesOnlyInItsProcess checks that a call whose host is gone is unknown, and begins again only
-// if it is repeatable.
-func TestASuspendedCallContinuesOnlyInItsProcess(t *testing.T) {
-	before := newHost(t, mcp.Options{}, oldActor(t))
-	req := suspendable(t, before, "3.0")
-	asked, err := before.Call(t.Context(), req)
-	require.NoError(t, err)
-	require.NoError(t, before.Close())
-
-	h := newHost(t, mcp.Options{}, oldActor(t))
-	req = continued(suspendable(t, h, "3.0"), asked, accept("1", `{"colour":"red"}`))
-	r, err := h.Call(t.Context(), req)
-	require.NoError(t, err)
-	assert.Equal(t, turn.OutcomeUnknown, r.Outcome)
-	req.Repeatable = true
-	r, err = h.Call(t.Context(), req)
-	require.NoError(t, err)
-	require.Len(t, r.Elicitations, 1, "the response was for the first elicitation")
-	assert.NotEqual(t, asked.Continuation, r.Continuation)
+	u := newUser()
+	call, stop := async(t, h, interrupting(t, h, "3.0", u))
+	receive(t, u.asked)
+	stop()
+	end := receive(t, call)
+	require.NoError(t, end.err)
+	assert.Equal(t, turn.OutcomeUnknown, end.result.Outcome)
+	assert.Contains(t, end.result.Text, "cancelled")
 }
 
 // TestAQuestionOfOneOfSeveralCallsIsRefusedAloud covers elicitations of older protocols, which do not name their call.
@@ -321,7 +305,7 @@ func TestAQuestionOfOneOfSeveralCallsIsRefusedAloud(t *testing.T) {
 	h := newHost(t, mcp.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, oldActor(t))
 	begun := make(chan struct{}, 1)
 	other := request(t, h, "mcp/act/steps", `{"N":10000,"Each":5}`)
-	other.CallID, other.MaySuspend = "3.1", true
+	other.CallID, other.Elicit = "3.1", newUser().elicit
 	other.Progress = func(turn.ToolProgress) {
 		select {
 		case begun <- struct{}{}:
@@ -332,12 +316,11 @@ func TestAQuestionOfOneOfSeveralCallsIsRefusedAloud(t *testing.T) {
 	defer cancel()
 	receive(t, begun)
 
-	r, err := h.Call(t.Context(), suspendable(t, h, "3.0"))
+	r, err := h.Call(t.Context(), interrupting(t, h, "3.0", newUser()))
 	require.NoError(t, err)
-	assert.Empty(t, r.Elicitations, "a person was asked")
 	assert.Contains(t, r.Text, "cannot ask: ")
 	assert.Contains(t, r.Text, "max_concurrent_calls = 1")
-	_, err = h.Call(t.Context(), suspendable(t, h, "3.2"))
+	_, err = h.Call(t.Context(), interrupting(t, h, "3.2", newUser()))
 	require.NoError(t, err)
 	cancel()
 	require.NoError(t, h.Close())
@@ -352,16 +335,15 @@ func TestWithOneCallAtATimeEveryQuestionIsAsked(t *testing.T) {
 	old := oldActor(t)
 	old.MaxConcurrent = 1
 	h := newHost(t, mcp.Options{}, old)
-	first, next := suspendable(t, h, "3.0"), suspendable(t, h, "3.1")
-	asked, err := h.Call(t.Context(), first)
-	require.NoError(t, err)
-	second, stop := async(t, h, next)
-	defer stop()
-	r, err := h.Call(t.Context(), continued(first, asked, accept("1", `{"colour":"red"}`)))
-	require.NoError(t, err)
-	assert.Equal(t, "accept red", r.Text)
-	asked = receive(t, second).result
-	r, err = h.Call(t.Context(), continued(next, asked, accept("1", `{"colour":"green"}`)))
-	require.NoError(t, err)
-	assert.Equal(t, "accept green", r.Text)
+	u := newUser()
+	first, stopFirst := async(t, h, interrupting(t, h, "3.0", u))
+	defer stopFirst()
+	receive(t, u.asked)
+	second, stopSecond := async(t, h, interrupting(t, h, "3.1", u))
+	defer stopSecond()
+	u.responses <- accept("1", `{"colour":"red"}`)
+	assert.Equal(t, "accept red", receive(t, first).result.Text)
+	receive(t, u.asked)
+	u.responses <- accept("1", `{"colour":"green"}`)
+	assert.Equal(t, "accept green", receive(t, second).result.Text)
 }

@@ -35,8 +35,7 @@ type reply struct {
 type attempt struct {
 	connector    *connector
 	req          turn.ToolRequest
-	continuation continuation   // of the earlier rounds of elicitations
-	suspended    *suspendedCall // nil: the call cannot be suspended
+	continuation continuation // of the earlier rounds of elicitations
 
 	admission    *pool.Admission
 	session      *session
@@ -96,7 +95,7 @@ func (a *attempt) begin(ctx context.Context, d turn.Descriptor) {
 	a.began, a.token, a.replies, a.unhookHost = time.Now(), progressToken(a.req), make(chan reply, 1), func() {}
 	timeout := tool.FirstOf(a.req.Timeout, d.Timeout, a.connector.describer.server.CallTimeout)
 	a.waitCtx, a.deadline, a.cancelWait = withCallDeadline(ctx, timeout, max(a.req.TotalTimeout, d.TotalTimeout),
-		a.suspended != nil)
+		a.req.Elicit != nil)
 	if a.req.Late != nil {
 		a.detachFor = a.connector.describer.settings[a.name].BackgroundTimeout
 	}

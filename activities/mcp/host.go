@@ -23,7 +23,6 @@ type Host struct {
 	places     chan struct{}      // one element for each call that occupies the worker
 	cancel     context.CancelFunc // ends the context of all connectors
 	running    tasks
-	suspended  suspendedCalls
 	once       sync.Once // runs Close
 	closeErr   error
 }
@@ -191,12 +190,9 @@ func (h *Host) Call(ctx context.Context, req turn.ToolRequest) (turn.ToolResult,
 	if c == nil {
 		return turn.ToolResult{}, turn.ToolAbsent(req.Tool)
 	}
-	k, result := h.resume(req)
-	switch {
-	case result != nil: // resume has decided the call without the server
+	k, result := resume(req)
+	if result != nil { // resume has decided the call without the server
 		return *result, nil
-	case k.Suspended != "", req.MaySuspend && c.describer.server.ElicitationTimeout > 0:
-		return h.callSuspendable(ctx, c, req, k)
 	}
 	return (&attempt{connector: c, req: req, continuation: k}).run(ctx)
 }

@@ -73,8 +73,8 @@ type Server struct {
 	SessionAffinity bool
 	// Queue is the task queue for the server's calls: see turn.Descriptor.Queue.
 	Queue string
-	// ElicitationTimeout is how long a server of an older protocol version may keep a call open for the response to an
-	// elicitation; 0: it may not send elicitations.
+	// ElicitationTimeout is how long a server of an older protocol version may hold a call open for the responses to its
+	// elicitations, in total; 0: it may not send elicitations.
 	ElicitationTimeout time.Duration
 	// Resources and Prompts offer the server's resources and prompts as tools.
 	Resources, Prompts bool

@@ -269,3 +269,13 @@ func notCalledError(tool string, err error) error {
 	}
 	return out
 }
+
+// isClosed reports whether a channel on which nothing is sent is closed.
+func isClosed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}

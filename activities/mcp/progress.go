@@ -34,7 +34,7 @@ type callDeadline struct {
 
 // withCallDeadline returns a context that ends when the call's time is up, with the cause context.DeadlineExceeded.
 // idle is the call's timeout, which progress renews up to total; if total is not longer, the timeout is fixed. held
-// means that the server may keep the call open for an elicitation, which stops the clock.
+// means that the server may hold the call open during an elicitation, which stops the clock.
 func withCallDeadline(ctx context.Context, idle, total time.Duration,
 	held bool) (context.Context, *callDeadline, context.CancelFunc) {
 	if total <= idle && !held {
@@ -139,18 +139,18 @@ func (as *attempts) find(token any) *attempt {
 	return as.m[name]
 }
 
-// onlyCandidate returns the call to which an elicitation of the server must belong: the only one under way, if it can
-// be suspended. Otherwise err says why the user cannot be asked. If several calls are under way, ambiguous holds those
+// onlyCandidate returns the call to which an elicitation of the server must belong: the only one under way, if its user
+// can be asked. Otherwise err says why the user cannot be asked. If several calls are under way, ambiguous holds those
 // that no earlier onlyCandidate has returned as ambiguous, so that each is logged once.
 func (as *attempts) onlyCandidate() (found *attempt, ambiguous []*attempt, err error) {
 	as.mu.Lock()
 	defer as.mu.Unlock()
 	var all []*attempt
 	for _, a := range as.m {
-		all = append(all, a) // including calls that cannot be suspended: the elicitation may belong to one of them
+		all = append(all, a) // including calls without Elicit: the elicitation may belong to one of them
 	}
 	switch {
-	case len(all) == 0, len(all) == 1 && all[0].suspended == nil:
+	case len(all) == 0, len(all) == 1 && all[0].req.Elicit == nil:
 		return nil, nil, errors.New("no call is under way whose user could be asked")
 	case len(all) == 1:
 		return all[0], nil, nil

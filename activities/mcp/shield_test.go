@@ -14,6 +14,12 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
+// cancelsAtEnd is a turn.ToolRequest.Elicit without a user.
+func cancelsAtEnd(q turn.Elicitation, end <-chan struct{}) turn.ElicitationResponse {
+	<-end
+	return turn.ElicitationResponse{Key: q.Key, Action: turn.ElicitationCancel}
+}
+
 // working returns a call of one of the server's tools.
 func working(t *testing.T, h *Host, tool, arguments string) turn.ToolRequest {
 	t.Helper()
@@ -23,7 +29,7 @@ func working(t *testing.T, h *Host, tool, arguments string) turn.ToolRequest {
 		if d.ID == "mcp/srv/"+tool {
 			return turn.ToolRequest{
 				Tool: d.ID, Hash: d.Hash, Arguments: json.RawMessage(arguments), Timeout: 20 * time.Second, Turn: "t",
-				CallID: "1.0", Attempt: 1, MaySuspend: true,
+				CallID: "1.0", Attempt: 1, Elicit: cancelsAtEnd,
 			}
 		}
 	}

@@ -156,13 +156,6 @@ func (r *Registry) Call(ctx context.Context, req turn.ToolRequest) (turn.ToolRes
 	return turn.ToolResult{}, turn.ToolAbsent(req.Tool)
 }
 
-// Await waits for a suspended call of an MCP server: see mcp.Host.Await.
-func (r *Registry) Await(ctx context.Context, turnID, callID string) {
-	if r.host != nil {
-		r.host.Await(ctx, turnID, callID)
-	}
-}
-
 // closeWithin is how long Close waits for functions that ignore the end of their context.
 const closeWithin = 10 * time.Second
 

@@ -110,7 +110,8 @@ func exercise(ctx context.Context, host *mcp.Host, tool turn.Descriptor, args js
 	out io.Writer) error {
 	req := turn.ToolRequest{
 		Tool: tool.ID, Hash: tool.Hash, Arguments: args, Timeout: bound,
-		Session: "conformance", Turn: "conformance", Step: 1, CallID: "1.0", Attempt: 1, MaySuspend: true,
+		Session: "conformance", Turn: "conformance", Step: 1, CallID: "1.0", Attempt: 1,
+		Elicit: func(q turn.Elicitation, _ <-chan struct{}) turn.ElicitationResponse { return agree(q) },
 	}
 	for range rounds {
 		result, err := host.Call(ctx, req)

@@ -49,7 +49,7 @@ func groups() []group {
 			"counts, for the call and the arguments that it names.", people()},
 		{"Elicitations",
 			"The journal holds what continues the call. The next attempt takes the response to any process of " +
-				"the server.", elicitations()},
+				"the server. A call that an older server holds open is `unknown` if its worker dies.", elicitations()},
 		{"Servers that change, flood, stall or forget",
 			"A changed tool is quarantined; untrusted text makes later calls ask; " +
 				"a late result becomes a notice; lost server state is reported.", trusted()},

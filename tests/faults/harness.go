@@ -85,6 +85,7 @@ type settings struct {
 	stateless   bool         // the server speaks the newest protocol, which has no sessions
 	taint       string       // policy.taint
 	append      string       // lines for the tool append of the server once
+	older       string       // timeouts.elicitation of the server once, which then knows only older protocols
 	trusted     bool         // its servers are trusted: their text taints no session, and their annotations are believed
 	stateful    bool         // there is a server that keeps state
 	tools       []toolServer // all servers of the harness; nil for the usual ones

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"syscall"
+
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 // withElicitation gives the target a call whose server asks for confirmation before it continues, beside a call that does
@@ -21,9 +23,12 @@ func elicit(r *harness, tool string) {
 	}
 }
 
-// elicitations returns the points around elicitations in the middle of calls: nothing is held meanwhile, and the call
+// elicitations returns the points around elicitations in the middle of calls.
+func elicitations() []point { return append(suspensions(), holds()...) }
+
+// suspensions returns the points around calls of servers of the newest protocol: nothing is held meanwhile, and the call
 // continues wherever there is a worker and a process of its server.
-func elicitations() []point {
+func suspensions() []point {
 	once := func(r *harness) {
 		withElicitation(r)
 		r.target.steps[1][0].times = 0
@@ -63,6 +68,96 @@ func elicitations() []point {
 		},
 		whileWaiting("elicitation_20", "20 clients reply to one question, each something else", once, replyInCrowd),
 		moved(),
+	}
+}
+
+// holds returns the points around calls that a server of an older protocol holds open while its worker waits. A call
+// that has lost its worker or its server is unknown, and nobody can respond any more.
+func holds() []point {
+	minute := held("1m")
+	killWorker := func(r *harness) error { r.first().kill(); return nil }
+	killServer := func(r *harness) error {
+		pid, err := r.mcpServer("once")
+		if err != nil {
+			return err
+		}
+		return syscall.Kill(pid, syscall.SIGKILL)
+	}
+	asked := peopleDie("elicitation_held_asked", "a server holds its call, and only the journal knows what it has asked",
+		"Ask:after:1", minute)
+	replied := peopleDie("elicitation_held_decided", "the reply is in the journal, and the worker dies that holds the call",
+		"Decide:after:1", minute)
+	effect := point{
+		name: "elicitation_held_effect", about: "the reply has reached the held call and has had its effect", interruptions: 1,
+		shape: func(r *harness) {
+			minute(r)
+			r.target.steps[1][0].block = "after"
+		},
+		act: func(ctx context.Context, r *harness) error {
+			r.attend()
+			if err := errors.Join(r.askTarget(ctx), r.noted(ctx, "effect", r.blocked().key)); err != nil {
+				return err
+			}
+			r.first().kill()
+			return errors.Join(r.release(), r.heal(ctx))
+		},
+	}
+	again := point{name: "elicitation_held_again", about: "a server holds its call and asks three times",
+		shape: func(r *harness) {
+			minute(r)
+			r.target.steps[1][0].times = 3
+		},
+		act: func(ctx context.Context, r *harness) error {
+			r.attend()
+			return r.askTarget(ctx)
+		}}
+	return []point{
+		became(asked, verdict{turn.OutcomeUnknown, 0, 0}),
+		became(replied, verdict{turn.OutcomeUnknown, 0, 1}),
+		became(effect, verdict{turn.OutcomeUnknown, 1, 1}),
+		became(again, verdict{turn.OutcomeOK, 1, 1}),
+		became(whileWaiting("elicitation_held_worker", "the worker dies whose server holds a call", minute,
+			closes(killWorker)), verdict{turn.OutcomeUnknown, 0, 0}),
+		became(whileWaiting("elicitation_held_server", "the server dies that holds a call", minute, closes(killServer)),
+			verdict{turn.OutcomeUnknown, 0, 0}),
+		became(whileWaiting("elicitation_held_late", "nobody replies to a held call in time", held("3s"),
+			closes(func(*harness) error { return nil })), verdict{turn.OutcomeOK, 0, 0}),
+	}
+}
+
+// held gives the target a call whose server holds it open for at most the time within.
+func held(within string) func(*harness) {
+	return func(r *harness) {
+		r.settings.older = within
+		r.target.add(1, func(int) string { return again })
+		r.target.add(1, func(int) string { return confirm })
+	}
+}
+
+// became makes a point check what became of the held call.
+func became(p point, want verdict) point {
+	p.then = func(ctx context.Context, r *harness) error { return r.became(ctx, r.target.steps[1][0].key, want) }
+	return p
+}
+
+// closes breaks something and checks that the request of the held call closes, and that a reply to it is refused.
+func closes(broken func(*harness) error) func(context.Context, *harness) error {
+	return func(ctx context.Context, r *harness) error {
+		list, err := r.waiting(ctx, r.target.session, 1)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(broken(r), r.heal(ctx)); err != nil {
+			return err
+		}
+		err = reach(ctx, "the end of the request", func() bool {
+			open, err := r.journal.PendingRequests(ctx, r.target.session, 100)
+			return err == nil && len(open) == 0
+		})
+		if err == nil && r.user.reply(ctx, list[0], "too late") == nil && !r.over(ctx, r.target) {
+			err = errors.New("the turn took a reply to a request that was closed")
+		}
+		return err
 	}
 }
 

@@ -53,14 +53,27 @@ func (p *program) confirm(ctx context.Context, req *mcp.CallToolRequest) (*mcp.C
 	if err := json.Unmarshal([]byte(req.Params.RequestState), &state); err != nil || state.Text != in.Text {
 		return textResult("this is the answer to another question", true), nil
 	}
+	p.noteReply(in, reply)
+	if in.asksAfter(state.Round) {
+		return p.ask(in, state.Round+1)
+	}
+	return p.confirmed(ctx, in, reply)
+}
+
+// asksAfter reports whether the server asks once more after this round.
+func (in confirmIn) asksAfter(round int) bool { return round < in.Rounds || in.Rounds < 0 }
+
+// noteReply writes the reply to the ledger.
+func (p *program) noteReply(in confirmIn, reply *mcp.ElicitResult) {
 	content, _ := json.Marshal(reply.Content) // it came out of JSON
 	e := p.entry("replied", in.Text)
 	e.Reply = reply.Action + " " + string(content)
 	p.write(e)
-	switch {
-	case state.Round < in.Rounds, in.Rounds < 0:
-		return p.ask(in, state.Round+1)
-	case reply.Action != "accept", in.URL == "" && reply.Content["sure"] != true:
+}
+
+// confirmed appends the line if the last reply says so.
+func (p *program) confirmed(ctx context.Context, in confirmIn, reply *mcp.ElicitResult) (*mcp.CallToolResult, error) {
+	if reply.Action != "accept" || in.URL == "" && reply.Content["sure"] != true {
 		return textResult("not appended "+in.Text+": "+reply.Action, false), nil
 	}
 	text, err := p.append(ctx, appendIn{Text: in.Text, Block: in.Block})
@@ -93,19 +106,17 @@ func elicitation(in confirmIn, round int) *mcp.ElicitParams {
 // confirmHeld asks in the middle of the call and holds it until the response arrives.
 func (p *program) confirmHeld(ctx context.Context, req *mcp.CallToolRequest,
 	in confirmIn) (*mcp.CallToolResult, error) {
-	p.note("asked", in.Text)
-	reply, err := req.Session.Elicit(ctx, elicitation(in, 1))
-	if err != nil {
-		return textResult(err.Error(), true), nil
+	for round := 1; ; round++ {
+		p.note("asked", in.Text)
+		reply, err := req.Session.Elicit(ctx, elicitation(in, round))
+		if err != nil {
+			return textResult(err.Error(), true), nil
+		}
+		p.noteReply(in, reply)
+		if !in.asksAfter(round) {
+			return p.confirmed(ctx, in, reply)
+		}
 	}
-	if reply.Action != "accept" {
-		return textResult("not appended "+in.Text+": "+reply.Action, false), nil
-	}
-	text, err := p.append(ctx, appendIn{Text: in.Text, Block: in.Block})
-	if err != nil {
-		return textResult(err.Error(), true), nil
-	}
-	return textResult(text, false), nil
 }
 
 func textResult(text string, isError bool) *mcp.CallToolResult {

@@ -63,9 +63,6 @@ type ToolResult struct {
 	// empty. Continuation must be sent back with the responses, to this server process or to another one.
 	Elicitations []Elicitation
 	Continuation []byte
-	// Held means that the server keeps the call open until it has the responses. Only the host that returned the result
-	// can then continue the call. It ends the call soon unless the caller waits for the call through the host's Await.
-	Held bool
 	// Detached means that the outcome is unknown because the call continues in the background; ToolRequest.Late gets
 	// its result. Until then the call must not be repeated, even if it is repeatable.
 	Detached bool
@@ -117,9 +114,10 @@ type ToolRequest struct {
 	OwningCall string
 	// Progress, if set, receives the progress of the call. It must not block.
 	Progress func(ToolProgress)
-	// MaySuspend means that the caller can continue the call in this process: see ToolResult.Held. Otherwise a server
-	// that sends an elicitation in the middle of the call gets an error.
-	MaySuspend bool
+	// Elicit, if set, asks the user for the response to an elicitation that the server sends in the middle of the call, and
+	// waits for it. If end is closed first, or the user cannot be asked, the response is a cancel. If Elicit is nil, the
+	// server gets an error.
+	Elicit func(q Elicitation, end <-chan struct{}) ElicitationResponse
 	// Kept is closed when the caller has stored the result that Call returned. Until then, a large result counts
 	// against the host's memory limit for results. If Kept is nil, a result counts until Call returns.
 	Kept <-chan struct{}

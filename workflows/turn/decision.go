@@ -42,6 +42,14 @@ type Decision struct {
 	Grant GrantScope `json:"grant,omitempty"`
 }
 
+// ResponseTo returns the response to q for the server. It is a cancel if the user did not respond.
+func (d Decision) ResponseTo(q Elicitation) ElicitationResponse {
+	if d.Response == nil {
+		return ElicitationResponse{Key: q.Key, Action: ElicitationCancel}
+	}
+	return ElicitationResponse{Key: q.Key, Action: d.Response.Action, Content: d.Response.Content}
+}
+
 // GrantScope is the scope of a grant.
 type GrantScope string
 

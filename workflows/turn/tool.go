@@ -56,8 +56,8 @@ type Descriptor struct {
 	// TotalTimeout bounds a call whose progress renews Timeout. If it is 0 or less than Timeout, progress does not
 	// renew Timeout.
 	TotalTimeout time.Duration `json:"total_timeout,omitempty"`
-	// ElicitationTimeout is how long a server of an older protocol may keep a call open for the response to an
-	// elicitation. If it is 0, the server may not send elicitations.
+	// ElicitationTimeout is how long a server of an older protocol may hold a call open for the responses to its
+	// elicitations, in total. If it is 0, the server may not send elicitations.
 	ElicitationTimeout time.Duration `json:"elicitation_timeout,omitempty"`
 	// Queue is the task queue of the workers that host the tool's server. If it is empty, every worker that runs tools
 	// does.

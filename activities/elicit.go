@@ -1,0 +1,140 @@
+package activities
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/everturn/everturn/internal/expiry"
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+const (
+	// maxWaitingCalls bounds the calls of this worker that wait for a user at the same time, because each occupies a slot
+	// for activities.
+	maxWaitingCalls = 8
+	// withdrawWithin bounds the update that withdraws an elicitation.
+	withdrawWithin = 5 * time.Second
+)
+
+// elicitor asks the user for the server of one attempt of a call, which the server holds open meanwhile. It asks one
+// elicitation at a time.
+type elicitor struct {
+	*Activities
+	ctx   context.Context // of the activity: its end is that of the attempt
+	in    workflows.CallInput
+	asked atomic.Bool // the user was asked
+	mu    sync.Mutex
+	left  time.Duration // of the tool's ElicitationTimeout
+}
+
+// elicitor returns the elicitor of an attempt, or nil if the call's server may not elicit in the middle of the call.
+func (a *Activities) elicitor(ctx context.Context, in workflows.CallInput) *elicitor {
+	if in.Tool.ElicitationTimeout <= 0 || !activity.IsActivity(ctx) || local(ctx) {
+		return nil
+	}
+	return &elicitor{Activities: a, ctx: ctx, in: in, left: in.Tool.ElicitationTimeout}
+}
+
+// elicit opens a request for q and returns the user's response: see turn.ToolRequest.Elicit. The response is also a
+// cancel if the tool's ElicitationTimeout is over, if too many calls of this worker wait, or if the worker stops.
+func (e *elicitor) elicit(q turn.Elicitation, end <-chan struct{}) turn.ElicitationResponse {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	response := turn.ElicitationResponse{Key: q.Key, Action: turn.ElicitationCancel}
+	if !e.waitingCalls.TryAcquire(1) {
+		warn(e.ctx, "cancelled an elicitation; the user was not asked", "reason", "too many calls wait", "max", maxWaitingCalls)
+		return response
+	}
+	defer e.waitingCalls.Release(1)
+	defer pauseClock(e.ctx)()
+	began := time.Now()
+	defer func() { e.left -= time.Since(began) }()
+	// The workflow lets the request expire first, so that no response comes after this wait.
+	ctx, cancel := expiry.WithTimeout(e.ctx, e.left+workflows.CallRoom/2)
+	defer cancel()
+	go func() {
+		select {
+		case <-end:
+		case <-activity.GetWorkerStopChannel(e.ctx):
+		case <-ctx.Done():
+		}
+		cancel()
+	}()
+	q.Message = e.redact(q.Message)
+	decision, err := e.await(ctx, q)
+	if err != nil {
+		warn(e.ctx, "cancelled an elicitation", "reason", err)
+		e.withdraw()
+		return response
+	}
+	return decision.ResponseTo(q)
+}
+
+// await asks the workflow to open a request for q, and waits until the journal has its decision.
+func (e *elicitor) await(ctx context.Context, q turn.Elicitation) (turn.Decision, error) {
+	out, err := e.update(ctx, workflows.ElicitInput{Elicitation: &q, Within: e.left})
+	if err != nil {
+		return turn.Decision{}, err
+	}
+	e.asked.Store(true)
+	tenantJournal := e.journal.Tenant(e.in.Tenant)
+	for {
+		changed := tenantJournal.Changed(ctx, journal.Topic{Turn: e.in.Turn}) // before the read, so that no decision is missed
+		list, err := retryUntilAvailable(ctx, e.left, func(ctx context.Context) ([]journal.RequestRecord, error) {
+			return tenantJournal.Requests(ctx, e.in.Turn)
+		})
+		if err != nil {
+			return turn.Decision{}, err
+		}
+		for _, r := range list {
+			if r.ID == out.Request && r.Decision != nil {
+				return *r.Decision, nil
+			}
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return turn.Decision{}, context.Cause(ctx)
+		}
+	}
+}
+
+// withdraw closes the request that elicit has opened, because its server no longer waits for the response. The end of
+// the attempt does the same.
+func (e *elicitor) withdraw() {
+	if e.ctx.Err() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(e.ctx, withdrawWithin)
+	defer cancel()
+	if _, err := e.update(ctx, workflows.ElicitInput{}); err != nil && !temporal.IsApplicationError(err) {
+		warn(e.ctx, "withdrawing an elicitation failed; its request stays open until the call ends", "cause", err)
+	}
+}
+
+// update sends the update Elicit for this attempt to its workflow.
+func (e *elicitor) update(ctx context.Context, in workflows.ElicitInput) (out workflows.ElicitResult, err error) {
+	in.Call, in.Attempt = e.in.Call.ID, e.in.Attempt
+	execution := activity.GetInfo(e.ctx).WorkflowExecution
+	handle, err := activity.GetClient(e.ctx).UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
+		WorkflowID: execution.ID, RunID: execution.RunID, UpdateName: workflows.ElicitUpdate, Args: []any{in},
+		WaitForStage: client.WorkflowUpdateStageCompleted,
+	})
+	if err == nil {
+		err = handle.Get(ctx, &out)
+	}
+	return out, err
+}
+
+// hasAsked reports whether the user was asked during the attempt.
+func (e *elicitor) hasAsked() bool {
+	return e != nil && e.asked.Load()
+}
