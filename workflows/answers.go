@@ -97,7 +97,7 @@ func (r *run) question(ctx workflow.Context, p turn.ParseAction) turn.Phase {
 	if _, moved := r.requests.find(request.ID); !moved {
 		r.requests.messagesBefore = r.mergeableCount()
 	}
-	decisions, err := r.request(ctx, []turn.Request{request}, within, never)
+	decisions, err := r.request(ctx, []turn.Request{request}, within, nil)
 	if errors.Is(err, errMoves) {
 		r.keepProposal(p.Proposal, request.ExpiresAt)
 		return p // the next run begins with this phase

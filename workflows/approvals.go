@@ -42,7 +42,7 @@ type ApprovalResult struct {
 func (r *run) approvals(ctx workflow.Context, calls []turn.CallProposal) (map[string]turn.Decision, error) {
 	within := r.requestTimeout(ctx, r.progress.Config.Approvals.ApprovalExpiry)
 	expiresAt := expiry(ctx, within)
-	decisions, err := r.request(ctx, r.approvalRequests(calls, expiresAt), within, never)
+	decisions, err := r.request(ctx, r.approvalRequests(calls, expiresAt), within, nil)
 	if errors.Is(err, errMoves) {
 		r.keepProposal(turn.Proposal{Kind: turn.ProposeCalls, Calls: calls}, expiresAt)
 	}

@@ -48,7 +48,7 @@ func (r *run) elicit(ctx workflow.Context, c *callState) error {
 	for i, q := range c.receipt.Elicitations[:min(len(c.receipt.Elicitations), maxElicitations-c.elicited)] {
 		requests = append(requests, r.elicitationRequest(ctx, c, elicitationID(c, i+1), q, within))
 	}
-	decisions, err := r.request(ctx, requests, within, never)
+	decisions, err := r.request(ctx, requests, within, nil)
 	if err != nil {
 		return err
 	}

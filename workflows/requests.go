@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -109,17 +110,18 @@ func expiry(ctx workflow.Context, within time.Duration) time.Time {
 	return workflow.Now(ctx).Add(within)
 }
 
-// request opens requests and waits until each is settled: by a decision, by its expiry, or because the call of an
-// elicitation has ended, which ended reports. It returns the decisions by request ID. within is the time until the
-// requests expire; 0 means never. If the turn should continue in a new run (see mayMove), request returns errMoves.
-// Waiting occupies no process and uses neither the turn's time nor its steps.
+// request opens requests and waits until each is settled: by a decision, by its expiry, or because ended reports that
+// the server of a call under way no longer waits. ended is nil for requests that belong to no call under way. It returns
+// the decisions by request ID. within is the time until the requests expire; 0 means never. If the turn should continue
+// in a new run (see mayMove), request returns errMoves. Waiting occupies no process and uses neither the turn's time nor
+// its steps.
 func (r *run) request(
 	ctx workflow.Context, requests []turn.Request, within time.Duration, ended func() bool,
 ) (map[string]turn.Decision, error) {
 	if len(requests) == 0 {
 		return nil, nil
 	}
-	open, err := r.openRequests(ctx, requests)
+	open, err := r.openRequests(ctx, requests, ended != nil)
 	if err == nil && len(open) > 0 {
 		err = r.collect(ctx, open, within, ended)
 	}
@@ -139,11 +141,16 @@ func (r *run) request(
 
 // openRequests publishes requests in the request set, in the journal and in the search attributes, and returns the
 // requests without a decision in the journal. The request set comes first: a client that reads a request in the journal
-// must be able to decide it, even if the worker that wrote it has died since.
-func (r *run) openRequests(ctx workflow.Context, requests []turn.Request) ([]turn.Request, error) {
+// must be able to decide it, even if the worker that wrote it has died since. fromUpdate means that an update has asked
+// for the requests.
+func (r *run) openRequests(ctx workflow.Context, requests []turn.Request, fromUpdate bool) ([]turn.Request, error) {
 	r.requests.add(requests...)
 	in := AskInput{Session: r.session, Turn: r.turnID, Requests: requests, Head: r.progress.Head}
-	asked, err := runJournal(ctx, Activities.Ask, in, askSummary(requests))
+	ask := runJournal[AskInput, AskResult]
+	if fromUpdate {
+		ask = recordUpdate[AskInput, AskResult]
+	}
+	asked, err := ask(ctx, Activities.Ask, in, askSummary(requests))
 	if err != nil {
 		r.requests.drop(requests)
 		return nil, err
@@ -173,7 +180,11 @@ func askSummary(requests []turn.Request) string {
 // collect waits until every request of open is settled, and records each decision in the journal as it arrives. See
 // request for within, ended and errMoves.
 func (r *run) collect(ctx workflow.Context, open []turn.Request, within time.Duration, ended func() bool) error {
-	expired := func() bool { return false }
+	never := func() bool { return false }
+	expired := never
+	if ended == nil {
+		ended = never
+	}
 	if within > 0 {
 		timing, stop := workflow.WithCancel(ctx)
 		defer stop()
@@ -197,7 +208,7 @@ func (r *run) collect(ctx workflow.Context, open []turn.Request, within time.Dur
 			return errMoves
 		}
 		in := DecideInput{Session: r.session, Turn: r.turnID, Decisions: fresh, MessageIDs: messageIDs}
-		res, err := r.decide(ctx, in)
+		res, err := recordUpdate(ctx, Activities.Decide, in, "record what was decided")
 		if err != nil {
 			return err
 		}
@@ -212,12 +223,12 @@ func (r *run) collect(ctx workflow.Context, open []turn.Request, within time.Dur
 	return nil
 }
 
-// decide records decisions through a regular activity, which the server schedules together with the updates that the
-// decisions come from. A local activity's write would survive even if its workflow task is lost. The updates would then
-// be redelivered, possibly in a different order, and get answers that contradict the journal.
-func (r *run) decide(ctx workflow.Context, in DecideInput) (out DecideResult, err error) {
-	const summary = "record what was decided"
-	future := runRegular(ctx, Activities.Decide, in, summary)
+// recordUpdate runs an activity that writes to the journal what has come with updates. It is a regular activity, which the
+// server schedules together with the updates. A local activity's write would survive even if its workflow task is lost.
+// The updates would then be redelivered, possibly in a different order, and get answers that contradict the journal.
+func recordUpdate[In, Out any](ctx workflow.Context, act func(Activities, context.Context, In) (Out, error), in In,
+	summary string) (out Out, err error) {
+	future := runRegular(ctx, act, in, summary)
 	if workflow.Await(ctx, future.IsReady) != nil { // cancelled
 		return out, ctx.Err()
 	}
@@ -247,9 +258,6 @@ func (r *run) decideRemaining(ctx workflow.Context, open []turn.Request, ended b
 	}
 	return messageIDs
 }
-
-// never is the ended function of requests that do not depend on a call.
-func never() bool { return false }
 
 // findRequest returns the request that a client decides, by the request's ID and kind, or an error that says why it
 // accepts no decision. turnID is the turn that the client names; "" means the running turn. A request that is already
