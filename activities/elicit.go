@@ -72,7 +72,11 @@ func (e *elicitor) elicit(q turn.Elicitation, end <-chan struct{}) turn.Elicitat
 	decision, err := e.await(ctx, q)
 	if err != nil {
 		warn(e.ctx, "cancelled an elicitation", "reason", err)
-		e.withdraw()
+		select {
+		case <-end:
+			e.withdraw()
+		default: // the request expires, or the attempt ends soon
+		}
 		return response
 	}
 	return decision.ResponseTo(q)
@@ -107,8 +111,8 @@ func (e *elicitor) await(ctx context.Context, q turn.Elicitation) (turn.Decision
 	}
 }
 
-// withdraw closes the request that elicit has opened, because its server no longer waits for the response. The end of
-// the attempt does the same.
+// withdraw closes the request that elicit has opened, because its server no longer waits for the response although the
+// call may go on. The end of the attempt does the same.
 func (e *elicitor) withdraw() {
 	if e.ctx.Err() != nil {
 		return
