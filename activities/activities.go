@@ -42,6 +42,9 @@ type Options struct {
 	// JournalRetryFor is how long this worker's activities retry while the journal is unavailable. Turns that begin on
 	// this worker get it as their turn.Config.JournalRetryFor.
 	JournalRetryFor time.Duration
+	// Slots is how many activities of a task queue this worker runs at the same time; 0 means many. At most half of them
+	// wait for a user.
+	Slots int
 	// CacheBytes bounds the cache of transcript windows; 0 means 64 MiB.
 	CacheBytes int64
 }
@@ -81,6 +84,9 @@ func New(o Options) (*Activities, error) {
 	if o.CacheBytes == 0 {
 		o.CacheBytes = 64 << 20
 	}
+	if o.Slots == 0 {
+		o.Slots = 2 * maxWaitingCalls
+	}
 	if o.Offers == nil {
 		o.Offers = func() map[string]string { return nil }
 	}
@@ -110,8 +116,9 @@ func New(o Options) (*Activities, error) {
 	return &Activities{
 		lastInferences: last,
 		turns:          turns, outages: outage.New(maxModelPause), large: make(largeAnswers, 4),
-		prompts: semaphore.NewWeighted(largePrompts), waitingCalls: semaphore.NewWeighted(maxWaitingCalls), journal: o.Journal,
-		capacity: o.Capacity, budget: o.Budget, times: times, journalRetryFor: o.JournalRetryFor,
+		prompts: semaphore.NewWeighted(largePrompts), journal: o.Journal,
+		waitingCalls: semaphore.NewWeighted(int64(min(maxWaitingCalls, o.Slots/2))),
+		capacity:     o.Capacity, budget: o.Budget, times: times, journalRetryFor: o.JournalRetryFor,
 		model: Redacted(o.Model, o.Redact), tools: o.Tools, agent: o.Agents[0], agents: o.Agents, worker: o.Worker,
 		home: o.Home, taskQueue: o.TaskQueue, offers: o.Offers,
 		secrets: o.Redact, windows: windows, promptConfigs: promptConfigs, queues: o.Queues, elsewhere: o.Elsewhere,

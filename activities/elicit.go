@@ -18,7 +18,7 @@ import (
 
 const (
 	// maxWaitingCalls bounds the calls of this worker that wait for a user at the same time, because each occupies a slot
-	// for activities.
+	// for activities: see Options.Slots.
 	maxWaitingCalls = 8
 	// withdrawWithin bounds the update that withdraws an elicitation.
 	withdrawWithin = 5 * time.Second
@@ -50,7 +50,7 @@ func (e *elicitor) elicit(q turn.Elicitation, end <-chan struct{}) turn.Elicitat
 	defer e.mu.Unlock()
 	response := turn.ElicitationResponse{Key: q.Key, Action: turn.ElicitationCancel}
 	if !e.waitingCalls.TryAcquire(1) {
-		warn(e.ctx, "cancelled an elicitation; the user was not asked", "reason", "too many calls wait", "max", maxWaitingCalls)
+		warn(e.ctx, "cancelled an elicitation; the user was not asked", "reason", "too many calls wait")
 		return response
 	}
 	defer e.waitingCalls.Release(1)

@@ -274,6 +274,7 @@ func (e *Engine) build(context.Context) (err error) {
 		Budget: Budget(e.cfg.Budget),
 		Worker: e.identity(),
 		Redact: e.secrets, CacheBytes: e.cfg.Journal.CacheBytes, Capacity: e.openCapacity(),
+		Slots: e.cfg.Worker.MaxConcurrentActivities,
 	})
 	if err != nil {
 		return err

@@ -34,10 +34,9 @@ const (
 // continuation holds what the host needs to continue a call after its elicitations. It travels as JSON in
 // turn.ToolResult.Continuation and comes back in turn.ToolRequest.Continuation.
 type continuation struct {
-	Version int    `json:"v"`               // of this format: 1
-	Round   int    `json:"round"`           // of elicitations, from 1
-	State   string `json:"state,omitempty"` // the server's own, which it gets back unchanged
-
+	Version      int                `json:"v"`               // of this format: 1
+	Round        int                `json:"round"`           // of elicitations, from 1
+	State        string             `json:"state,omitempty"` // the server's own, which it gets back unchanged
 	Elicitations []turn.Elicitation `json:"elicitations"`
 	// Responses are the accepted responses. They are kept while the missing ones are elicited again.
 	Responses []turn.ElicitationResponse `json:"responses,omitempty"`
