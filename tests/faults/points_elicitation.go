@@ -112,8 +112,8 @@ func holds() []point {
 			return r.askTarget(ctx)
 		}}
 	return []point{
+		replied, // the call may end before its worker
 		became(asked, verdict{turn.OutcomeUnknown, 0, 0}),
-		became(replied, verdict{turn.OutcomeUnknown, 0, 1}),
 		became(effect, verdict{turn.OutcomeUnknown, 1, 1}),
 		became(again, verdict{turn.OutcomeOK, 1, 1}),
 		became(whileWaiting("elicitation_held_worker", "the worker dies whose server holds a call", minute,
