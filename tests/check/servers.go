@@ -48,6 +48,7 @@ func (c *checker) elicitation(t *turnLedger, one journal.ExportCall) {
 		if a.turn == t && a.wait.Call == one.Call.ID && a.row != nil && a.row.Decision != nil &&
 			a.row.Decision.Response != nil {
 			output = append(output, spell(a.row.Decision.Response))
+			c.given(a)
 		}
 	}
 	for _, e := range c.eventsOf(key, "replied") {
@@ -61,6 +62,23 @@ func (c *checker) elicitation(t *turnLedger, one journal.ExportCall) {
 		if replies := c.eventsOf(key, "replied"); i >= len(replies) || e.At.Before(replies[i].At) {
 			c.breaks(I5, "call %s (%s) of turn %s had its effect before its answer", one.Call.ID, key, t.record.ID)
 		}
+	}
+}
+
+// given checks I5 for a response in the journal: its note is that of a response that a client has sent to this request.
+// It checks nothing if the client's ledger has no notes.
+func (c *checker) given(a *asked) {
+	var content struct{ Note string }
+	_ = json.Unmarshal(a.row.Decision.Response.Content, &content) // a response without a note leaves it empty
+	var notes []string
+	for _, e := range a.client {
+		if e.Event == Deciding && e.Text != "" {
+			notes = append(notes, e.Text)
+		}
+	}
+	if len(notes) > 0 && content.Note != "" && !slices.Contains(notes, content.Note) {
+		c.breaks(I5, "request %s of turn %s has the response %q, and people said %q", a.id, a.turn.record.ID, content.Note,
+			notes)
 	}
 }
 

@@ -76,6 +76,7 @@ var mutants = []mutant{
 	{name: "unknown_retried", point: "elicitation_held_worker", breaks: check.I2},
 	{name: "begun_afresh", point: "elicitation_idle", breaks: check.I2},
 	{name: "reply_invented", point: "elicitation_idle", breaks: check.I5},
+	{name: "reply_invented", point: "elicitation_held_again", breaks: check.I5},
 	{name: "reply_unbound", point: "elicitation_again", breaks: check.I5},
 	{name: "affinity_forgotten", point: "sticky_server", breaks: check.I2},
 	{name: "drift_not_held", point: "drift_before", breaks: check.I5},
