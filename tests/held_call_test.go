@@ -47,6 +47,7 @@ func TestAHeldCallGetsItsResponse(t *testing.T) {
 	assert.Equal(t, 1, e.calls(begun.ID, 1)[0].Runs)
 	assert.Equal(t, 1, l.count("asked", "x"))
 	assert.Equal(t, 1, l.count("effect", "x"))
+	e.keep("v1-held", session(t), begun.ID)
 }
 
 // TestAnElicitationEndsWithItsCall checks that the elicitation of a call that its server holds open expires when the
@@ -67,6 +68,7 @@ func TestAnElicitationEndsWithItsCall(t *testing.T) {
 			assert.Equal(t, turn.OutcomeUnknown, h.calls(h.turnID, 1)[0].Outcome)
 			h.expired(turn.ReasonCallEnded)
 			assert.Zero(t, h.ledger.count("effect", "x"))
+			h.keep("v1-held-"+name+"-lost", session(t), h.turnID)
 		})
 	}
 }
