@@ -3,6 +3,7 @@ package workflows
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -124,11 +125,22 @@ func (r *run) validateElicit(_ workflow.Context, in ElicitInput) error {
 // attemptUnderWay returns the call whose attempt has sent the elicitation, or nil if that attempt is not under way.
 func (r *run) attemptUnderWay(in ElicitInput) *callState {
 	for _, c := range r.calls {
-		if c.call.ID == in.Call && c.attempt == in.Attempt && c.underWay {
+		if c.call.ID == in.Call && c.attempt == in.Attempt && c.running != nil && !c.running.IsReady() {
 			return c
 		}
 	}
 	return nil
+}
+
+// interrupted reports whether the running attempt has ended, or its server has sent or withdrawn an elicitation. The
+// server then waits for no earlier elicitation.
+func (c *callState) interrupted() bool { return c.running.IsReady() || len(c.held) > 0 }
+
+// abandoned reports whether the request is of an attempt under way whose server no longer waits for the response.
+func (r *run) abandoned(req turn.Request) bool {
+	return slices.ContainsFunc(r.calls, func(c *callState) bool {
+		return c.call.ID == req.Call && c.running != nil && c.interrupted()
+	})
 }
 
 // holdElicitation handles the update Elicit: awaitAttempt then opens the request.
@@ -149,11 +161,10 @@ func (r *run) holdElicitation(_ workflow.Context, in ElicitInput) (ElicitResult,
 // meanwhile. A request that is open when the attempt ends, or when the server no longer waits for it, expires at once. If
 // ctx is cancelled, awaitAttempt returns before the attempt has ended: see call.
 func (r *run) awaitAttempt(ctx workflow.Context, c *callState, attempt workflow.Future) (out CallResult, err error) {
-	c.underWay = true
-	defer func() { c.underWay, c.held = false, nil }()
-	interrupted := func() bool { return attempt.IsReady() || len(c.held) > 0 }
+	c.running = attempt
+	defer func() { c.running, c.held = nil, nil }()
 	for {
-		if workflow.Await(ctx, interrupted) != nil {
+		if workflow.Await(ctx, c.interrupted) != nil {
 			return out, ctx.Err()
 		}
 		if attempt.IsReady() {
@@ -170,7 +181,7 @@ func (r *run) awaitAttempt(ctx workflow.Context, c *callState, attempt workflow.
 			within = min(within, expiry)
 		}
 		request := r.elicitationRequest(ctx, c, held.request, *held.Elicitation, within)
-		if _, err := r.request(ctx, []turn.Request{request}, within, interrupted); err != nil {
+		if _, err := r.request(ctx, []turn.Request{request}, within, c.interrupted); err != nil {
 			return out, err
 		}
 	}

@@ -261,11 +261,12 @@ func (r *run) decideRemaining(ctx workflow.Context, open []turn.Request, ended b
 
 // findRequest returns the request that a client decides, by the request's ID and kind, or an error that says why it
 // accepts no decision. turnID is the turn that the client names; "" means the running turn. A request that is already
-// settled is no error, because the client may repeat its decision.
+// settled is no error, because the client may repeat its decision. If a workflow task has both the update and a stop or
+// the end of a call, the SDK runs findRequest before the workflow code that notices the latter.
 func (r *run) findRequest(ctx workflow.Context, turnID, id string, kind turn.RequestKind) (turn.Request, error) {
 	req, known := r.requests.find(id)
 	switch {
-	case r.stopping:
+	case r.stopping, ctx.Err() != nil:
 		return req, rejected(turn.CodeNotWaiting, "the turn was stopped")
 	case turnID != "" && turnID != r.turnID:
 		return req, rejected(turn.CodeNotWaiting,
@@ -276,9 +277,14 @@ func (r *run) findRequest(ctx workflow.Context, turnID, id string, kind turn.Req
 	}
 	_, settled := r.requests.decision(id)
 	expired := !req.ExpiresAt.IsZero() && !workflow.Now(ctx).Before(req.ExpiresAt)
-	if !settled && expired {
+	switch {
+	case settled:
+	case expired:
 		return req, rejected(turn.CodeApprovalExpired,
 			fmt.Sprintf("%s %s expired at %s", kind, id, req.ExpiresAt.UTC().Format(time.RFC3339)))
+	case r.abandoned(req):
+		return req, rejected(turn.CodeNotWaiting,
+			fmt.Sprintf("the server of call %s no longer waits for %s %s", req.Call, kind, id))
 	}
 	return req, nil
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
 
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -80,4 +82,67 @@ func TestARequestThatIsOpenedAgainKeepsItsDecision(t *testing.T) {
 	s.add(turn.Request{ID: "2.0", Kind: turn.RequestApproval, Step: 2})
 	_, decided = s.decision("1.0")
 	assert.False(t, decided, "of an earlier step")
+}
+
+// TestADecisionWithoutEffectIsRejected covers a workflow task that has a decision and also the reason why it can have no
+// effect. The SDK then runs the update's validator before the workflow code that notices the reason.
+func TestADecisionWithoutEffectIsRejected(t *testing.T) {
+	approval := turn.Request{ID: "1.0", Kind: turn.RequestApproval, Step: 1, ArgumentsHash: "h"}
+	question := turn.Request{ID: "q1", Kind: turn.RequestQuestion, Step: 1}
+	elicitation := turn.Request{ID: "e1.0.1", Kind: turn.RequestElicitation, Step: 1, Call: "1.0",
+		Elicitation: &turn.Elicitation{Key: "1", Message: "?"}}
+	approve := func(ctx workflow.Context, r *run) error {
+		return r.validateApprove(ctx, Approval{Call: approval.ID, Allow: true, ArgumentsHash: "h"})
+	}
+	answer := func(ctx workflow.Context, r *run) error {
+		return r.validateAnswer(ctx, Answer{Question: question.ID, Text: "x"})
+	}
+	respond := func(ctx workflow.Context, r *run) error {
+		return r.validateAnswer(ctx, Answer{Question: elicitation.ID,
+			Response: &turn.ElicitationResponse{Action: turn.ElicitationDecline}})
+	}
+	type state struct {
+		*run
+		call   *callState
+		end    workflow.Settable // of the call's attempt
+		cancel func()
+	}
+	nothing := func(*state) {}
+	stop := func(s *state) { s.cancel() }
+	for name, c := range map[string]struct {
+		decide func(workflow.Context, *run) error
+		before func(*state)
+		code   turn.Code
+	}{
+		"an approval":                      {approve, nothing, ""},
+		"an approval and a stop":           {approve, stop, turn.CodeNotWaiting},
+		"an answer":                        {answer, nothing, ""},
+		"an answer and a stop":             {answer, stop, turn.CodeNotWaiting},
+		"a response":                       {respond, nothing, ""},
+		"a response and a stop":            {respond, stop, turn.CodeNotWaiting},
+		"a response and the attempt's end": {respond, func(s *state) { s.end.SetValue(nil) }, turn.CodeNotWaiting},
+		"a response and a new elicitation": {respond, func(s *state) { s.call.held = make([]heldElicitation, 1) },
+			turn.CodeNotWaiting},
+		"a response of a suspended call": {respond, func(s *state) { s.call.running = nil }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var suite testsuite.WorkflowTestSuite
+			env := suite.NewTestWorkflowEnvironment()
+			env.ExecuteWorkflow(func(ctx workflow.Context) error {
+				ctx, cancel := workflow.WithCancel(ctx)
+				attempt, end := workflow.NewFuture(ctx)
+				call := &callState{call: turn.CallProposal{ToolCall: turn.ToolCall{ID: "1.0"}}, running: attempt}
+				s := &state{run: &run{calls: []*callState{call}}, call: call, end: end, cancel: cancel}
+				s.requests.add(approval, question, elicitation)
+				c.before(s)
+				if err := c.decide(ctx, s.run); c.code != "" {
+					assert.Equal(t, c.code, code(err))
+				} else {
+					assert.NoError(t, err)
+				}
+				return nil
+			})
+			require.NoError(t, env.GetWorkflowError())
+		})
+	}
 }

@@ -25,7 +25,7 @@ type callState struct {
 	decision       turn.Decision
 	attempt        int                        // the number of the latest attempt, from 1; 0 before the first
 	busy           time.Duration              // working time of earlier attempts, including waits for the server
-	underWay       bool                       // the latest attempt runs, and the user can be asked for its server
+	running        workflow.Future            // the latest attempt, if the user can be asked for its server; nil after it
 	elicited       int                        // the number of elicitations of its server so far
 	held           []heldElicitation          // those of the attempt under way that are to be opened
 	responses      []turn.ElicitationResponse // responses to the latest elicitations
