@@ -20,7 +20,7 @@ const (
 	// maxWaitingCalls bounds the calls of this worker that wait for a user at the same time, because each occupies a slot
 	// for activities: see Options.Slots.
 	maxWaitingCalls = 8
-	// withdrawWithin bounds the update that withdraws an elicitation.
+	// withdrawWithin bounds the withdrawal of an elicitation.
 	withdrawWithin = 5 * time.Second
 )
 
@@ -28,11 +28,13 @@ const (
 // elicitation at a time.
 type elicitor struct {
 	*Activities
-	ctx   context.Context // of the activity: its end is that of the attempt
-	in    workflows.CallInput
-	asked atomic.Bool // the user was asked
-	mu    sync.Mutex
-	left  time.Duration // of the tool's ElicitationTimeout
+	ctx context.Context // of the activity: its end is that of the attempt
+	in  workflows.CallInput
+	// update sends the update Elicit.
+	update func(context.Context, workflows.ElicitInput) (workflows.ElicitResult, error)
+	asked  atomic.Bool // the user was asked
+	mu     sync.Mutex
+	left   time.Duration // of the tool's ElicitationTimeout
 }
 
 // elicitor returns the elicitor of an attempt, or nil if the call's server may not elicit in the middle of the call.
@@ -40,7 +42,9 @@ func (a *Activities) elicitor(ctx context.Context, in workflows.CallInput) *elic
 	if in.Tool.ElicitationTimeout <= 0 || !activity.IsActivity(ctx) || local(ctx) {
 		return nil
 	}
-	return &elicitor{Activities: a, ctx: ctx, in: in, left: in.Tool.ElicitationTimeout}
+	e := &elicitor{Activities: a, ctx: ctx, in: in, left: in.Tool.ElicitationTimeout}
+	e.update = e.sendUpdate
+	return e
 }
 
 // elicit opens a request for q and returns the user's response: see turn.ToolRequest.Elicit. The response is also a
@@ -48,10 +52,9 @@ func (a *Activities) elicitor(ctx context.Context, in workflows.CallInput) *elic
 func (e *elicitor) elicit(q turn.Elicitation, end <-chan struct{}) turn.ElicitationResponse {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	response := turn.ElicitationResponse{Key: q.Key, Action: turn.ElicitationCancel}
 	if !e.waitingCalls.TryAcquire(1) {
 		warn(e.ctx, "cancelled an elicitation; the user was not asked", "reason", "too many calls wait")
-		return response
+		return turn.Decision{}.ResponseTo(q)
 	}
 	defer e.waitingCalls.Release(1)
 	defer pauseClock(e.ctx)()
@@ -70,25 +73,31 @@ func (e *elicitor) elicit(q turn.Elicitation, end <-chan struct{}) turn.Elicitat
 	}()
 	q.Message = e.redact(q.Message)
 	decision, err := e.await(ctx, q)
-	if err != nil {
+	if err != nil && decision.Response == nil {
 		warn(e.ctx, "cancelled an elicitation", "reason", err)
-		select {
-		case <-end:
-			e.withdraw()
-		default: // the request expires, or the attempt ends soon
-		}
-		return response
 	}
 	return decision.ResponseTo(q)
 }
 
-// await asks the workflow to open a request for q, and waits until the journal has its decision.
+// await asks the workflow to open a request for q, and waits until the journal has its decision. If it fails, the
+// request is closed. The decision is then the zero Decision, unless the user's response came first.
 func (e *elicitor) await(ctx context.Context, q turn.Elicitation) (turn.Decision, error) {
-	out, err := e.update(ctx, workflows.ElicitInput{Elicitation: &q, Within: e.left})
-	if err != nil {
+	opened, err := e.update(ctx, workflows.ElicitInput{Elicitation: &q, Within: e.left})
+	if temporal.IsApplicationError(err) { // the workflow has opened no request
 		return turn.Decision{}, err
 	}
-	e.asked.Store(true)
+	if err == nil {
+		e.asked.Store(true)
+		var decision turn.Decision
+		if decision, err = e.decision(ctx, opened.Request); err == nil {
+			return decision, nil
+		}
+	}
+	return e.withdraw(opened.Request), err
+}
+
+// decision waits until the journal has the decision of a request.
+func (e *elicitor) decision(ctx context.Context, request string) (turn.Decision, error) {
 	tenantJournal := e.journal.Tenant(e.in.Tenant)
 	for {
 		changed := tenantJournal.Changed(ctx, journal.Topic{Turn: e.in.Turn}) // before the read, so that no decision is missed
@@ -99,7 +108,7 @@ func (e *elicitor) await(ctx context.Context, q turn.Elicitation) (turn.Decision
 			return turn.Decision{}, err
 		}
 		for _, r := range list {
-			if r.ID == out.Request && r.Decision != nil {
+			if r.ID == request && r.Decision != nil {
 				return *r.Decision, nil
 			}
 		}
@@ -111,21 +120,27 @@ func (e *elicitor) await(ctx context.Context, q turn.Elicitation) (turn.Decision
 	}
 }
 
-// withdraw closes the request that elicit has opened, because its server no longer waits for the response although the
-// call may go on. The end of the attempt does the same.
-func (e *elicitor) withdraw() {
+// withdraw closes the request that await has opened, because the server waits no longer although the call may go on: the
+// user's later response would be accepted without effect. If the response came first, withdraw returns its decision. The
+// end of the attempt closes the request, too.
+func (e *elicitor) withdraw(request string) (decision turn.Decision) {
 	if e.ctx.Err() != nil {
-		return
+		return decision
 	}
 	ctx, cancel := context.WithTimeout(e.ctx, withdrawWithin)
 	defer cancel()
-	if _, err := e.update(ctx, workflows.ElicitInput{}); err != nil && !temporal.IsApplicationError(err) {
+	_, err := e.update(ctx, workflows.ElicitInput{})
+	if err == nil && request != "" {
+		decision, err = e.decision(ctx, request)
+	}
+	if err != nil && !temporal.IsApplicationError(err) {
 		warn(e.ctx, "withdrawing an elicitation failed; its request stays open until the call ends", "cause", err)
 	}
+	return decision
 }
 
-// update sends the update Elicit for this attempt to its workflow.
-func (e *elicitor) update(ctx context.Context, in workflows.ElicitInput) (out workflows.ElicitResult, err error) {
+// sendUpdate sends the update Elicit for this attempt to its workflow.
+func (e *elicitor) sendUpdate(ctx context.Context, in workflows.ElicitInput) (out workflows.ElicitResult, err error) {
 	in.Call, in.Attempt = e.in.Call.ID, e.in.Attempt
 	execution := activity.GetInfo(e.ctx).WorkflowExecution
 	handle, err := activity.GetClient(e.ctx).UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
