@@ -124,7 +124,7 @@ func plantTree(t *testing.T, a *Activities, j *journal.DB, seed uint64) forestSu
 	timeout := f.limits.TurnTimeout.String()
 	f.used.Time += f.play(f.session, "", f.message, &workflows.LimitsRequest{MaxSteps: &f.limits.MaxSteps,
 		MaxToolCalls: &f.limits.MaxToolCalls, MaxTokens: &f.limits.MaxTokens, MaxCostUSD: &f.limits.MaxCostUSD,
-		TurnTimeout: &timeout})
+		TurnTimeout: &timeout}, turn.Caller{})
 	for len(f.work)+len(f.arrived) > 0 && !t.Failed() {
 		switch {
 		case rng.IntN(20) == 0:
@@ -133,7 +133,7 @@ func plantTree(t *testing.T, a *Activities, j *journal.DB, seed uint64) forestSu
 		case len(f.work) > 0 && (len(f.arrived) == 0 || rng.IntN(2) == 0):
 			f.workInBackground()
 		default:
-			f.used.Time += f.play(f.session, "b", f.takeAnswer(), forgedLimits())
+			f.used.Time += f.play(f.session, "b", f.takeAnswer(), forgedLimits(), turn.Caller{})
 		}
 	}
 	f.check(seed)
@@ -169,11 +169,12 @@ func (f *tree) check(seed uint64) {
 }
 
 // play takes a turn from its message to its end, and returns its working time.
-func (f *tree) play(session, agent string, m workflows.Message, limits *workflows.LimitsRequest) time.Duration {
+func (f *tree) play(session, agent string, m workflows.Message, limits *workflows.LimitsRequest,
+	caller turn.Caller) time.Duration {
 	f.sum.turns++
 	p := &played{tree: f, session: session, id: fmt.Sprintf("%s-t%d", f.session, f.sum.turns)}
 	begun, err := f.Begin(f.Context(), workflows.BeginInput{Limits: limits, BeginInput: turn.BeginInput{Session: session,
-		Turn: p.id, WorkflowID: session, RunID: p.id, Agent: agent, Message: m}})
+		Turn: p.id, WorkflowID: session, RunID: p.id, Agent: agent, Caller: caller, Message: m}})
 	require.NoError(f, err)
 	if begun.Kept {
 		f.sum.kept++
@@ -224,7 +225,8 @@ func (f *tree) workInBackground() {
 // subagent plays the turn of a subagent.
 func (f *tree) subagent(in workflows.CallInput, text string) time.Duration {
 	session := turn.SubagentSession(in.Turn, in.Call.ID)
-	return f.play(session, strings.TrimPrefix(in.Tool.ID, turn.AgentTools), workflows.Message{ID: session, Text: text}, nil)
+	return f.play(session, strings.TrimPrefix(in.Tool.ID, turn.AgentTools), workflows.Message{ID: session, Text: text}, nil,
+		turn.Caller{Session: in.Session, Turn: in.Turn, Call: in.Call.ID})
 }
 
 // played is a turn that is being played, as workflows.Turn does.

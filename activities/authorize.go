@@ -71,7 +71,7 @@ func (a *Activities) begunTurn(ctx context.Context, id string) (begunTurn, error
 	if err != nil {
 		return begunTurn{}, err
 	}
-	t := begunTurnOf(rec.Session, rec.Tenant, cfg)
+	t := begunTurnOf(rec.Session, rec.Tenant, rec.Caller, cfg)
 	a.turns.Add(id, t)
 	return t, nil
 }

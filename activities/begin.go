@@ -68,8 +68,9 @@ func (a *Activities) begin(ctx context.Context, in workflows.BeginInput) (workfl
 		res.Duplicate = &earlier
 		return res, nil
 	}
-	if res.Config, err = decodeConfig(begun.Config); err == nil {
-		a.turns.Add(in.Turn, begunTurnOf(in.Session, in.Tenant, res.Config))
+	res.Config, err = decodeConfig(begun.Config)
+	if isCallerKnown := !turn.ReservedSession(in.Session) || !in.Caller.IsZero(); err == nil && isCallerKnown {
+		a.turns.Add(in.Turn, begunTurnOf(in.Session, in.Tenant, in.Caller, res.Config))
 	}
 	return res, err
 }

@@ -98,6 +98,7 @@ func messageBytes(m turn.Message) int64 {
 // begunTurn is the part of a turn's recorded config that its inferences and calls need.
 type begunTurn struct {
 	Session, Tenant string
+	caller          turn.Caller  // of the session, if it is that of a subagent
 	promptConfig    string       // hash of its blob
 	models          []turn.Model // the turn's model and its fallbacks, in order
 	maxCost         *turn.USD    // nil means no limit
@@ -107,8 +108,8 @@ type begunTurn struct {
 }
 
 // begunTurnOf returns the begunTurn of a turn with this config.
-func begunTurnOf(session, tenant string, cfg turn.Config) begunTurn {
-	return begunTurn{Session: session, Tenant: tenant, promptConfig: cfg.PromptConfig, models: cfg.Models,
+func begunTurnOf(session, tenant string, caller turn.Caller, cfg turn.Config) begunTurn {
+	return begunTurn{Session: session, Tenant: tenant, caller: caller, promptConfig: cfg.PromptConfig, models: cfg.Models,
 		maxCost: cfg.Limits.MaxCost(), limits: cfg.Limits,
 		retry: retries{cfg.Limits.RetryFor, cfg.FallbackAfter, cfg.RetryMax}, context: cfg.Context}
 }

@@ -81,7 +81,7 @@ func (a *Activities) openRefused(ctx context.Context, in workflows.FinishInput) 
 	begin := turn.BeginInput{
 		Session: in.Session, Tenant: in.Tenant, Turn: in.Turn, WorkflowID: workflows.WorkflowID(in.Tenant, in.Session),
 		RunID: in.Turn,
-		Agent: agent, Message: *in.Opening, OutOfOrder: true, Config: json.RawMessage(`{}`), At: time.Now(),
+		Agent: agent, Caller: in.Caller, Message: *in.Opening, OutOfOrder: true, Config: json.RawMessage(`{}`), At: time.Now(),
 	}
 	_, err = a.journal.Begin(ctx, begin)
 	var large *journal.TooLargeError

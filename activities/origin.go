@@ -23,7 +23,7 @@ type origin struct {
 // originOf returns the origin of a new turn's message if it is the answer of a subagent, and nil for other messages.
 // The ID only marks the message as an answer; the journal must have that answer, because a client can send any ID.
 func (a *Activities) originOf(ctx context.Context, in workflows.BeginInput) (*origin, error) {
-	if _, _, ok := turn.AnsweredCall(in.Message.ID); !ok {
+	if _, ok := turn.AnsweringSubagent(in.Message.ID); !ok {
 		return nil, nil
 	}
 	from, err := a.journal.Tenant(in.Tenant).Origin(ctx, in.Session, in.Message.ID, in.Turn)

@@ -215,20 +215,14 @@ func noteProgress(ctx context.Context, j *journal.DB, turnID, callID string, p t
 // notifyCallers writes message to the streams of all turns above a subagent's turn, because users follow those and not
 // the subagent's. It does nothing if session is not a subagent's. An error is only logged.
 func (a *Activities) notifyCallers(ctx context.Context, session, turnID, message string) {
-	if _, _, ok := turn.ParentCall(session); !ok {
+	if !turn.ReservedSession(session) {
 		return
 	}
 	t, err := a.begunTurn(ctx, turnID)
-	for p := (turn.ToolProgress{Message: message, Session: session}); err == nil; {
-		turnID, callID, ok := turn.ParentCall(session) // of the turn one level up
-		if !ok {
-			return
-		}
-		tenantJournal := a.journal.Tenant(t.Tenant)
-		if err = noteProgress(ctx, tenantJournal, turnID, callID, p); err == nil {
-			var parent journal.TurnConfig
-			parent, err = tenantJournal.TurnConfig(ctx, turnID)
-			session = parent.Session
+	for p := (turn.ToolProgress{Message: message, Session: session}); err == nil && !t.caller.IsZero(); {
+		up := t.caller // the turn one level up
+		if err = noteProgress(ctx, a.journal.Tenant(t.Tenant), up.Turn, up.Call, p); err == nil {
+			t, err = a.begunTurn(ctx, up.Turn)
 		}
 	}
 	logFailure(ctx, asTurnError(err))
@@ -241,28 +235,41 @@ type caller struct {
 	granted turn.Allowance // what the caller granted to the subagent
 }
 
-// callerOf returns the caller of a subagent's session, or nil if the session's ID is not that of a subagent. The ID
-// proves nothing, because a client can choose it. So the journal must have the call, and the call must be of this
-// agent's tool.
+// callerOf returns the caller of a subagent's session, or nil if the session is not a subagent's. The caller is in the
+// input of the session's first turn, which a client can write, and afterwards in the journal. So the journal must have
+// the call, and the call must be of this agent's tool.
 func (a *Activities) callerOf(ctx context.Context, in workflows.BeginInput) (*caller, error) {
+	if !turn.ReservedSession(in.Session) && in.Caller.IsZero() {
+		return nil, nil
+	}
+	tenantJournal := a.journal.Tenant(in.Tenant)
+	forged := func(agent string, err error) error {
+		return turn.Errorf(turn.CodeInputInvalid, err, fmt.Sprintf(
+			"session %q belongs to an agent that a call of another turn starts, and there is no such call of agent %q; "+
+				"choose another session", turn.Truncate(in.Session, 80), turn.Truncate(agent, 60)))
+	}
+	up := in.Caller
+	if up.IsZero() {
+		rec, err := tenantJournal.Session(ctx, in.Session)
+		if err != nil && !errors.Is(err, journal.ErrNotFound) {
+			return nil, fmt.Errorf("reading the session's caller: %w", err)
+		}
+		up = rec.Caller
+	}
+	if turn.SubagentSession(up.Turn, up.Call) != in.Session { // without a caller, too
+		return nil, forged(in.Agent, nil)
+	}
 	var c *caller
 	// Each round goes up one level, from a subagent's session to the session of its caller.
-	for session, agent := in.Session, in.Agent; ; {
-		turnID, callID, ok := turn.ParentCall(session)
-		if !ok {
-			return c, nil
-		}
-		tenantJournal := a.journal.Tenant(in.Tenant)
-		call, err := tenantJournal.Call(ctx, turnID, callID)
+	for agent := in.Agent; !up.IsZero(); {
+		call, err := tenantJournal.Call(ctx, up.Turn, up.Call)
 		if errors.Is(err, journal.ErrNotFound) || err == nil && call.Call.Tool != turn.AgentTools+agent {
-			return nil, turn.Errorf(turn.CodeInputInvalid, err, fmt.Sprintf(
-				"session %q belongs to an agent that a call of another turn starts, and there is no such call of agent %q; "+
-					"choose another session", turn.Truncate(session, 80), turn.Truncate(agent, 60)))
+			return nil, forged(agent, err)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("reading the call that started the session: %w", err)
 		}
-		rec, err := tenantJournal.TurnConfig(ctx, turnID)
+		rec, err := tenantJournal.TurnConfig(ctx, up.Turn)
 		if err != nil {
 			return nil, fmt.Errorf("reading the turn that started the session: %w", err)
 		}
@@ -271,29 +278,29 @@ func (a *Activities) callerOf(ctx context.Context, in workflows.BeginInput) (*ca
 			return nil, err
 		}
 		if c == nil { // in the first round, cfg is that of the caller itself
-			subagent, err := tenantJournal.Subagent(ctx, turnID, callID)
+			subagent, err := tenantJournal.Subagent(ctx, up.Turn, up.Call)
 			if err != nil {
 				return nil, fmt.Errorf("reading what the call has granted: %w", err)
 			}
 			c = &caller{config: cfg, granted: subagent.Granted}
 		}
 		c.agents = append(c.agents, cfg.Agent)
-		session, agent = rec.Session, cfg.Agent
+		agent, up = cfg.Agent, rec.Caller
 	}
+	return c, nil
 }
 
 // callerSession returns the session of the turn that called the subagent whose turn makes this call. It returns "" if
 // the call's turn is not a subagent's.
 func (a *Activities) callerSession(ctx context.Context, in workflows.CallInput) (string, error) {
-	turnID, _, ok := turn.ParentCall(in.Session)
-	if !ok {
+	if !turn.ReservedSession(in.Session) {
 		return "", nil
 	}
-	rec, err := a.journal.Tenant(in.Tenant).TurnConfig(ctx, turnID)
+	t, err := a.begunTurn(ctx, in.Turn)
 	if err != nil {
-		return "", fmt.Errorf("reading the turn that called the agent: %w", behindIfMissing(err))
+		return "", err
 	}
-	return rec.Session, nil
+	return t.caller.Session, nil
 }
 
 // narrow removes the subagent's tools that its caller does not have, except for the agents that the subagent may call,

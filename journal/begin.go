@@ -213,33 +213,41 @@ func (t *tx) openTurn(sc *scope, in turn.BeginInput, subagent subagentRow) (out 
 }
 
 // upsertSession counts one more turn in the session's row and updates its agent. If the session is new, it inserts the
-// row, sets sc.Session, and lets the session of a subagent inherit its caller's taint.
-func (t *tx) upsertSession(sc *scope, in turn.BeginInput) error {
+// row and sets sc.Session. It records the caller of a subagent's session.
+func (t *tx) upsertSession(sc *scope, in turn.BeginInput) (err error) {
 	if sc.Session != 0 {
-		return t.Exec(`UPDATE sessions SET turns = turns + 1, agent = ?1,
+		err = t.Exec(`UPDATE sessions SET turns = turns + 1, agent = ?1,
 			updated_at = CASE WHEN updated_at < ?2 THEN ?2 ELSE updated_at END WHERE id = ?3`, in.Agent, nanos(in.At), sc.Session)
+	} else {
+		err = t.Row(`INSERT INTO sessions (session_id, tenant, agent, turns, first_text, created_at, updated_at)
+			VALUES (?, ?, ?, 1, ?, ?, ?) RETURNING id`,
+			in.Session, t.Tenant, in.Agent, contentOf(turn.Truncate(in.Message.Text, firstTextBytes)), nanos(in.At),
+			nanos(in.At)).Scan(&sc.Session)
 	}
-	err := t.Row(`INSERT INTO sessions (session_id, tenant, agent, turns, first_text, created_at, updated_at)
-		VALUES (?, ?, ?, 1, ?, ?, ?) RETURNING id`,
-		in.Session, t.Tenant, in.Agent, contentOf(turn.Truncate(in.Message.Text, firstTextBytes)),
-		nanos(in.At),
-		nanos(in.At)).Scan(&sc.Session)
-	if err != nil {
+	if err != nil || in.Caller.IsZero() {
 		return err
 	}
-	return t.inheritTaint(sc.Session, in.Session)
+	return t.recordCaller(sc.Session, in)
 }
 
-// inheritTaint taints a new session if it belongs to a subagent and the session of the subagent's caller is tainted.
-// session is the row of the new session and sessionID its ID, which names the caller's turn.
-func (t *tx) inheritTaint(session int64, sessionID string) error {
-	turnID, _, ok := turn.ParentCall(sessionID)
-	if !ok {
-		return nil
+// recordCaller records that a session is that of a subagent, and taints it if the session of its caller is tainted.
+// session is the row of the subagent's session. ErrConflict unless the caller has claimed its call for this session.
+func (t *tx) recordCaller(session int64, in turn.BeginInput) error {
+	a, err := t.Subagent(in.Caller.Turn, in.Caller.Call)
+	if ignoreNoRows(err) != nil {
+		return err
+	}
+	if a.Name != in.Session { // a.Name is empty if there is no such call
+		return fmt.Errorf("call %s of turn %s has not started a subagent with session %q: %w", in.Caller.Call,
+			in.Caller.Turn, in.Session, ErrConflict)
+	}
+	if err := t.Exec(`UPDATE sessions SET caller_session = (SELECT p.session_id FROM sessions p WHERE p.id = ?1),
+		caller_turn = ?2, caller_call = ?3 WHERE id = ?4`, a.Session, in.Caller.Turn, in.Caller.Call, session); err != nil {
+		return err
 	}
 	return t.Exec(`INSERT INTO taint_sources (session, turn, call_id, tool, at)
-		SELECT CAST(? AS BIGINT), x.turn, x.call_id, x.tool, x.at FROM taint_sources x JOIN turns t ON t.session = x.session
-		JOIN sessions s ON s.id = x.session WHERE t.turn_id = ? AND s.tenant = ?`, session, turnID, t.Tenant)
+		SELECT CAST(?1 AS BIGINT), turn, call_id, tool, at FROM taint_sources WHERE session = ?2
+		ON CONFLICT DO NOTHING`, session, a.Session)
 }
 
 // insertTurn inserts the row of a running turn and sets the turn's fields in sc. The message that begins the turn is

@@ -94,7 +94,14 @@ func (c *exportCheck) checkHeader(h ExportHeader) error {
 	if at := h.Session.ForkSeq; at < 0 || at > h.Session.Head.Seq {
 		return fmt.Errorf("its fork point %d does not fit the session", at)
 	}
-	return turn.CheckSession(h.Session.ID)
+	caller := h.Session.Caller
+	switch {
+	case caller.IsZero():
+		return turn.CheckSession(h.Session.ID)
+	case h.Session.ID != turn.SubagentSession(caller.Turn, caller.Call):
+		return errors.New("its session is not the one of the subagent that its caller started")
+	}
+	return errors.Join(turn.CheckSession(h.Session.ID), turn.CheckSession(caller.Session))
 }
 
 // checkShownID is checkID for an ID that Everturn shows to users and prints in commands: it must also be

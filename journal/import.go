@@ -163,10 +163,12 @@ func (im *importer) openSession() (unchanged bool, err error) {
 		return false, err
 	}
 	err = im.Row(`INSERT INTO sessions (session_id, tenant, agent, parent, fork_seq, head_seq, head_hash, first_text,
-		created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`, s.ID, h.Tenant, s.Agent,
+		created_at, updated_at, caller_session, caller_turn, caller_call)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`, s.ID, h.Tenant, s.Agent,
 		numberOrNull(parent), numberOrNull(im.forkSeq), s.Head.Seq, s.Head.Hash,
 		contentOf(preview(s.FirstText, firstTextBytes)),
-		nanos(notAfter(s.CreatedAt, im.at)), nanos(notAfter(s.UpdatedAt, im.at))).Scan(&im.scope.Session)
+		nanos(notAfter(s.CreatedAt, im.at)), nanos(notAfter(s.UpdatedAt, im.at)), s.Caller.Session, s.Caller.Turn,
+		s.Caller.Call).Scan(&im.scope.Session)
 	if err != nil {
 		return false, err
 	}

@@ -12,6 +12,7 @@ import (
 type TurnConfig struct {
 	Session string
 	Tenant  string
+	Caller  turn.Caller // of the session, if it is that of a subagent
 	State   turn.State
 	Config  json.RawMessage // a turn.Config
 }

@@ -140,7 +140,7 @@ func (t *tx) leftMessages(session, beforeTurn int64, id string) (earlier, later 
 	}
 	position := slices.IndexFunc(left, func(m turn.UserMessage) bool { return CleanText(m.ID) == id })
 	for i, m := range left {
-		_, _, isAnswer := turn.AnsweredCall(m.ID)
+		_, isAnswer := turn.AnsweringSubagent(m.ID)
 		taken, err := t.HasMessage(session, CleanText(m.ID))
 		switch {
 		case err != nil:

@@ -102,6 +102,8 @@ type SessionRecord struct {
 	// Parent.
 	Parent  string `json:"parent,omitempty"`
 	ForkSeq int64  `json:"fork_seq,omitempty"`
+	// Caller is the call that started the session's first turn, if the session is that of a subagent.
+	Caller turn.Caller `json:"caller,omitzero"`
 	// Usage is SessionUsage. DB does not set it, because it reads all turns of the session.
 	Usage turn.Usage `json:"usage,omitzero"`
 	// PendingRequests is the number of open requests of the session and of its subagents at work. If there are any, the

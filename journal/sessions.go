@@ -20,9 +20,10 @@ func (db *DB) Turn(ctx context.Context, turnID string) (TurnRecord, error) {
 func (db *DB) TurnConfig(ctx context.Context, turnID string) (out TurnConfig, err error) {
 	err = db.read(ctx, "reading the configuration of turn "+turnID, func(q querier) error {
 		var config stored
-		err := q.Row(`SELECT s.session_id, s.tenant, t.state, t.config, t.config_blob FROM turns t
+		err := q.Row(`SELECT s.session_id, s.tenant, `+callerColumns+`, t.state, t.config, t.config_blob FROM turns t
 			JOIN sessions s ON s.id = t.session
-			WHERE t.turn_id = ?`, turnID).Scan(&out.Session, &out.Tenant, &out.State, &config.Inline, &config.Blob)
+			WHERE t.turn_id = ?`, turnID).Scan(&out.Session, &out.Tenant, &out.Caller.Session, &out.Caller.Turn,
+			&out.Caller.Call, &out.State, &config.Inline, &config.Blob)
 		if err != nil {
 			return err
 		}
@@ -129,9 +130,12 @@ func (q querier) NamedTurn(turnID string) (TurnRecord, error) {
 	return q.TurnRecord(`t.turn_id = ? AND s.tenant = ?`, turnID, q.Tenant)
 }
 
+// callerColumns are those of turn.Caller, of sessions s.
+const callerColumns = `s.caller_session, s.caller_turn, s.caller_call`
+
 var sessionColumns = `s.session_id, s.tenant, s.agent, s.head_seq, s.head_hash, s.turns, s.created_at, s.updated_at, s.first_text,
 	(SELECT count(*) FROM requests w WHERE w.session IN (` + belowSession(`s.id`) + `) AND w.status = ''),
-	coalesce((SELECT p.session_id FROM sessions p WHERE p.id = s.parent), ''), coalesce(s.fork_seq, 0)`
+	coalesce((SELECT p.session_id FROM sessions p WHERE p.id = s.parent), ''), coalesce(s.fork_seq, 0), ` + callerColumns
 
 // sessionQuery selects sessions s for scanSession.
 var sessionQuery = `SELECT ` + lastTurnColumns + `, ` + sessionColumns + ` FROM sessions s
@@ -142,7 +146,7 @@ func scanSession(scan func(...any) error) (r SessionRecord, err error) {
 	var created, updated int64
 	r.LastTurn, err = scanTurn(scan, &r.ID, &r.Tenant, &r.Agent, &r.Head.Seq, &r.Head.Hash, &r.Turns, &created, &updated,
 		intoContent(&r.FirstText), &r.PendingRequests,
-		&r.Parent, &r.ForkSeq)
+		&r.Parent, &r.ForkSeq, &r.Caller.Session, &r.Caller.Turn, &r.Caller.Call)
 	r.CreatedAt, r.UpdatedAt = instant(created), instant(updated)
 	if r.PendingRequests > 0 && r.LastTurn.State == turn.StateRunning { // the turn waits for a subagent's request
 		r.LastTurn.State = turn.StateWaiting

@@ -52,15 +52,15 @@ func (db *DB) SpentBySubagent(ctx context.Context, turnID, callID string) (turn.
 // if the ID is not that of an answer. ErrNotFound if the ID has this form, but does not belong to a subagent in the
 // background of this session that has ended or was stopped: a client may send any message ID.
 func answeringSubagent(q querier, sc scope, messageID string) (a subagentRow, err error) {
-	turnID, callID, ok := turn.AnsweredCall(messageID)
+	name, ok := turn.AnsweringSubagent(messageID)
 	if !ok {
 		return a, nil
 	}
-	a, err = q.Subagent(turnID, callID)
+	a, err = q.subagent(`a.session = ? AND a.name = ?`, sc.Session, name)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return a, err
 	}
-	if err != nil || !a.Background || a.Session != sc.Session || a.State == subagentWorking {
+	if err != nil || !a.Background || a.State == subagentWorking {
 		return a, fmt.Errorf("message %q is no answer of a subagent of this session: %w", preview(messageID, 200),
 			ErrNotFound)
 	}
@@ -110,7 +110,7 @@ func (db *DB) StopSubagents(ctx context.Context, session string) (names []string
 // inference shows to the model: see BeginResult.Kept. It is false for an ID that is not that of an answer. ErrNotFound
 // if the ID has this form and the session has no such subagent.
 func (db *DB) AnswerKept(ctx context.Context, session, messageID string) (bool, error) {
-	if _, _, ok := turn.AnsweredCall(messageID); !ok {
+	if _, ok := turn.AnsweringSubagent(messageID); !ok {
 		return false, nil
 	}
 	return getOfSession(ctx, db, session, "looking for an answer",
@@ -141,12 +141,17 @@ type subagentRow struct {
 }
 
 // Subagent returns the subagent that a turn's call has started, or sql.ErrNoRows.
-func (q querier) Subagent(turnID, callID string) (a subagentRow, err error) {
+func (q querier) Subagent(turnID, callID string) (subagentRow, error) {
+	return q.subagent(`t.turn_id = ? AND c.call_id = ? AND s.tenant = ?`, turnID, callID, q.Tenant)
+}
+
+// subagent returns the subagent that the SQL condition where selects, or sql.ErrNoRows. The tables are subagents a, and
+// calls c, turns t and sessions s of its caller.
+func (q querier) subagent(where string, args ...any) (a subagentRow, err error) {
 	var granted string
 	err = q.Row(`SELECT a.call, a.turn, a.session, a.name, a.background, a.granted, a.state FROM subagents a
-		JOIN calls c ON c.id = a.call JOIN turns t ON t.id = a.turn JOIN sessions s ON s.id = a.session
-		WHERE t.turn_id = ? AND c.call_id = ? AND s.tenant = ?`, turnID, callID, q.Tenant).
-		Scan(&a.Call, &a.Turn, &a.Session, &a.Name, &a.Background, &granted, &a.State)
+		JOIN calls c ON c.id = a.call JOIN turns t ON t.id = a.turn JOIN sessions s ON s.id = a.session WHERE `+where,
+		args...).Scan(&a.Call, &a.Turn, &a.Session, &a.Name, &a.Background, &granted, &a.State)
 	if err == nil {
 		err = json.Unmarshal([]byte(granted), &a.Granted)
 	}

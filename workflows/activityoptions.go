@@ -109,7 +109,7 @@ var nonRetryable = []string{"payloadSizeError"}
 func (r *run) begin(ctx workflow.Context, m Message) (out BeginResult, err error) {
 	in := BeginInput{Limits: m.Limits, OutputSchema: m.OutputSchema, Context: r.in.Context, BeginInput: turn.BeginInput{
 		Session: r.session, Tenant: r.in.Tenant, Turn: r.turnID, WorkflowID: r.id, RunID: r.runID, Agent: m.Agent,
-		Message: m,
+		Caller: r.in.Caller, Message: m,
 	}}
 	beginCtx, cancelBegin := workflow.NewDisconnectedContext(ctx)
 	defer cancelBegin()
@@ -139,7 +139,7 @@ func (r *run) finish(ctx workflow.Context, e turn.Result, unmerged []Message) (F
 		Counters: r.progress.Counters,
 	}}
 	if !r.begun { // Finish opens the turn in the journal first
-		in.Opening = r.refused
+		in.Opening, in.Caller = r.refused, r.in.Caller
 	}
 	return runJournal(ctx, Activities.Finish, in, "settle the turn: "+string(e.Reason))
 }

@@ -134,7 +134,7 @@ func (r *run) putFirst(messages []Message) {
 // empty.
 func (r *run) takeFirstMessage() Message {
 	i := max(slices.IndexFunc(r.progress.Inbox, func(m Message) bool {
-		_, _, subagentAnswer := turn.AnsweredCall(m.ID)
+		_, subagentAnswer := turn.AnsweringSubagent(m.ID)
 		return !subagentAnswer
 	}), 0)
 	m := r.progress.Inbox[i]
@@ -256,7 +256,7 @@ func (r *run) parseAction(ctx workflow.Context, p turn.ParseAction) turn.Phase {
 		return p.Done(turn.Result{State: turn.StateCompleted, Reason: turn.FinishAnswered, Answer: proposal.Text,
 			Truncated: proposal.Truncated}, nil)
 	case turn.ProposeAsk:
-		if _, _, subagent := turn.ParentCall(r.session); subagent && !r.in.Asks {
+		if !r.in.Caller.IsZero() && !r.in.Asks {
 			return p.Done(turn.Result{State: turn.StateCompleted, Reason: turn.FinishInterrupted, Answer: proposal.Question,
 				Message: "the agent has a question, which only its caller can answer"}, nil)
 		}

@@ -254,6 +254,8 @@ type FinishInput struct {
 	// Opening is set for a turn whose Begin failed. It is the turn's first message, which Finish records together with the
 	// failure, because the message's sender does not see how the workflow ended.
 	Opening *Message `json:"opening,omitempty"`
+	// Caller is set together with Opening if the turn is that of a subagent.
+	Caller turn.Caller `json:"caller,omitzero"`
 }
 
 // FinishResult is the turn's end as the journal has it.

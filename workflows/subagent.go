@@ -156,8 +156,7 @@ func (a *agentTurn) check(in DeliverInput) *turn.Error {
 	if err := checkSize("call", sized, maxAgentTurn); err != nil {
 		return err
 	}
-	_, _, ok := turn.ParentCall(a.session())
-	if !ok || turn.CheckSession(a.session()) != nil || a.Session != in.Session || a.Tenant != in.Tenant ||
+	if a.Turn == "" || a.Call.ID == "" || turn.CheckSession(a.session()) != nil || a.Session != in.Session || a.Tenant != in.Tenant ||
 		!strings.HasPrefix(a.Tool.ID, turn.AgentTools) {
 		return invalid("the delivery names no call of an agent by its session")
 	}
@@ -196,6 +195,7 @@ func (a agentTurn) run(ctx workflow.Context) (busy time.Duration, problem string
 		var result Result
 		err := workflow.ExecuteChildWorkflow(ctx, TurnWorkflow, Input{
 			Version: WireVersion, Session: session, Tenant: a.Tenant, Message: &a.Message, Agent: a.name(), Asks: a.Asks,
+			Caller: turn.Caller{Session: a.Session, Turn: a.Turn, Call: a.Call.ID},
 		}).Get(ctx, &result)
 		if err == nil {
 			return result.Busy, ""

@@ -128,7 +128,7 @@ func (r *run) continueAsNew(ctx workflow.Context) error {
 	progress := r.progress
 	return nextRun(ctx, TurnWorkflow, Input{
 		Version: WireVersion, Session: r.session, Tenant: r.in.Tenant, Agent: r.in.Agent, Continued: &progress,
-		Turn: r.turnID, Asks: r.in.Asks,
+		Turn: r.turnID, Caller: r.in.Caller, Asks: r.in.Asks,
 	})
 }
 
@@ -252,7 +252,7 @@ func (r *run) result(e turn.Result) Result {
 		Answer: e.Answer, Truncated: e.Truncated, DuplicateOf: e.DuplicateOf, Code: e.Code, Message: e.Message,
 		Usage: c.Usage, Steps: c.Step, ToolCalls: c.ToolCalls, Model: r.progress.Config.Model,
 	}
-	if _, _, subagent := turn.ParentCall(r.session); subagent {
+	if !r.in.Caller.IsZero() {
 		out.Busy = c.Busy
 	}
 	return out

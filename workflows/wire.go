@@ -46,6 +46,8 @@ type Input struct {
 	// Context is a JSON value for the tools of the turn and of its subagents, such as the user's ID in the caller's own
 	// system; at most 4 KiB. The model does not see it.
 	Context json.RawMessage `json:"context,omitempty"`
+	// Caller is the call that starts this turn, if it is that of a subagent. Clients leave it unset.
+	Caller turn.Caller `json:"caller,omitzero"`
 	// Asks lets the turn of a subagent ask the user. Without it, a question ends the turn, because only the caller
 	// could answer. Clients leave it unset.
 	Asks bool `json:"asks,omitempty"`

@@ -1,6 +1,7 @@
 package journaltest
 
 import (
+	"bytes"
 	"fmt"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ var subagentPromises = []promise{
 	{"a stopped subagent's answer begins no turn", stoppedAnswer},
 	{"only an answer begins a turn as an answer", noAnswer},
 	{"the requests of subagents at work are their callers'", pendingBelow},
+	{"a subagent's session names its caller and has its taint, whatever other sessions are called", namedCaller},
 }
 
 func subagentCall(id string) turn.ToolCall {
@@ -45,7 +47,7 @@ func (s *script) subagentOf(callID string) *script {
 	name := turn.SubagentSession(s.turn, callID)
 	subagent := &script{T: s.T, DB: s.DB, session: name, turn: "t of " + name, tenant: s.tenant, at: s.at}
 	in := subagent.beginInput()
-	in.Message.ID = name
+	in.Message.ID, in.Caller = name, turn.Caller{Turn: s.turn, Call: callID}
 	subagent.head = must(s.Begin(s.Context(), in))(s).Head
 	return subagent
 }
@@ -232,6 +234,45 @@ func noAnswer(t *testing.T, open func() *journal.DB) {
 			require.ErrorIs(t, err, journal.ErrNotFound)
 		}
 	}
+}
+
+// namedCaller begins the session of a tainted session's subagent, and others that only have such a name.
+func namedCaller(t *testing.T, open func() *journal.DB) {
+	s := newScript(t, open(), "t1")
+	list := []turn.ToolCall{{ID: "1.0", WireID: "w", Tool: "local/x", Arguments: "{}"}, subagentCall("1.1")}
+	s.infer(1, "look", list...)
+	s.claim(list[0], 1)
+	s.settleTainting(list[0], 1, turn.ToolResult{Outcome: turn.OutcomeOK, Text: "pwned", FromServer: true})
+	taint := s.mark(s.session)
+	require.NotNil(t, taint)
+	s.claimAgent(list[1], journal.Subagent{Granted: turn.Allowance{Steps: 5}})
+
+	named := &script{T: t, DB: s.DB, session: turn.SubagentSession("t1", "1.0"), turn: "named", at: start}
+	named.begin()
+	assert.Zero(t, named.sessionRecord().Caller)
+	assert.Nil(t, named.mark(named.session))
+	forged := &script{T: t, DB: s.DB, session: "forged", turn: "forged", at: start}
+	for _, caller := range []turn.Caller{{Turn: "t1", Call: "1.1"}, {Turn: "t1", Call: "1.0"}, {Turn: "t9", Call: "1.1"}} {
+		in := forged.beginInput()
+		in.Caller = caller
+		_, err := s.Begin(t.Context(), in)
+		require.ErrorIs(t, err, journal.ErrConflict)
+	}
+
+	subagent := s.subagentOf("1.1")
+	want := turn.Caller{Session: "s", Turn: "t1", Call: "1.1"}
+	assert.Equal(t, want, subagent.sessionRecord().Caller)
+	assert.Equal(t, want, must(s.TurnConfig(t.Context(), subagent.turn))(t).Caller)
+	assert.Equal(t, taint, subagent.mark(subagent.session))
+	subagent.infer(1, "answer")
+	subagent.finish()
+	fork := subagent.fork(2, "fork")
+	assert.Zero(t, fork.sessionRecord().Caller, "a user's session")
+
+	var b bytes.Buffer
+	require.NoError(t, s.Export(t.Context(), subagent.session, &b))
+	imported := must(open().Import(t.Context(), &b))(t)
+	assert.Equal(t, want, imported.Session.Caller)
 }
 
 // pendingBelow lets subagents at two depths ask for something.

@@ -11,15 +11,10 @@ import (
 // left, or a tool that the message did not have.
 func (c *checker) allowances() {
 	for _, t := range c.sortedTurns() {
-		if _, _, answer := turn.AnsweredCall(t.record.MessageID); !answer && !isChild(t) {
+		if _, answer := turn.AnsweringSubagent(t.record.MessageID); !answer && t.caller.IsZero() {
 			c.allowance(t)
 		}
 	}
-}
-
-func isChild(t *turnLedger) bool {
-	_, _, child := turn.ParentCall(t.session)
-	return child
 }
 
 // allowance checks what comes of the message that began the turn root.
@@ -55,14 +50,13 @@ func (c *checker) allowance(root *turnLedger) {
 // rootOf returns the turn that began with the user's message that a turn comes of; nil if the ledgers lack one between.
 func (c *checker) rootOf(t *turnLedger) *turnLedger {
 	for t != nil {
-		caller, _, called := turn.ParentCall(t.session)
-		if id, _, answer := turn.AnsweredCall(t.record.MessageID); answer {
-			caller, called = id, true
-		}
-		if !called {
+		caller := t.caller
+		if subagent, answer := turn.AnsweringSubagent(t.record.MessageID); answer {
+			caller = c.callers[subagent]
+		} else if caller.IsZero() {
 			return t
 		}
-		t = c.turns[caller]
+		t = c.turns[caller.Turn]
 	}
 	return nil
 }

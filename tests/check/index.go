@@ -18,7 +18,8 @@ type checker struct {
 	found []Violation
 
 	turns    map[string]*turnLedger
-	messages map[string]message // what the client sent, by ID
+	callers  map[string]turn.Caller // of subagents, by session
+	messages map[string]message     // what the client sent, by ID
 	sessions map[string][]turn.Message
 
 	// The following fields cache what is looked up repeatedly, so that judging a long run takes time proportional to its
@@ -56,6 +57,7 @@ type message struct {
 type turnLedger struct {
 	record     journal.ExportTurn
 	session    string
+	caller     turn.Caller    // of the session, if it is that of a subagent
 	transcript []turn.Message // of the whole session
 	inferences []journal.ExportInference
 	calls      []journal.ExportCall
@@ -64,7 +66,7 @@ type turnLedger struct {
 }
 
 func newChecker(l Ledgers) *checker {
-	c := &checker{Ledgers: l, turns: map[string]*turnLedger{}, messages: map[string]message{},
+	c := &checker{Ledgers: l, turns: map[string]*turnLedger{}, callers: map[string]turn.Caller{}, messages: map[string]message{},
 		sessions: map[string][]turn.Message{}}
 	for _, s := range l.Sessions {
 		c.index(s)
@@ -97,6 +99,7 @@ func newChecker(l Ledgers) *checker {
 // sender was told. The answer of a subagent in the background is a message to the caller's session.
 func (c *checker) subagentCall(t *turnLedger, call journal.ExportCall) {
 	session := turn.SubagentSession(call.Turn, call.Call.ID)
+	c.callers[session] = turn.Caller{Session: t.session, Turn: call.Turn, Call: call.Call.ID}
 	var arguments struct {
 		Task       string
 		Background bool
@@ -185,14 +188,15 @@ func (c *checker) join() {
 // index files an export's lines under their turns.
 func (c *checker) index(s Session) {
 	session := ""
+	var caller turn.Caller
 	var own []*turnLedger
 	var transcript []turn.Message
 	for _, l := range s.Lines {
 		switch {
 		case l.Header != nil:
-			session = l.Header.Session.ID
+			session, caller = l.Header.Session.ID, l.Header.Session.Caller
 		case l.Turn != nil:
-			t := &turnLedger{record: *l.Turn, session: session}
+			t := &turnLedger{record: *l.Turn, session: session, caller: caller}
 			c.turns[l.Turn.ID] = t
 			own = append(own, t)
 		case l.Message != nil:

@@ -17,6 +17,8 @@ type BeginInput struct {
 	WorkflowID string `json:"workflow_id"`
 	RunID      string `json:"run_id"` // the run that begins the turn; a later run of the chain replaces it
 	Agent      string `json:"agent,omitempty"`
+	// Caller is set for the turn of a subagent that its caller starts.
+	Caller Caller `json:"caller,omitzero"`
 	// Message is the user's message. An empty ID gets one derived from the turn.
 	Message UserMessage `json:"message"`
 	// Config is the turn config as it was when the turn began. The activity sets it. A resuming run gets it back

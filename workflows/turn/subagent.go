@@ -1,27 +1,27 @@
 package turn
 
-import (
-	"regexp"
-	"strings"
-)
+import "strings"
 
 // AgentTools is the prefix of the IDs of the tools that call agents: "agent/<id>".
 const AgentTools = "agent/"
 
-// SubagentSession returns the ID of the session in which a subagent works for this call. It depends on the call
-// alone, so a repeated call finds the same session, and every reader of the session can find the call.
+// Caller is the call that started a subagent, with its turn and session. The zero value means that a session is no
+// subagent's.
+type Caller struct {
+	Session string `json:"session,omitempty"`
+	Turn    string `json:"turn,omitempty"`
+	Call    string `json:"call,omitempty"`
+}
+
+// IsZero reports whether there is no caller.
+func (c Caller) IsZero() bool { return c == Caller{} }
+
+// SubagentSession returns the ID of the session in which a subagent works for this call. It depends on the call alone,
+// so a repeated call finds the same session. The ID does not say who called: the journal records a session's Caller.
 func SubagentSession(turnID, callID string) string { return AgentTools + turnID + "/" + callID }
 
-var subagentSession = regexp.MustCompile(`^agent/([^/]+)/(\d{1,9}\.\d{1,9})$`)
-
-// ParentCall returns the call that started a subagent's session; ok is false if the session is not a subagent's.
-func ParentCall(session string) (turnID, callID string, ok bool) {
-	m := subagentSession.FindStringSubmatch(session)
-	if m == nil {
-		return "", "", false
-	}
-	return m[1], m[2], true
-}
+// ReservedSession reports whether only a subagent may have a session of this ID.
+func ReservedSession(id string) bool { return strings.HasPrefix(id, AgentTools) }
 
 // answerSuffix ends the ID of the message with the answer of a background subagent, and the ID of the workflow that
 // delivers this message.
@@ -31,12 +31,9 @@ const answerSuffix = "/answer"
 // session. session is the subagent's session. No other message has such an ID.
 func SubagentAnswerID(session string) string { return session + answerSuffix }
 
-// AnsweredCall returns the call that a subagent answers with the message messageID; ok is false for every other
-// message.
-func AnsweredCall(messageID string) (turnID, callID string, ok bool) {
-	session, ok := strings.CutSuffix(messageID, answerSuffix)
-	if !ok {
-		return "", "", false
-	}
-	return ParentCall(session)
+// AnsweringSubagent returns the session of the subagent whose answer the message is, by the form of the message's ID; ok
+// is false for every other message. A client may send any ID, so the journal must know the subagent.
+func AnsweringSubagent(messageID string) (session string, ok bool) {
+	session, ok = strings.CutSuffix(messageID, answerSuffix)
+	return session, ok && ReservedSession(session)
 }

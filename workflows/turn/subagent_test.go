@@ -32,23 +32,14 @@ func TestNothingLeftIsNoShare(t *testing.T) {
 	assert.Equal(t, 1, SharesOf(Limits{MaxSteps: 3, TurnTimeout: time.Minute}, Counters{Spent: 1}, 0, 0, 1).Background.Steps)
 }
 
-func TestOnlyCallsHaveSubagentSessions(t *testing.T) {
+func TestAnswersOfSubagents(t *testing.T) {
 	t.Parallel()
-	id, call, ok := ParentCall(SubagentSession("0190-a", "12.3"))
+	session, ok := AnsweringSubagent(SubagentAnswerID(SubagentSession("0190-a", "12.3")))
 	assert.True(t, ok)
-	assert.Equal(t, "0190-a", id)
-	assert.Equal(t, "12.3", call)
-	for _, s := range []string{"", "agent/", "agent/a", "agent/a/1", "agent/a/b/1.0", "agent/a/1.0/x", "x/a/1.0",
-		"agent//1.0"} {
-		_, _, ok := ParentCall(s)
-		assert.False(t, ok, s)
-	}
-	id, call, ok = AnsweredCall(SubagentAnswerID(SubagentSession("0190-a", "12.3")))
-	assert.True(t, ok)
-	assert.Equal(t, "0190-a 12.3", id+" "+call)
-	for _, s := range []string{"", "/answer", "agent/a/1/answer", "agent/a/1.0", "x/a/1.0/answer", "agent/a/1.0/answer/answer"} {
-		_, _, ok := AnsweredCall(s)
-		assert.False(t, ok, s)
+	assert.Equal(t, SubagentSession("0190-a", "12.3"), session)
+	for _, id := range []string{"", "/answer", "agent/a/1.0", "x/a/1.0/answer"} {
+		_, ok := AnsweringSubagent(id)
+		assert.False(t, ok, id)
 	}
 	tokens, cost := int64(7), Dollar/4
 	assert.Equal(t, Limits{MaxSteps: 3, MaxToolCalls: 2, MaxTokens: 7, MaxCostUSD: 0.25, TurnTimeout: time.Second},

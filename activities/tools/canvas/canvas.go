@@ -247,7 +247,7 @@ func (s set) commit(ctx context.Context, verb, name string, f fileChange) (strin
 
 // checkSubagent returns an error if the session is not that of a subagent which the call's turn has called.
 func checkSubagent(a canvas.Action, session string) error {
-	if turnID, _, ok := turn.ParentCall(session); !ok || turnID != a.Turn {
+	if ofTurn := turn.SubagentSession(a.Turn, ""); !strings.HasPrefix(session, ofTurn) {
 		return fmt.Errorf("%q is no session of an agent that this turn has called", turn.Truncate(session, 100))
 	}
 	return nil

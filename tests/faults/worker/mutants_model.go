@@ -44,7 +44,7 @@ func (m *agentMisquoted) SettleCall(ctx context.Context, in journal.SettleInput)
 type allowanceForgotten struct{ mutant }
 
 func (m *allowanceForgotten) Begin(ctx context.Context, in turn.BeginInput) (journal.BeginResult, error) {
-	if _, _, ok := turn.AnsweredCall(in.Message.ID); ok {
+	if _, ok := turn.AnsweringSubagent(in.Message.ID); ok {
 		var cfg turn.Config
 		if err := json.Unmarshal(in.Config, &cfg); err != nil {
 			return journal.BeginResult{}, err

@@ -125,10 +125,11 @@ func callersOf(ctx context.Context, j client.Journal, requests []client.Request)
 				path = " > " + path
 			}
 			session, path = t.Session, app.Line(t.Agent, 60)+path
-			var called bool
-			if id, _, called = turn.ParentCall(session); !called {
+			s, err := j.Session(ctx, session)
+			if err != nil || s.Caller.IsZero() {
 				break
 			}
+			id = s.Caller.Turn
 		}
 		if session != r.Session {
 			paths[r.Session] = fmt.Sprintf("agents: %s, for session %s", path, app.Line(session, 200))
