@@ -89,9 +89,8 @@ func namesAgents(patterns []string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return strings.HasPrefix(p, turn.AgentTools) })
 }
 
-// compactionSettings returns how the turn's prompts are compacted, or nil if they are not. A context window and a model
-// of summaries that the agent leaves open are those of the turn's first model; ContextTokens stays 0 if that model's
-// window is unknown. It returns an error if the agent names a model of summaries that is not configured.
+// compactionSettings returns how the turn's prompts are compacted, or nil if they are not. The context window is that of
+// the turn's first model, 0 if it is unknown. A model of summaries that the agent leaves open is the turn's first model. It returns an error if the agent names a model of summaries that is not configured.
 func (a Agent) compactionSettings(cfg turn.Config) (*turn.CompactionSettings, error) {
 	if a.Compaction == nil {
 		return nil, nil
@@ -101,9 +100,7 @@ func (a Agent) compactionSettings(cfg turn.Config) (*turn.CompactionSettings, er
 	if len(cfg.Models) > 0 {
 		model = cfg.Models[0]
 	}
-	if c.ContextTokens == 0 {
-		c.ContextTokens = model.ContextTokens
-	}
+	c.ContextTokens = model.ContextTokens
 	if c.Model.Name == "" || c.Model.Name == model.Name {
 		c.Model = model
 	} else {

@@ -137,7 +137,7 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput, fro
 	}
 	if cfg.Limits.MaxHistoryMessages == 0 && (compactPrompt == nil || compactPrompt.ContextTokens == 0) {
 		// Compaction does not bound the prompt, so the number of messages must.
-		cfg.Limits.MaxHistoryMessages = max(turn.DefaultLimits().MaxHistoryMessages, cfg.Limits.KeepHistoryMessages+1)
+		cfg.Limits.MaxHistoryMessages = turn.DefaultLimits().MaxHistoryMessages
 	}
 	descriptors, err := a.selectTools(ctx, &cfg)
 	if err != nil {

@@ -251,12 +251,12 @@ func resized(size, before, after int64) int64 {
 	return int64(float64(size) * float64(after) / float64(max(before, 1)))
 }
 
-// truncatePrompt replaces all but the last KeepHistoryMessages messages by a compaction without a summary, because the
+// truncatePrompt replaces all but the last KeptMessages messages by a compaction without a summary, because the
 // transcript is too large to be loaded. Only the transcript of a session that grew while compaction was turned off can
 // become so large. If there are no more messages than that, it returns a journal.TooLargeError.
 func (a *Activities) truncatePrompt(ctx context.Context, in *workflows.InferInput, inf journal.Inference,
 	p *prompt) error {
-	kept := int64(turn.DefaultLimits().KeepHistoryMessages)
+	kept := int64(turn.DefaultLimits().KeptMessages())
 	c := turn.Compaction{
 		Reason: turn.CompactionProjected, Method: turn.CompactionTruncated, At: inf.Base, From: in.Prompt.From,
 		To: inf.Base.Seq - kept, Context: p.config.Compaction.ContextTokens, Threshold: p.config.Compaction.Trigger(),

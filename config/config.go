@@ -100,10 +100,9 @@ type Runtime struct {
 	// How the model requests tools: "native" tool calls, one "json" action per completion, or "auto" by the model's
 	// capabilities.
 	Mode turn.Mode `toml:"mode" default:"auto" enum:"auto,native,json"`
-	// The limits of turns and inferences that are not set: max_steps, max_tool_calls and turn_timeout, and in [llm]
-	// first_token_timeout, idle_timeout and total_timeout. "standard" has their defaults. "brief" is for short questions:
-	// 12 steps, 8 calls and 90s, and timeouts of 1m, 30s and 5m. "coding" is for work of hours: 250 steps, 500 calls and
-	// 4h, and the timeouts of standard.
+	// The limits of turns that are not set: max_steps, max_tool_calls and turn_timeout, and idle_timeout in [llm].
+	// "standard" has their defaults. "brief" is for short questions: 12 steps, 8 calls and 90s, and an idle_timeout of 1m.
+	// "coding" is for work of hours: 250 steps, 500 calls and 4h.
 	Preset Preset `toml:"preset" default:"standard" enum:"brief,standard,coding"`
 	// Maximum number of inferences in a turn and in those of its subagents; reprompts and retries count.
 	MaxSteps int `toml:"max_steps" default:"50" preset:"brief=12,coding=250" min:"1"`
@@ -119,10 +118,8 @@ type Runtime struct {
 	MaxReprompts int `toml:"max_reprompts" default:"1" min:"0"`
 	// Maximum number of messages in a prompt. Longer transcripts are cut in blocks, so that the provider can cache
 	// prompts. 0 means no maximum if prompts are compacted before they exceed the model's context window (see [prompt]),
-	// and otherwise 50.
+	// and otherwise 50. A longer transcript is cut to three fifths of the maximum.
 	MaxHistoryMessages int `toml:"max_history_messages" min:"0"`
-	// Number of messages that are kept when max_history_messages is exceeded; it must be lower.
-	KeepHistoryMessages int `toml:"keep_history_messages" default:"30" min:"1"`
 	// Maximum number of tool calls of one completion that run at the same time.
 	MaxParallelCalls int `toml:"max_parallel_calls" default:"8" min:"1"`
 	// Maximum number of input plus output tokens of a turn; 0 means no limit.
@@ -221,9 +218,6 @@ type LLM struct {
 	// Where newer lists of models are fetched from, every 6 hours while a worker runs; empty means that the built-in list
 	// stays. `everturn models update` fetches one now.
 	ModelsURL string `toml:"models_url"`
-	// The media of messages and tool results that the model gets: "none", "images" (and PDFs), "all" (audio, too), or
-	// "auto" by its capabilities.
-	Media Media `toml:"media" default:"auto" enum:"auto,none,images,all"`
 	// An OpenAI-compatible endpoint, for instance "http://127.0.0.1:11434/v1" for Ollama; empty means OpenAI's own.
 	// OPENAI_BASE_URL applies if it is not set here.
 	BaseURL string `toml:"base_url"`
@@ -234,9 +228,6 @@ type LLM struct {
 	Temperature *float64 `toml:"temperature" min:"0" max:"2" example:"0.2"`
 	// Maximum number of tokens in one completion; 0 leaves the limit to the provider.
 	MaxOutputTokens int `toml:"max_output_tokens" min:"0"`
-	// The model's context window in tokens; 0 leaves it to what is known of the model. If it is not known, prompts are
-	// only compacted after the provider refuses one as too long.
-	ContextTokens int64 `toml:"context_tokens" min:"0"`
 	// How long an inference waits for a provider that is unreachable, overloaded, silent or limits the rate, before it
 	// fails; "0s" means that it fails at once. The wait uses no working time of the turn. If the provider says that it
 	// accepts requests again later than that, the inference fails at once, too. A message can set another (--retry-for).
@@ -246,19 +237,11 @@ type LLM struct {
 	// Maximum number of retries within retry_for; not set means no maximum. A stream that was cut is retried at most 5
 	// times in any case, because its tokens are paid for.
 	RetryMax *int `toml:"retry_max" min:"0" example:"2"`
-	// Timeout of connecting, including the TLS handshake.
-	ConnectTimeout time.Duration `toml:"connect_timeout" default:"10s" min:"1ms"`
-	// Timeout from the request to the first event of the response.
-	FirstTokenTimeout time.Duration `toml:"first_token_timeout" default:"5m" preset:"brief=1m" min:"1ms"`
-	// Maximum silence between two events of the response.
-	IdleTimeout time.Duration `toml:"idle_timeout" default:"5m" preset:"brief=30s" min:"1ms"`
-	// Timeout of one inference in total.
-	TotalTimeout time.Duration `toml:"total_timeout" default:"30m" preset:"brief=5m" min:"1ms"`
+	// Maximum silence of the provider: before the first event of its response, and between two events.
+	IdleTimeout time.Duration `toml:"idle_timeout" default:"5m" preset:"brief=1m" min:"1ms"`
 	// "record:DIR" keeps each request to a model and its answer as a file in the folder; "replay:DIR" answers from these
 	// files, without a network and a key: see docs/tapes.md. Empty means neither.
 	Tape string `toml:"tape" maxbytes:"4096" example:"record:tapes"`
-	// Makes the demo provider answer slowly, to watch its stream.
-	DemoSlow bool `toml:"demo_slow"`
 }
 
 // Prompt says how prompts are compacted.
@@ -273,12 +256,9 @@ type Prompt struct {
 	TargetRatio float64 `toml:"compaction_target_ratio" default:"0.4" min:"0.01" max:"0.95"`
 	// The model that writes the summaries, as its name or "provider:name"; empty means the turn's model.
 	SummaryModel string `toml:"summary_model" maxbytes:"200"`
-	// How much of the user's own messages is kept verbatim, the latest first, in tokens; at most a third of the target.
-	VerbatimUserTokens int64 `toml:"verbatim_user_tokens" default:"20000" min:"0"`
-	// The room for the skills of a turn in its prompt, in tokens; 0 means that none is selected.
+	// The room for the skills of a turn in its prompt, in tokens, but at most a tenth of the context window if that is
+	// known; 0 means that none is selected.
 	SkillsTokens int `toml:"skills_token_budget_tokens" default:"1800" min:"0" max:"1000000"`
-	// The same as a part of the context window, if that is known. The smaller one counts.
-	SkillsRatio float64 `toml:"skills_token_budget_ratio" default:"0.1" min:"0" max:"0.5"`
 }
 
 // Skills says where skills are.
@@ -331,17 +311,6 @@ const (
 	ProviderAuto   Provider = "auto"
 	ProviderDemo   Provider = "demo"
 	ProviderOpenAI Provider = "openai"
-)
-
-// Media is what a model accepts besides text.
-type Media string
-
-// The values of Media.
-const (
-	MediaAuto   Media = "auto"
-	MediaNone   Media = "none"
-	MediaImages Media = "images"
-	MediaAll    Media = "all"
 )
 
 // Policy decides which tools may be called and what follows an error.
@@ -405,12 +374,9 @@ const AskNever turn.Risk = "never"
 
 // Approvals bounds how long a turn waits for decisions.
 type Approvals struct {
-	// How long an approval request stays open; "0s" means without limit.
-	ApprovalExpiry time.Duration `toml:"approval_expiry" default:"168h" min:"1s" zero:"to wait without limit"`
-	// The decision on an approval request that expires: "deny" or "allow".
-	OnExpiry turn.Permission `toml:"on_expiry" default:"deny" enum:"deny,allow"`
-	// How long a question of the model stays open; "0s" means without limit.
-	QuestionExpiry time.Duration `toml:"question_expiry" default:"168h" min:"1s" zero:"to wait without limit"`
+	// How long an approval request or a question of the model stays open; "0s" means without limit. An approval request
+	// that expires is denied.
+	Expiry time.Duration `toml:"expiry" default:"168h" min:"1s" zero:"to wait without limit"`
 }
 
 // Journal configures where the journal is kept.

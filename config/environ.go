@@ -56,6 +56,11 @@ func (l *loader) applyEnviron() {
 	for _, name := range slices.Sorted(maps.Keys(l.env)) {
 		if namesSection(name) && !slices.Contains(names, name) {
 			message := suggest("no key of agent.toml has this variable", name, names)
+			for key, instead := range removed {
+				if variable(key) == name {
+					message = fmt.Sprintf("%s is gone; %s", key, instead)
+				}
+			}
 			l.add(Problem{Source: "environment " + name, Message: message})
 		}
 	}
@@ -83,6 +88,9 @@ func (l *loader) applyOverrides(overrides map[string]string) {
 		i := slices.IndexFunc(all, func(f field) bool { return f.key == key })
 		if i < 0 {
 			message := suggest("unknown key "+quote(key), key, settingKeys())
+			if instead := instead(key); instead != "" {
+				message = "unknown key " + key + "; " + instead
+			}
 			l.add(Problem{Key: key, Source: "command line", Message: message})
 			continue
 		}

@@ -28,7 +28,7 @@ func ExampleLoad() {
 
 func ExampleError() {
 	_, err := config.Load(config.LoadOptions{
-		Environ:   []string{"EVERTURN_LLM_MEDIA=image"},
+		Environ:   []string{"EVERTURN_RUNTIME_MODE=jsn"},
 		Overrides: map[string]string{"runtime.max_step": "3"},
 	})
 	var all *config.Error
@@ -40,7 +40,7 @@ func ExampleError() {
 	fmt.Println(errors.Is(err, config.ErrInvalid))
 	// Output:
 	// command line: unknown key "runtime.max_step"; did you mean runtime.max_steps?
-	// environment EVERTURN_LLM_MEDIA: llm.media is "image"; it must be one of auto, none, images, all; did you mean images?
+	// environment EVERTURN_RUNTIME_MODE: runtime.mode is "jsn"; it must be one of auto, native, json; did you mean json?
 	// true
 }
 

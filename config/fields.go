@@ -192,15 +192,38 @@ var foreign = map[string]string{
 	"servers.name": "use id",
 }
 
+// removed says what to do with keys that earlier builds had, by the dotted key without indexes.
+var removed = map[string]string{
+	"runtime.keep_history_messages":    "remove it: three fifths of max_history_messages are kept",
+	"approvals.approval_expiry":        "use approvals.expiry",
+	"approvals.question_expiry":        "use approvals.expiry",
+	"approvals.on_expiry":              "remove it: an approval request that expires is denied",
+	"llm.connect_timeout":              "remove it: connecting takes at most 10s",
+	"llm.first_token_timeout":          "use llm.idle_timeout",
+	"llm.total_timeout":                "remove it: an inference takes at most 30m; see llm.idle_timeout and runtime.turn_timeout",
+	"llm.context_tokens":               "use context_tokens under [[models]]",
+	"llm.media":                        "use capabilities under [[models]]",
+	"llm.demo_slow":                    "use the flag --slow",
+	"prompt.verbatim_user_tokens":      "remove it: 20000 tokens are kept, but at most a third of the target",
+	"prompt.skills_token_budget_ratio": "remove it: skills take at most a tenth of the context window",
+}
+
+// index matches the index of a list element in a dotted key.
+var index = regexp.MustCompile(`\[[0-9]+\]`)
+
+// instead returns what to do instead of an unknown key, or "": see removed.
+func instead(key string) string { return removed[index.ReplaceAllString(key, "")] }
+
 // numbered matches a key that other programs write as a number of a unit of time: turn_timeout_ms.
 var numbered = regexp.MustCompile(`^(.+)_(ms|millis|s|sec|secs|seconds)$`)
 
-// unknownKey returns the message for a key in a table that has no such key. It suggests what foreign says, else a
+// unknownKey returns the message for a key in a table that has no such key. It suggests what removed or foreign says,
+// else a
 // duration in place of a number, else the most similar key of that table, else a key of the same name in another
 // section. If there is none, it lists the table's keys.
 func unknownKey(in field, name string) string {
 	key := join(in.key, name)
-	if instead := cmp.Or(foreign[in.name+"."+name], foreign[name]); instead != "" {
+	if instead := cmp.Or(instead(key), foreign[in.name+"."+name], foreign[name]); instead != "" {
 		return fmt.Sprintf("unknown key %s; %s", key, instead)
 	}
 	if parts := numbered.FindStringSubmatch(name); parts != nil {

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 )
@@ -44,8 +43,7 @@ func (f field) setPreset(p Preset) {
 	}
 }
 
-// applyPreset sets the limits of runtime.preset that no other source sets. A timeout of the preset is at most an
-// explicit llm.total_timeout.
+// applyPreset sets the limits of runtime.preset that no other source sets.
 func (l *loader) applyPreset() {
 	c := &l.loaded.Config
 	source := "preset " + string(c.Runtime.Preset)
@@ -58,11 +56,5 @@ func (l *loader) applyPreset() {
 		}
 		f.setPreset(c.Runtime.Preset)
 		l.loaded.preset[f.key] = source
-		total := c.LLM.TotalTimeout
-		if strings.HasPrefix(f.key, "llm.") && l.loaded.explicit("llm.total_timeout") && total > 0 &&
-			f.value.Int() > int64(total) {
-			f.value.Set(reflect.ValueOf(total))
-			l.loaded.preset[f.key] = "llm.total_timeout"
-		}
 	}
 }

@@ -135,5 +135,5 @@ func TestSchemaAcceptsTheExample(t *testing.T) {
 	assert.NoError(t, resolved.Validate(tree))
 	assert.Error(t, resolved.Validate(map[string]any{"runtime": map[string]any{"max_step": 3}}))
 	assert.Error(t, resolved.Validate(map[string]any{"runtime": map[string]any{"turn_timeout": "90"}}))
-	assert.Error(t, resolved.Validate(map[string]any{"llm": map[string]any{"media": "opnai"}}))
+	assert.Error(t, resolved.Validate(map[string]any{"llm": map[string]any{"retry_for": "90"}}))
 }

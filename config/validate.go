@@ -31,7 +31,6 @@ func (c Config) Validate() error {
 	v.providers(c)
 	v.models(c.Models)
 	v.policy(c.Policy, c.Runtime)
-	v.approvals(c.Approvals)
 	v.servers(c.MCP.Servers)
 	v.journal(c.Journal)
 	v.temporal(c.Temporal)
@@ -156,10 +155,6 @@ func (v *validator) tenant(name string) {
 
 // runtime checks [runtime], beyond the tags of its fields.
 func (v *validator) runtime(r Runtime) {
-	if r.MaxHistoryMessages > 0 && r.KeepHistoryMessages >= r.MaxHistoryMessages {
-		v.add("runtime.keep_history_messages", "is %d; it must be below max_history_messages, which is %d",
-			r.KeepHistoryMessages, r.MaxHistoryMessages)
-	}
 	for i, p := range r.Redact {
 		key := fmt.Sprintf("runtime.redact[%d]", i)
 		if re, err := regexp.Compile(p); err != nil {
@@ -195,26 +190,6 @@ func (v *validator) llm(l LLM) {
 		v.add("llm.tape", "%v", err)
 	}
 	v.address("llm.models_url", l.ModelsURL)
-	for _, inner := range []struct {
-		key   string
-		value time.Duration
-	}{
-		{"llm.connect_timeout", l.ConnectTimeout},
-		{"llm.first_token_timeout", l.FirstTokenTimeout},
-		{"llm.idle_timeout", l.IdleTimeout},
-	} {
-		if inner.value > l.TotalTimeout {
-			v.add(inner.key, "is %s, longer than total_timeout, which is %s; shorten it or raise total_timeout",
-				inner.value, l.TotalTimeout)
-		}
-	}
-}
-
-func (v *validator) approvals(a Approvals) {
-	if a.ApprovalExpiry == 0 && a.OnExpiry == turn.Allow {
-		v.add("approvals.on_expiry", `is "allow", but approval_expiry is 0s, so approvals never expire; `+
-			`set an approval_expiry, or leave on_expiry out`)
-	}
 }
 
 // journal checks [journal]. It rejects paths that SQLite would not take as the name of a file.

@@ -21,7 +21,7 @@ func newEngine(cfg config.Config, opts []Option) *Engine {
 }
 
 func (e *Engine) openModel(ctx context.Context) (err error) {
-	e.model, err = adapters.OpenModel(ctx, e.cfg, e.options.model, e.secrets, e.log)
+	e.model, err = adapters.OpenModel(ctx, e.cfg, e.options.model, e.options.slowDemo, e.secrets, e.log)
 	return err
 }
 

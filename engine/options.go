@@ -27,6 +27,7 @@ type options struct {
 	intercept   []interceptor.WorkerInterceptor
 	sinks       []Sink
 	model       Model
+	slowDemo    bool
 }
 
 // newOptions applies opts to the defaults: no logging, the process's environment, the journal without a wrapper.
@@ -51,6 +52,9 @@ type Model = activities.Model
 // WithModel replaces the configured providers by a model of the program's own, for instance one that replays recorded
 // completions. The keys llm.provider, llm.model and runtime.mode still say what turns record and how prompts look.
 func WithModel(m Model) Option { return func(o *options) { o.model = m } }
+
+// WithSlowDemo makes the built-in demo model answer slowly enough to watch.
+func WithSlowDemo(slow bool) Option { return func(o *options) { o.slowDemo = slow } }
 
 // WithJournal wraps the journal: the engine uses what wrap returns, for instance to count reads and writes in a test.
 func WithJournal(wrap func(Journal) Journal) Option {

@@ -104,8 +104,8 @@ func compactionSettings(cfg config.Config) *turn.CompactionSettings {
 		return nil
 	}
 	return &turn.CompactionSettings{
-		ContextTokens: cfg.LLM.ContextTokens, TriggerRatio: cfg.Prompt.TriggerRatio, TargetRatio: cfg.Prompt.TargetRatio,
-		Model: turn.Model{Name: adapters.SummaryModel(cfg)}, UserTokens: cfg.Prompt.VerbatimUserTokens,
+		TriggerRatio: cfg.Prompt.TriggerRatio, TargetRatio: cfg.Prompt.TargetRatio,
+		Model: turn.Model{Name: adapters.SummaryModel(cfg)},
 	}
 }
 
@@ -115,8 +115,7 @@ func limits(cfg config.Config) turn.Limits {
 	return turn.Limits{
 		MaxSteps: r.MaxSteps, MaxToolCalls: r.MaxToolCalls, MaxConsecutiveErrors: r.MaxConsecutiveErrors,
 		TurnTimeout: r.TurnTimeout, ToolTimeout: r.ToolTimeout, MaxReprompts: r.MaxReprompts,
-		MaxHistoryMessages: r.MaxHistoryMessages, KeepHistoryMessages: r.KeepHistoryMessages,
-		MaxParallelCalls: r.MaxParallelCalls, MaxTokens: r.MaxTokens, MaxCostUSD: r.MaxCostUSD,
+		MaxHistoryMessages: r.MaxHistoryMessages, MaxParallelCalls: r.MaxParallelCalls, MaxTokens: r.MaxTokens, MaxCostUSD: r.MaxCostUSD,
 		RetryFor: cfg.LLM.RetryFor,
 	}
 }

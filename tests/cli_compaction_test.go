@@ -20,7 +20,8 @@ func TestCLIShowsTheContextAndCompacts(t *testing.T) {
 	t.Cleanup(gate.Release)
 	m := &reader{script: fakellm.Text(strings.Repeat("A long answer. ", 100)),
 		summary: fakellm.Text("They talked.").Hold(1, gate)}
-	h := newUserFolder(t, strings.Replace(asking(fakellm.Start(t, m)), "[runtime]", "context_tokens = 20000\n[runtime]", 1))
+	h := newUserFolder(t, strings.Replace(asking(fakellm.Start(t, m)), "[runtime]",
+		"[[models]]\nname = \"scripted\"\ncontext_tokens = 20000\n[runtime]", 1))
 	h.worker()
 	for range 2 {
 		h.everturn("run", "-s", "s", strings.Repeat("Tell me. ", 100)).exits(0)

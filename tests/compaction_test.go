@@ -71,7 +71,9 @@ func (m *reader) Reply(r fakellm.Request) fakellm.Reply {
 
 // compacting configures a context window of so many tokens.
 func compactionSettings(tokens int64) func(*config.Config) {
-	return func(c *config.Config) { c.LLM.ContextTokens = tokens }
+	return func(c *config.Config) {
+		c.Models = append(c.Models, config.Model{Name: c.LLM.Model, ContextTokens: tokens})
+	}
 }
 
 // compactedEvents returns the reports of a turn's compactions.
@@ -138,7 +140,7 @@ func TestACompactionInATurnKeepsItsRequest(t *testing.T) {
 		}
 		return m.Reply(r)
 	})
-	e := newEnv(t, whole, compactionSettings(window), func(c *config.Config) { c.Prompt.VerbatimUserTokens = 1000 })
+	e := newEnv(t, whole, compactionSettings(window))
 	e.work(withPage()...)
 	res := e.result(e.begin("long", "Read the book."+strings.Repeat(" Read on.", 2000)+end, raised(30)))
 	require.Equal(t, turn.FinishAnswered, res.FinishReason, res.Message)

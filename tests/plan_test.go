@@ -247,7 +247,7 @@ func TestThePlanStaysInThePrompt(t *testing.T) {
 	}
 	e := newEnv(t, fakellm.Steps(append(script, reflects(2, plan.Done), fakellm.Text("Done."))...),
 		planner(plan.ConfirmNever),
-		func(c *config.Config) { c.Runtime.MaxHistoryMessages, c.Runtime.KeepHistoryMessages = 6, 3 })
+		func(c *config.Config) { c.Runtime.MaxHistoryMessages = 6 })
 	e.work(setting(&effects))
 	id := e.planned("change it")
 	assert.Equal(t, "Done.", e.ended(id).Answer)

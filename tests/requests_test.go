@@ -351,8 +351,6 @@ func TestPendingRequestsExpire(t *testing.T) {
 		verdict turn.DecisionStatus
 	}{
 		"approval-denied": {fakellm.Call("local_touch", `{"text":"a"}`), func(*config.Config) {}, 0, turn.StatusExpired},
-		"approval-allowed": {fakellm.Call("local_touch", `{"text":"a"}`),
-			func(c *config.Config) { c.Approvals.OnExpiry = "allow" }, 1, turn.StatusExpired},
 		"question": {fakellm.Call("ask_user", `{"question":"Which?"}`), func(*config.Config) {}, 0,
 			turn.StatusExpired},
 	} {
@@ -360,7 +358,7 @@ func TestPendingRequestsExpire(t *testing.T) {
 			t.Parallel()
 			var effects atomic.Int32
 			e := newEnv(t, fakellm.Attempts(c.reply, fakellm.Text("Gone on.")), askToTouch, func(cfg *config.Config) {
-				cfg.Approvals.ApprovalExpiry, cfg.Approvals.QuestionExpiry = 2*time.Second, 2*time.Second
+				cfg.Approvals.Expiry = 2 * time.Second
 				c.change(cfg)
 			})
 			n := 0

@@ -67,7 +67,7 @@ func newFleetHarness(t *testing.T, model *fakellm.Server, settings string, postg
 func (r *fleetHarness) version(build string) *fleet.Process {
 	r.t.Helper()
 	require.NoError(r.t, r.StartWorker("TEMPORAL_WORKER_BUILD_ID="+build, "EVERTURN_LLM_IDLE_TIMEOUT=10m",
-		"EVERTURN_LLM_TOTAL_TIMEOUT=10m", "EVERTURN_RUNTIME_TURN_TIMEOUT=10m")) // for inferences that a test holds
+		"EVERTURN_RUNTIME_TURN_TIMEOUT=10m")) // for inferences that a test holds
 	return r.Workers[len(r.Workers)-1]
 }
 

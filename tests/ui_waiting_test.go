@@ -21,7 +21,7 @@ func TestTheWebUIShowsAWaitingTurn(t *testing.T) {
 	t.Parallel()
 	var effects atomic.Int32
 	te := newEnv(t, fakellm.Steps(fakellm.Call("local_touch", "{\"text\":\"a```b\"}"), fakellm.Text("Done.")), askToTouch,
-		func(c *config.Config) { c.Approvals.ApprovalExpiry = 24 * time.Hour })
+		func(c *config.Config) { c.Approvals.Expiry = 24 * time.Hour })
 	te.work(touching(&effects))
 	id := session(t)
 	begun := te.say(id, workflows.Message{Text: "Touch\n[the](x) \x1b[31mvase\u202e."})

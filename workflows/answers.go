@@ -88,7 +88,7 @@ func (r *run) validateAnswer(ctx workflow.Context, a Answer) error {
 // question opens a request for the model's question and waits for its answer, which the next inference gets as a
 // message. Messages that arrived before the question do not answer it. If the request expires, the next prompt says so.
 func (r *run) question(ctx workflow.Context, p turn.ParseAction) turn.Phase {
-	within := r.requestTimeout(ctx, r.progress.Config.Approvals.QuestionExpiry)
+	within := r.requestTimeout(ctx, r.progress.Config.Approvals.Expiry)
 	request := turn.Request{
 		ID: fmt.Sprintf("q%d", r.progress.Counters.Step), Kind: turn.RequestQuestion, Step: r.progress.Counters.Step,
 		Question: cutQuestion(p.Proposal.Question), ExpiresAt: expiry(ctx, within),
@@ -107,7 +107,7 @@ func (r *run) question(ctx workflow.Context, p turn.ParseAction) turn.Phase {
 	}
 	if decisions[request.ID].Status == turn.StatusExpired {
 		return p.Answered(fmt.Sprintf("The user has not answered your question within %s. Go on without an answer, or end.",
-			r.progress.Config.Approvals.QuestionExpiry))
+			r.progress.Config.Approvals.Expiry))
 	}
 	return p.Answered("")
 }

@@ -40,7 +40,7 @@ type ApprovalResult struct {
 // approvals requests approval for all calls of a step that need it, at once, and waits until each has a decision. It
 // returns the decisions by call ID. If it returns errMoves, it has kept the calls for the next run.
 func (r *run) approvals(ctx workflow.Context, calls []turn.CallProposal) (map[string]turn.Decision, error) {
-	within := r.requestTimeout(ctx, r.progress.Config.Approvals.ApprovalExpiry)
+	within := r.requestTimeout(ctx, r.progress.Config.Approvals.Expiry)
 	expiresAt := expiry(ctx, within)
 	decisions, err := r.request(ctx, r.approvalRequests(calls, expiresAt), within, nil)
 	if errors.Is(err, errMoves) {

@@ -44,7 +44,7 @@ func (r *run) resume(ctx workflow.Context, c *callState) (again bool) {
 // until all are settled. It stores the responses in c for the next attempt, and clears the receipt. An elicitation
 // beyond the maximum gets the response cancel.
 func (r *run) elicit(ctx workflow.Context, c *callState) error {
-	within := r.progress.Config.Approvals.QuestionExpiry
+	within := r.progress.Config.Approvals.Expiry
 	var requests []turn.Request
 	for i, q := range c.receipt.Elicitations[:min(len(c.receipt.Elicitations), maxElicitations-c.elicited)] {
 		requests = append(requests, r.elicitationRequest(ctx, c, elicitationID(c, i+1), q, within))
@@ -177,7 +177,7 @@ func (r *run) awaitAttempt(ctx workflow.Context, c *callState, attempt workflow.
 			continue
 		}
 		within := held.Within
-		if expiry := r.progress.Config.Approvals.QuestionExpiry; expiry > 0 {
+		if expiry := r.progress.Config.Approvals.Expiry; expiry > 0 {
 			within = min(within, expiry)
 		}
 		request := r.elicitationRequest(ctx, c, held.request, *held.Elicitation, within)

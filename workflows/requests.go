@@ -243,7 +243,6 @@ func (r *run) decideRemaining(ctx workflow.Context, open []turn.Request, ended b
 	for _, req := range open {
 		expired := turn.Decision{
 			ID: req.ID, Status: turn.StatusExpired, At: workflow.Now(ctx), ArgumentsHash: req.ArgumentsHash,
-			Allowed: req.Kind == turn.RequestApproval && r.progress.Config.Approvals.OnExpiry == turn.Allow,
 		}
 		switch {
 		case req.Kind == turn.RequestQuestion && r.questionAnswered():

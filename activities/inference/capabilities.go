@@ -42,12 +42,8 @@ func (e *Endpoint) Takes(p turn.Prompt, mediaType string) bool {
 	return e.modalities(p.Model).Accepts(mediaType)
 }
 
-// modalities returns the modalities that the operator has configured for the endpoint's models, or else those that
-// Options.Capabilities gives for this model.
+// modalities returns the modalities that Options.Capabilities gives for this model.
 func (e *Endpoint) modalities(model string) Modalities {
-	if e.opts.Modalities != nil {
-		return *e.opts.Modalities
-	}
 	known := e.opts.Capabilities(model)
 	return Modalities{Images: slices.Contains(known, models.Vision), Audio: slices.Contains(known, models.Audio)}
 }

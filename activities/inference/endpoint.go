@@ -30,10 +30,11 @@ type Options struct {
 	// a host that the operator did not configure.
 	HTTPClient *http.Client
 
-	ConnectTimeout    time.Duration // to a usable connection, TLS included; 10 s
-	FirstTokenTimeout time.Duration // from the usable connection to the first event of the response; 60 s
-	IdleTimeout       time.Duration // between two pieces of the stream, keep-alives included; 30 s
-	TotalTimeout      time.Duration // of the whole inference; 5 min
+	ConnectTimeout time.Duration // to a usable connection, TLS included; 10 s
+	// IdleTimeout is for the first event of the response, from the usable connection on, and between two pieces of the
+	// stream, keep-alives included; 5 min.
+	IdleTimeout  time.Duration
+	TotalTimeout time.Duration // of the whole inference; 30 min
 
 	MaxAnswerBytes int // of a response's body, framing included; 32 MiB
 	MaxRawBytes    int // of turn.Completion.Raw; 1 MiB
@@ -43,9 +44,6 @@ type Options struct {
 
 	// Capabilities returns the capabilities of a model of this endpoint; nil looks them up by the model's name.
 	Capabilities func(model string) []models.Capability
-	// Modalities are the media that every model of this endpoint accepts besides text; nil leaves them to Capabilities.
-	Modalities *Modalities
-
 	// Wire selects the wire API of a prompt. It is required.
 	Wire func(turn.Prompt) Wire
 }
@@ -58,9 +56,8 @@ func (o Options) withDefaults() Options {
 		}
 	}
 	orDuration(&o.ConnectTimeout, 10*time.Second)
-	orDuration(&o.FirstTokenTimeout, time.Minute)
-	orDuration(&o.IdleTimeout, 30*time.Second)
-	orDuration(&o.TotalTimeout, 5*time.Minute)
+	orDuration(&o.IdleTimeout, 5*time.Minute)
+	orDuration(&o.TotalTimeout, 30*time.Minute)
 	if o.Capabilities == nil {
 		o.Capabilities = models.CapabilitiesOf
 	}
@@ -314,9 +311,9 @@ var errNoUsage = errors.New("the stream did not end after its finish reason")
 
 // startFirstTokenPhase replaces the connect deadline by the first-token deadline.
 func (e *Endpoint) startFirstTokenPhase(w *phaseTimer) {
-	w.beginFixedPhase(e.opts.FirstTokenTimeout, e.deadline(
-		"%s accepted the request and sent nothing for %s (first-token timeout); it may be overloaded or loading the model",
-		e.opts.FirstTokenTimeout))
+	w.beginFixedPhase(e.opts.IdleTimeout, e.deadline(
+		"%s accepted the request and sent nothing for %s (idle timeout); it may be overloaded or loading the model",
+		e.opts.IdleTimeout))
 }
 
 // connectDeadline returns the error of the connect deadline.

@@ -224,7 +224,7 @@ func TestAnEndlessAnswerIsNotRead(t *testing.T) {
 	assert.Less(t, len(err.Error()), 1000)
 }
 
-// TestDeadlinesAreDistinct covers the four deadlines. Each scripted server exceeds exactly one of them.
+// TestDeadlinesAreDistinct covers the deadlines. Each scripted server exceeds exactly one of them.
 func TestDeadlinesAreDistinct(t *testing.T) {
 	const short = 50 * time.Millisecond
 	for name, c := range map[string]struct {
@@ -233,13 +233,13 @@ func TestDeadlinesAreDistinct(t *testing.T) {
 		says   string
 	}{
 		"first token, no header": {fakellm.Text("x").StallAfter(-1),
-			func(o *inference.Options) { o.FirstTokenTimeout = short }, "first-token timeout"},
+			func(o *inference.Options) { o.IdleTimeout = short }, "accepted the request"},
 		"first token, header": {fakellm.Text("x").StallAfter(0),
-			func(o *inference.Options) { o.FirstTokenTimeout = short }, "first-token timeout"},
+			func(o *inference.Options) { o.IdleTimeout = short }, "accepted the request"},
 		"first token, keep-alive": {fakellm.Text("x").KeepAlives(200).Delay(5 * time.Millisecond),
-			func(o *inference.Options) { o.FirstTokenTimeout = short }, "first-token timeout"},
+			func(o *inference.Options) { o.IdleTimeout = short }, "accepted the request"},
 		"idle": {fakellm.Text("one two three").StallAfter(2),
-			func(o *inference.Options) { o.IdleTimeout = short }, "idle timeout"},
+			func(o *inference.Options) { o.IdleTimeout = short }, "in the middle of its answer"},
 		"total": {fakellm.Text(strings.Repeat("w ", 1000)).Delay(5 * time.Millisecond),
 			func(o *inference.Options) { o.TotalTimeout = 2 * short }, "total timeout"},
 	} {
@@ -264,7 +264,7 @@ func TestDeadlinesAreDistinct(t *testing.T) {
 
 func TestPausesWithinTheDeadlinesAreNoFault(t *testing.T) {
 	c, _, err := infer(t, fakellm.Text("a b c d e f").Delay(250*time.Millisecond), func(o *inference.Options) {
-		o.FirstTokenTimeout, o.IdleTimeout = time.Second, time.Second // shorter than the whole answer
+		o.IdleTimeout = time.Second // shorter than the whole answer
 	})
 	require.NoError(t, err)
 	assert.Equal(t, "a b c d e f", c.Text)

@@ -29,7 +29,7 @@ func Skills(cfg config.Config) (skills.Set, []skills.Problem, error) {
 	sources, outside := skillSources(cfg)
 	all, problems, err := skills.Read(sources)
 	all = slices.DeleteFunc(all, func(s skills.Skill) bool { return slices.Contains(cfg.Skills.Deny, s.Name) })
-	return skills.Set{All: all, Tokens: cfg.Prompt.SkillsTokens, Ratio: cfg.Prompt.SkillsRatio},
+	return skills.Set{All: all, Tokens: cfg.Prompt.SkillsTokens},
 		append(outside, problems...), err
 }
 

@@ -34,18 +34,20 @@ type Model struct {
 	tape      *tape.Tape                     // records or replays; nil without llm.tape
 	providers map[string]*inference.Endpoint // nil if this worker makes no inferences
 	demo      *demo.Server
+	slowDemo  bool // makes the demo answer slowly
 	list      atomic.Pointer[models.Models]
 }
 
 // OpenModel returns the configured model. On a worker that makes inferences, it also opens the tape and, unless own
 // replaces them, the providers' endpoints, and starts the demo's server if the demo is the provider. Endpoints are not
-// contacted. own may be nil. The caller closes the model.
+// contacted. own may be nil. slowDemo makes the demo answer slowly enough to watch. The caller closes the model.
 //
 // Errors: config.ErrCredentials, config.ErrInvalid.
-func OpenModel(ctx context.Context, cfg config.Config, own activities.Model, secrets *redact.Redactor,
-	log *slog.Logger) (*Model, error) {
+func OpenModel(ctx context.Context, cfg config.Config, own activities.Model, slowDemo bool,
+	secrets *redact.Redactor, log *slog.Logger) (*Model, error) {
 	c := cfg.EffectiveLLM()
-	m := &Model{cfg: cfg, own: own, secrets: secrets, log: log, provider: string(c.Provider), name: c.Model}
+	m := &Model{cfg: cfg, own: own, slowDemo: slowDemo, secrets: secrets, log: log,
+		provider: string(c.Provider), name: c.Model}
 	if err := m.open(ctx); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
@@ -75,14 +77,14 @@ func (m *Model) openProviders(ctx context.Context) error {
 		return err
 	}
 	m.providers = map[string]*inference.Endpoint{}
-	if c := m.cfg.EffectiveLLM(); c.Provider == config.ProviderDemo {
-		server, err := demo.Start(ctx, demo.Options{Slow: c.DemoSlow})
+	if m.cfg.EffectiveLLM().Provider == config.ProviderDemo {
+		server, err := demo.Start(ctx, demo.Options{Slow: m.slowDemo})
 		if err != nil {
 			return err
 		}
 		m.demo = server
 		// Inferences reach the demo over HTTP in the wire format of a real provider.
-		demoProvider := config.ModelProvider{ID: c.Provider, API: turn.APIChat, BaseURL: server.URL(), APIKey: "none"}
+		demoProvider := config.ModelProvider{ID: config.ProviderDemo, API: turn.APIChat, BaseURL: server.URL(), APIKey: "none"}
 		if err := m.openProvider(demoProvider); err != nil {
 			return err
 		}
@@ -124,9 +126,7 @@ func (m *Model) openProvider(p config.ModelProvider) error {
 	c := m.cfg.LLM
 	endpoint, err := inference.New(inference.Options{
 		Name: string(p.ID), BaseURL: p.BaseURL, APIKey: p.APIKey.Reveal(), Redact: m.secrets,
-		ConnectTimeout: c.ConnectTimeout, FirstTokenTimeout: c.FirstTokenTimeout,
-		IdleTimeout: c.IdleTimeout, TotalTimeout: c.TotalTimeout,
-		Modalities: modalities(c.Media),
+		IdleTimeout: c.IdleTimeout,
 		Capabilities: func(model string) []models.Capability {
 			r, err := m.list.Load().Resolve(string(p.ID) + ":" + model)
 			if err != nil {
@@ -206,20 +206,6 @@ func (m *Model) Takes(p turn.Prompt, mediaType string) bool {
 	return err == nil && endpoint.Takes(p, mediaType)
 }
 
-// modalities converts llm.media to the modalities that every model gets. Nil, for "auto", leaves them to the model's
-// known capabilities.
-func modalities(m config.Media) *inference.Modalities {
-	switch m {
-	case config.MediaNone:
-		return &inference.Modalities{}
-	case config.MediaImages:
-		return &inference.Modalities{Images: true}
-	case config.MediaAll:
-		return &inference.Modalities{Images: true, Audio: true}
-	}
-	return nil
-}
-
 // Close closes the endpoints of the providers and the demo's server.
 func (m *Model) Close() error {
 	var errs []error
@@ -235,7 +221,7 @@ func (m *Model) Close() error {
 // CheckModel checks that the configured provider answers, without making an inference. It returns the provider and the
 // model for display. It sends nothing if this worker makes no inferences or if a tape answers.
 func CheckModel(ctx context.Context, cfg config.Config) (string, error) {
-	m, err := OpenModel(ctx, cfg, nil, Secrets(cfg, nil), slog.New(slog.DiscardHandler))
+	m, err := OpenModel(ctx, cfg, nil, false, Secrets(cfg, nil), slog.New(slog.DiscardHandler))
 	if err != nil {
 		return "", err
 	}

@@ -43,7 +43,8 @@ func TestATapeHasNoPartOfASecret(t *testing.T) {
 		cfg := config.Default()
 		cfg.LLM.Tape, cfg.LLM.APIKey = mode+":"+dir, "KEY:5E1F09C2/Z8Q7"
 		cfg.Runtime.Redact = []string{"TOKEN=[A-F]+"}
-		m, err := OpenModel(t.Context(), cfg, &bytewise{text: "it is KEY:5E1F09C2/Z8Q7 and TOKEN=ABCDEF."}, Secrets(cfg, nil),
+		m, err := OpenModel(t.Context(), cfg, &bytewise{text: "it is KEY:5E1F09C2/Z8Q7 and TOKEN=ABCDEF."}, false,
+			Secrets(cfg, nil),
 			slog.New(slog.DiscardHandler))
 		require.NoError(t, err)
 		defer func() { assert.NoError(t, m.Close()) }()

@@ -148,8 +148,8 @@ func SeesImages(cfg config.Config, requested string) bool {
 	if err != nil {
 		return true
 	}
-	if cfg.LLM.Media != config.MediaAuto || chain[0].Provider == models.Demo {
-		return cfg.LLM.Media != config.MediaNone
+	if chain[0].Provider == models.Demo {
+		return true
 	}
 	r, err := all.Resolve(chain[0].Provider + ":" + chain[0].Name)
 	return err != nil || r.Has(models.Vision)

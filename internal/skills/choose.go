@@ -37,10 +37,8 @@ type Choice []Chosen
 // Set is the skills from which Choose selects those of a turn, with the budget for the selected ones.
 type Set struct {
 	All []Skill
-	// Tokens bounds the selected skills in the prompt. So does Ratio, as a fraction of the model's context window, if the
-	// window is known.
+	// Tokens bounds the selected skills in the prompt. So does a tenth of the model's context window, if that is known.
 	Tokens int
-	Ratio  float64
 }
 
 // Choose selects the skills for a request. context is the model's context window in tokens, 0 if unknown. It leaves
@@ -52,7 +50,7 @@ func (s Set) Choose(request string, context int64, tools []turn.Tool) Choice {
 	})
 	budget := s.Tokens
 	if context > 0 {
-		budget = min(budget, int(float64(context)*s.Ratio))
+		budget = int(min(int64(budget), context/10))
 	}
 	return Choose(Rank(request, usable), budget)
 }

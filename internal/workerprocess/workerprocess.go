@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
@@ -34,14 +33,7 @@ type Options struct {
 // agent.toml is trusted: by starting a worker in the folder, the operator trusts it. Other processes of the user can no
 // longer read the memory of the process: see hidememory.Hide.
 func Run(ctx context.Context, o Options) error {
-	overrides := maps.Clone(o.Overrides)
-	if o.Slow {
-		if overrides == nil {
-			overrides = map[string]string{}
-		}
-		overrides["llm.demo_slow"] = "true"
-	}
-	loaded, err := config.Load(config.LoadOptions{Path: o.ConfigPath, Environ: o.Environ, Overrides: overrides})
+	loaded, err := config.Load(config.LoadOptions{Path: o.ConfigPath, Environ: o.Environ, Overrides: o.Overrides})
 	if err != nil {
 		return err
 	}
@@ -60,7 +52,8 @@ func Run(ctx context.Context, o Options) error {
 		fmt.Fprintln(o.Log, "everturn worker: "+err.Error())
 	}
 	log := slog.New(slog.NewTextHandler(o.Log, nil))
-	e, err := engine.New(ctx, loaded.Config, engine.WithEnviron(o.Environ), engine.WithLogger(log))
+	e, err := engine.New(ctx, loaded.Config, engine.WithEnviron(o.Environ), engine.WithLogger(log),
+		engine.WithSlowDemo(o.Slow))
 	if err != nil {
 		return err
 	}

@@ -198,20 +198,15 @@ func (r *harness) agent(ctx context.Context, name string, a arm, provider string
 				"[mcp.servers.tools.big]\nrisk = \"low\"\nrepeatable = %t\nlocal_activity = %t\n", id, r.folder("mcpserver"), quick,
 			quick)
 	}
+	if a.compaction {
+		server += fmt.Sprintf("[[models]]\nname = %q\ncontext_tokens = 128_000\n", a)
+	}
 	text := fmt.Sprintf("[policy]\ntaint = \"off\"\n[runtime]\nmode = \"native\"\nworkspace = %q\n[llm]\nprovider = "+
 		"\"openai\"\nbase_url = %q\nmodel = %q\n"+
-		"context_tokens = %d\n[journal]\n%s[temporal]\naddress = %q\ntask_queue = %q\n%s",
-		r.folder("workspace"), provider, a.String(), contextTokens(a), j, r.address, name, server)
+		"[journal]\n%s[temporal]\naddress = %q\ntask_queue = %q\n%s",
+		r.folder("workspace"), provider, a.String(), j, r.address, name, server)
 	path := r.folder(name + ".toml")
 	return path, os.WriteFile(path, []byte(text), 0o600)
-}
-
-// contextTokens returns the context window of an arm's model, 0 if it is unknown.
-func contextTokens(a arm) int {
-	if a.compaction {
-		return 128_000
-	}
-	return 0
 }
 
 func (r *harness) journal(name string) string { return r.folder(name + ".db") }

@@ -38,7 +38,7 @@ func (r *harness) configure() error {
 	b.WriteString(r.settings.runtime)
 	fmt.Fprintf(&b, "[llm]\nprovider = \"openai\"\nbase_url = %q\nmodel = \"scripted\"\napi_key = %q\n",
 		base, r.canary(1))
-	b.WriteString("first_token_timeout = \"10s\"\nidle_timeout = \"3s\"\n")
+	b.WriteString("idle_timeout = \"3s\"\n")
 	b.WriteString(r.settings.llm + "[journal]\n" + r.database.section() + r.settings.more)
 	fmt.Fprintf(&b, "[temporal]\naddress = %q\ntask_queue = %q\n[worker]\ndrain_timeout = \"3s\"\n%s",
 		r.temporal.address(), r.queue, r.settings.worker)

@@ -18,6 +18,7 @@ import (
 	"github.com/everturn/everturn/activities/inference/chat"
 	"github.com/everturn/everturn/activities/inference/messages"
 	"github.com/everturn/everturn/activities/inference/responses"
+	"github.com/everturn/everturn/internal/models"
 	"github.com/everturn/everturn/tests/servers/npm"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -74,7 +75,8 @@ func requestsOf(t *testing.T, wire inference.Wire) (bodies []string) {
 	}))
 	defer server.Close()
 	e, err := inference.New(inference.Options{BaseURL: server.URL, APIKey: "none",
-		Wire: func(turn.Prompt) inference.Wire { return wire }, Modalities: &inference.Modalities{Images: true}})
+		Wire:         func(turn.Prompt) inference.Wire { return wire },
+		Capabilities: func(string) []models.Capability { return []models.Capability{models.ToolUse, models.Vision} }})
 	require.NoError(t, err)
 	defer e.Close()
 	warm := 0.5

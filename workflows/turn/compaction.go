@@ -20,8 +20,6 @@ type CompactionSettings struct {
 	ReserveTokens int64 `json:"reserve_tokens,omitempty"`
 	// Model writes the summaries.
 	Model Model `json:"model"`
-	// UserTokens bounds the user messages that are kept verbatim, in tokens.
-	UserTokens int64 `json:"user_tokens"`
 }
 
 // Trigger returns the size, in tokens, above which a prompt is compacted. It is 0 if the context window is unknown.

@@ -19,6 +19,7 @@ const (
 	pruneBytes     = 1 << 10 // a tool output is pruned only if it is longer, in bytes
 	maxRefs        = 40      // references to outputs before the window; each takes about 60 tokens
 	maxKeptCalls   = 20
+	maxVerbatim    = 20_000  // tokens of user messages that are kept verbatim
 	maxNotes       = 4
 	summaryPart    = 8 // a summary may take 1/summaryPart of the target
 	minSummary     = 128
@@ -140,7 +141,7 @@ func lastStep(window []Message) int {
 
 // userTokens returns how many estimated tokens the user messages that are kept verbatim may take.
 func (p planner) userTokens() int64 {
-	return min(int64(float64(p.UserTokens)/p.scale), p.target/3)
+	return min(int64(maxVerbatim/p.scale), p.target/3)
 }
 
 // summaryTokens returns how many estimated tokens the summary may take.

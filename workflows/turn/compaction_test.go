@@ -43,8 +43,7 @@ func TestCompactionsKeepPromptsWhole(t *testing.T) {
 	for seed := range uint64(500) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		all := append([]turn.Message{{Role: turn.RoleUser, Text: "the request"}}, conversation(rng, 20+rng.IntN(100))...)
-		c := turn.CompactionSettings{ContextTokens: int64(2000 + rng.IntN(30_000)), TriggerRatio: 0.75, TargetRatio: 0.4,
-			UserTokens: int64(rng.IntN(3000)), ReserveTokens: 200}
+		c := turn.CompactionSettings{ContextTokens: int64(2000 + rng.IntN(30_000)), TriggerRatio: 0.75, TargetRatio: 0.4, ReserveTokens: 200}
 		var previous *turn.Compaction
 		reason := []turn.CompactionReason{turn.CompactionProjected, turn.CompactionOverflow, turn.CompactionManual}[rng.IntN(3)]
 		for end := len(all) / 2; end <= len(all); end += max(len(all)/4, 1) {

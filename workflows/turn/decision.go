@@ -27,7 +27,7 @@ const ReasonCallEnded = "its call has ended"
 type Decision struct {
 	ID     string         `json:"id"` // of the Request
 	Status DecisionStatus `json:"status"`
-	// Allowed means that the call may run. It is also set on an expired approval if OnExpiry is Allow.
+	// Allowed means that the call may run.
 	Allowed bool `json:"allowed,omitempty"`
 	// ArgumentsHash is the hash of the arguments that the user saw. The approval is valid for these arguments only.
 	ArgumentsHash string    `json:"arguments_hash,omitempty"`

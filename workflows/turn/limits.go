@@ -14,9 +14,8 @@ type Limits struct {
 	MaxConsecutiveErrors int           `json:"max_consecutive_errors"`
 	TurnTimeout          time.Duration `json:"turn_timeout"` // of working time; see Counters.Busy
 	ToolTimeout          time.Duration `json:"tool_timeout"`
-	MaxReprompts         int           `json:"max_reprompts"`         // 0 means none
-	MaxHistoryMessages   int           `json:"max_history_messages"`  // 0 means no maximum
-	KeepHistoryMessages  int           `json:"keep_history_messages"` // messages in the window after a cut: see Window
+	MaxReprompts         int           `json:"max_reprompts"`        // 0 means none
+	MaxHistoryMessages   int           `json:"max_history_messages"` // 0 means no maximum
 	MaxParallelCalls     int           `json:"max_parallel_calls"`
 	MaxTokens            int64         `json:"max_tokens,omitempty"`
 	MaxCostUSD           float64       `json:"max_cost_usd,omitempty"`
@@ -33,12 +32,16 @@ func (l Limits) MaxCost() *USD {
 	return &most
 }
 
+// KeptMessages returns how many messages stay in the window when it is cut: three fifths of MaxHistoryMessages, see
+// Window.
+func (l Limits) KeptMessages() int { return max(l.MaxHistoryMessages*3/5, 1) }
+
 // DefaultLimits returns the limits of a turn without configured limits.
 func DefaultLimits() Limits {
 	return Limits{
 		MaxSteps: 50, MaxToolCalls: 100, MaxConsecutiveErrors: 2,
 		TurnTimeout: 30 * time.Minute, ToolTimeout: 15 * time.Second,
-		MaxReprompts: 1, MaxHistoryMessages: 50, KeepHistoryMessages: 30, MaxParallelCalls: 8,
+		MaxReprompts: 1, MaxHistoryMessages: 50, MaxParallelCalls: 8,
 		RetryFor: 15 * time.Minute,
 	}
 }
@@ -155,7 +158,6 @@ func (l Limits) Validate() error {
 		{"max_consecutive_errors", float64(l.MaxConsecutiveErrors), 0, MaxCount},
 		{"max_reprompts", float64(l.MaxReprompts), 0, MaxCount},
 		{"max_history_messages", float64(l.MaxHistoryMessages), 0, MaxCount},
-		{"keep_history_messages", float64(l.KeepHistoryMessages), 1, MaxCount},
 		{"max_parallel_calls", float64(l.MaxParallelCalls), 1, MaxCount},
 		{"max_tokens", float64(l.MaxTokens), 0, MaxCount},
 		{"max_cost_usd", l.MaxCostUSD, 0, MaxCostUSD},
@@ -170,10 +172,6 @@ func (l Limits) Validate() error {
 	}
 	if l.RetryFor < 0 || l.RetryFor > MaxRetryFor {
 		return fmt.Errorf("limits: retry_for is %s; it must be from 0s to %s", l.RetryFor, MaxRetryFor)
-	}
-	if l.MaxHistoryMessages > 0 && l.KeepHistoryMessages >= l.MaxHistoryMessages {
-		return fmt.Errorf("limits: keep_history_messages (%d) must be below max_history_messages (%d)", l.KeepHistoryMessages,
-			l.MaxHistoryMessages)
 	}
 	return nil
 }

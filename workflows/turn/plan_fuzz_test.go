@@ -15,15 +15,14 @@ import (
 // prompt, the turn's own request exactly once, calls with all their results including the newest ones, and no more
 // messages than the limits allow. While its window stays, a prompt extends the one before.
 func FuzzPlan(f *testing.F) {
-	f.Add([]byte{1, 1, 1, 1, 1, 0, 1, 0}, byte(48), byte(29), `{"path":"a"}`, false)
-	f.Add([]byte{5, 5, 5, 5, 5, 5, 0, 5, 5}, byte(0), byte(0), `{`, false)
-	f.Add([]byte{255, 200, 3, 3, 64, 3, 0, 0, 0, 128, 7}, byte(4), byte(1), "", true)
-	f.Add([]byte(strings.Repeat("\x02\x40\x01\x80", 60)), byte(10), byte(9), "\"\xff\"", true)
-	f.Add([]byte(strings.Repeat("\x00", 100)), byte(20), byte(3), `[1,1]`, false)
-	f.Fuzz(func(t *testing.T, script []byte, most, keep byte, arguments string, jsonMode bool) {
+	f.Add([]byte{1, 1, 1, 1, 1, 0, 1, 0}, byte(48), `{"path":"a"}`, false)
+	f.Add([]byte{5, 5, 5, 5, 5, 5, 0, 5, 5}, byte(0), `{`, false)
+	f.Add([]byte{255, 200, 3, 3, 64, 3, 0, 0, 0, 128, 7}, byte(4), "", true)
+	f.Add([]byte(strings.Repeat("\x02\x40\x01\x80", 60)), byte(10), "\"\xff\"", true)
+	f.Add([]byte(strings.Repeat("\x00", 100)), byte(20), `[1,1]`, false)
+	f.Fuzz(func(t *testing.T, script []byte, most byte, arguments string, jsonMode bool) {
 		l := turn.DefaultLimits()
 		l.MaxHistoryMessages = 2 + int(most)
-		l.KeepHistoryMessages = 1 + int(keep)%(l.MaxHistoryMessages-1)
 		require.NoError(t, l.Validate())
 		mode := turn.ModeNative
 		if jsonMode {
@@ -137,7 +136,7 @@ func (s *played) requireSteady(plan turn.PromptSpec, prompt turn.Prompt, p *turn
 		require.Greater(s.t, len(s.transcript)-s.cutAt+s.room, l.MaxHistoryMessages, "cut again too soon")
 	}
 	if s.plan.From > 0 || plan.From > 1 {
-		s.cutAt, s.room = len(s.transcript), max(l.KeepHistoryMessages, 1+len(p.Pending))
+		s.cutAt, s.room = len(s.transcript), max(l.KeptMessages(), 1+len(p.Pending))
 		require.EqualValues(s.t, s.room, int64(len(s.transcript))-plan.From+1, "what a cut leaves")
 	}
 }

@@ -10,10 +10,8 @@ import (
 
 // Approvals bounds how long a turn waits for decisions. Zero means no bound.
 type Approvals struct {
-	ApprovalExpiry time.Duration `json:"approval_expiry,omitempty"`
-	// OnExpiry decides an approval that expires: Deny or Allow.
-	OnExpiry       Permission    `json:"on_expiry,omitempty"`
-	QuestionExpiry time.Duration `json:"question_expiry,omitempty"`
+	// Expiry is how long approvals, questions and elicitations stay open. An approval that expires is denied.
+	Expiry time.Duration `json:"expiry,omitempty"`
 }
 
 // RequestKind is the kind of a Request.

@@ -135,7 +135,7 @@ func TestWindowIsCutInBlocks(t *testing.T) {
 		next := turn.Window(from, head, l)
 		if next != from {
 			cuts++
-			assert.Equal(t, int64(l.KeepHistoryMessages), head-next+1)
+			assert.Equal(t, int64(l.KeptMessages()), head-next+1)
 		}
 		from = next
 		assert.LessOrEqual(t, head-from+1, int64(l.MaxHistoryMessages))

@@ -64,13 +64,6 @@ func (a *App) Set(pair string) error {
 	return nil
 }
 
-// Override sets a configuration key on behalf of another flag, unless --set has set it.
-func (a *App) Override(key, value string) {
-	if _, set := a.Overrides[key]; !set {
-		_ = a.Set(key + "=" + value) // the pair is well formed
-	}
-}
-
 // CheckEnviron checks the environment variables that the configured servers inherit, before the command starts the
 // servers.
 func (a *App) CheckEnviron() error {

@@ -31,6 +31,7 @@ const devRetention = 30 * 24 * time.Hour
 // Needs are the processes and connections that a command needs.
 type Needs struct {
 	Server, Worker bool   // start a development server on this machine, and a worker in this process
+	SlowDemo       bool   // let the worker's demo model answer slowly
 	Quiet          bool   // do not print the progress of starting them, or of waiting for a worker
 	Journal        bool   // the journal must exist
 	Model          string // the model must exist, unless only the workers' configuration can tell; "": no check
@@ -73,7 +74,7 @@ func (a *App) StartStack(ctx context.Context, cfg config.Config, n Needs) (*devS
 		cfg, err = s.startServer(ctx, a, cfg, n, movable)
 	}
 	if err == nil && n.Worker {
-		err = s.startWorker(ctx, a, cfg)
+		err = s.startWorker(ctx, a, cfg, n.SlowDemo)
 	}
 	if err != nil {
 		s.Close()
@@ -194,7 +195,7 @@ func prepareNamespace(ctx context.Context, c temporalconn.Conn, namespace, folde
 }
 
 // startWorker runs a worker in this process until Close. It logs to a file, because the terminal shows the turn.
-func (s *devStack) startWorker(ctx context.Context, a *App, cfg config.Config) error {
+func (s *devStack) startWorker(ctx context.Context, a *App, cfg config.Config, slowDemo bool) error {
 	if err := KeepState(); err != nil {
 		return err
 	}
@@ -204,7 +205,8 @@ func (s *devStack) startWorker(ctx context.Context, a *App, cfg config.Config) e
 		return Usage("opening the worker's log: %w", err)
 	}
 	cfg.Worker.DrainTimeout = min(cfg.Worker.DrainTimeout, devDrain)
-	e, err := engine.New(ctx, cfg, engine.WithEnviron(a.Environ), engine.WithLogger(logger(s.log)))
+	e, err := engine.New(ctx, cfg, engine.WithEnviron(a.Environ), engine.WithLogger(logger(s.log)),
+		engine.WithSlowDemo(slowDemo))
 	if err != nil {
 		return err
 	}

@@ -28,14 +28,11 @@ server keeps its data in the folder .everturn.`,
 			if slow && noWorker {
 				return app.Usage("--slow configures the worker, and --no-worker starts none: use `everturn worker --slow` instead")
 			}
-			if slow {
-				a.Override("llm.demo_slow", "true")
-			}
 			loaded, err := a.Load()
 			if err != nil {
 				return err
 			}
-			return runStack(cmd.Context(), a, loaded.Config, !noWorker)
+			return runStack(cmd.Context(), a, loaded.Config, app.Needs{Server: true, Worker: !noWorker, SlowDemo: slow})
 		},
 	}
 	cmd.Flags().BoolVar(&noWorker, "no-worker", false, "do not start a worker")
@@ -43,17 +40,17 @@ server keeps its data in the folder .everturn.`,
 	return cmd
 }
 
-// runStack starts the development server and, if worker is true, a worker in this process. It runs until a signal
+// runStack starts the development server and, if n says so, a worker in this process. It runs until a signal
 // arrives or the worker ends. Meanwhile it notes when the server stops or starts to answer.
-func runStack(ctx context.Context, a *app.App, cfg config.Config, worker bool) error {
-	stack, cfg, err := a.StartStack(ctx, cfg, app.Needs{Server: true, Worker: worker})
+func runStack(ctx context.Context, a *app.App, cfg config.Config, n app.Needs) error {
+	stack, cfg, err := a.StartStack(ctx, cfg, n)
 	if err != nil {
 		return err
 	}
 	defer stack.Close()
 	signals := a.Interrupts.Take()
 	a.Note("Temporal  %s (namespace %s)\nWeb UI    %s", cfg.Temporal.Address, cfg.Temporal.Namespace, cfg.Temporal.UIURL)
-	if worker {
+	if n.Worker {
 		a.Note("the worker polls task queue %s; send a message with `everturn run \"...\"`", cfg.Temporal.TaskQueue)
 	} else {
 		a.Note("no worker is running; start one with `everturn worker`")

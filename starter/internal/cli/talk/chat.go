@@ -69,7 +69,7 @@ func startChat(ctx context.Context, a *app.App, f sessionFlags, chosen turn.User
 		return app.Usage("chat needs a terminal that can move its cursor (TERM=%s cannot); use `everturn run \"...\"` and "+
 			"`everturn run -c \"...\"`", a.Lookup("TERM"))
 	}
-	return a.WithClient(ctx, f.needs(a, false), func(t *app.TurnClient) error { return talkTo(ctx, t, f, chosen, out) })
+	return a.WithClient(ctx, f.needs(false), func(t *app.TurnClient) error { return talkTo(ctx, t, f, chosen, out) })
 }
 
 // talkTo runs a chat with the session of the flags, or with a new one, until the user leaves it.

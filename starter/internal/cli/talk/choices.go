@@ -85,7 +85,7 @@ func (c choices) attachments() (list []client.Attachment, err error) {
 func noteUnseen(t *app.TurnClient, attachments []client.Attachment, model string) {
 	if len(attachments) > 0 && !modelconfig.SeesImages(t.Cfg, model) {
 		t.App.Note("the model takes no images: it is told what was attached, but cannot see it. Choose another one with " +
-			"--model, or describe what it can do under [[models]] or with llm.media")
+			"--model, or describe what it can do under [[models]]")
 	}
 }
 

@@ -94,7 +94,7 @@ func runMessage(ctx context.Context, a *app.App, f runFlags, args []string) erro
 	if err != nil {
 		return err
 	}
-	return a.WithClient(ctx, f.needs(a, f.follow.quiet),
+	return a.WithClient(ctx, f.needs(f.follow.quiet),
 		func(t *app.TurnClient) error { return sendAndFollow(ctx, t, f, prompt) })
 }
 

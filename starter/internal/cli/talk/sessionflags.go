@@ -59,12 +59,9 @@ func (f sessionFlags) check() error {
 	return nil
 }
 
-// needs returns what the command needs by these flags. It also configures the worker of --dev for --slow.
-func (f sessionFlags) needs(a *app.App, quiet bool) app.Needs {
-	if f.slow {
-		a.Override("llm.demo_slow", "true")
-	}
-	return app.Needs{Server: f.dev, Worker: f.dev, Quiet: quiet, Model: f.model}
+// needs returns what the command needs by these flags.
+func (f sessionFlags) needs(quiet bool) app.Needs {
+	return app.Needs{Server: f.dev, Worker: f.dev, SlowDemo: f.slow, Quiet: quiet, Model: f.model}
 }
 
 // resolve returns the session that the flags choose, or "" for a new one.
