@@ -6,7 +6,7 @@
 #
 # To let the tools write to a mounted /workspace, add --user "$(id -u):$(id -g)". The worker listens on no port. MCP
 # servers over stdio need their own programs: add them in an image that is built from this one. Workers on several
-# machines need [journal] driver = "postgres".
+# machines need [journal] url.
 FROM golang:1.26 AS build
 WORKDIR /src
 COPY go.mod go.sum ./

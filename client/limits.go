@@ -20,13 +20,17 @@ const (
 	LimitReserve           = fleet.LimitReserve
 )
 
+// defaultReserve is the percentage of the limits per second, per minute and in flight that scheduled turns leave to
+// others.
+const defaultReserve = 20
+
 // ConfiguredLimits returns the limits of a section of the configuration.
 func ConfiguredLimits(l config.FleetLimits) Limits {
 	return Limits{
-		LimitRequestsPerSecond: l.RequestsPerSecond, LimitRequestsPerMinute: l.RequestsPerMinute,
-		LimitTokensPerMinute: l.TokensPerMinute, LimitInFlight: l.RequestsInFlight,
-		LimitTokensPerDay: l.TokensPerDay, LimitTokensPerMonth: l.TokensPerMonth,
-		LimitReserve: l.InteractiveReserve,
+		LimitRequestsPerMinute: l.RequestsPerMinute,
+		LimitTokensPerMinute:   l.TokensPerMinute, LimitInFlight: l.RequestsInFlight,
+		LimitTokensPerDay: l.TokensPerDay,
+		LimitReserve:      defaultReserve,
 	}
 }
 

@@ -39,14 +39,10 @@ type Agent struct {
 	Skills []string `toml:"skills"`
 	// Limits of its turns. 0 means that of [runtime]; a limit that is larger is an error.
 	MaxSteps int `toml:"max_steps" min:"0"`
-	// Maximum number of tool calls in a turn.
-	MaxToolCalls int `toml:"max_tool_calls" min:"0"`
 	// Maximum working time of a turn.
 	TurnTimeout time.Duration `toml:"turn_timeout" min:"0s"`
 	// Maximum number of input plus output tokens of a turn.
 	MaxTokens int64 `toml:"max_tokens" min:"0"`
-	// How long an inference waits for its provider, instead of llm.retry_for.
-	RetryFor *time.Duration `toml:"retry_for" min:"0s" max:"744h" example:"1h"`
 	// Maximum cost of a turn in US dollars.
 	MaxCostUSD float64 `toml:"max_cost_usd" min:"0" max:"1000000"`
 }
@@ -108,7 +104,6 @@ func (v *validator) agents(c Config) {
 			own, all float64 // the limit of the agent and that of [runtime], both in the same unit
 		}{
 			{"max_steps", float64(a.MaxSteps), float64(c.Runtime.MaxSteps)},
-			{"max_tool_calls", float64(a.MaxToolCalls), float64(c.Runtime.MaxToolCalls)},
 			{"turn_timeout", a.TurnTimeout.Seconds(), c.Runtime.TurnTimeout.Seconds()},
 			// Of these, 0 in [runtime] means no limit.
 			{"max_tokens", float64(a.MaxTokens), cmp.Or(float64(c.Runtime.MaxTokens), math.Inf(1))},

@@ -271,12 +271,8 @@ type Skills struct {
 
 // SkillSource is a folder with skills.
 type SkillSource struct {
-	// The kind of source; "directory" is the only one.
-	Type string `toml:"type" default:"directory" enum:"directory"`
-	// The folder, relative to the working directory. Each skill is a folder with a SKILL.md in it.
+	// The folder, relative to the working directory. Each skill is a folder with a SKILL.md in it, at most six deep.
 	Path string `toml:"path" required:"true" example:"skills"`
-	// Skills may also be in folders of folders, six deep at most.
-	Recursive bool `toml:"recursive"`
 }
 
 // Compact says whether prompts are compacted.
@@ -381,11 +377,9 @@ type Approvals struct {
 
 // Journal configures where the journal is kept.
 type Journal struct {
-	// The kind of database: "sqlite" for the workers of one machine, "postgres" for workers on several.
-	Driver Driver `toml:"driver" default:"sqlite" enum:"sqlite,postgres"`
-	// The file of a SQLite database, relative to the working directory.
+	// The file of a SQLite database, for the workers of one machine, relative to the working directory.
 	Path string `toml:"path" default:".everturn/journal.db" required:"true"`
-	// The connection string of a Postgres database, for instance "postgres://everturn@db.example/everturn". A password
+	// The connection string of a Postgres database, for workers on several machines; then path has no effect. For instance "postgres://everturn@db.example/everturn". A password
 	// is better in the environment: "postgres://everturn:${JOURNAL_PASSWORD}@db.example/everturn". Run `everturn journal
 	// migrate` first.
 	URL Secret `toml:"url" shown:"written"`
@@ -401,19 +395,13 @@ type Journal struct {
 	RetryFor time.Duration `toml:"retry_for" default:"1h" min:"0s" max:"744h"`
 }
 
-// Driver is a kind of database.
-type Driver string
-
-// The databases that can hold a journal.
-const (
-	DriverSQLite   Driver = "sqlite"
-	DriverPostgres Driver = "postgres"
-)
+// Postgres reports whether the journal is in a Postgres database, and not in a SQLite file.
+func (j Journal) Postgres() bool { return j.URL != "" }
 
 // Place describes where the journal is, for display: the file's path, or the server's kind. It leaves out the
 // connection string, which may hold a password.
 func (j Journal) Place() string {
-	if j.Driver == DriverPostgres {
+	if j.Postgres() {
 		return "Postgres"
 	}
 	return j.Path
@@ -441,12 +429,10 @@ type Temporal struct {
 	UIURL string `toml:"ui_url"`
 	// A profile of Temporal's own configuration file.
 	Profile string `toml:"profile"`
-	// Use TLS.
-	TLS bool `toml:"tls"`
+	// Use TLS. false permits an unencrypted connection to another machine.
+	TLS *bool `toml:"tls" example:"true"`
 	// The API key of a Temporal Cloud namespace.
 	APIKey Secret `toml:"api_key" example:"${MY_TEMPORAL_KEY}"`
-	// Permit an unencrypted connection to another machine.
-	AllowPlaintext bool `toml:"allow_plaintext"`
 	// The Web UI port of the server that --dev starts.
 	DevUIPort int `toml:"dev_ui_port" default:"8233" min:"1" max:"65535"`
 }
@@ -464,29 +450,17 @@ type Worker struct {
 	// that all workers of the role share them. A rate limit that Temporal keeps for a task queue needs it. It makes
 	// each of them start a few milliseconds later.
 	SeparateQueues bool `toml:"separate_queues"`
-	// Maximum number of workflow tasks at the same time.
-	MaxConcurrentTurns int `toml:"max_concurrent_turns" default:"100" min:"2"`
 	// Maximum number of inferences and tool calls at the same time, per task queue.
 	MaxConcurrentActivities int `toml:"max_concurrent_activities" default:"100" min:"1"`
-	// Maximum number of turns that are kept in memory between their workflow tasks, including turns that wait for
-	// approvals. An evicted turn is rebuilt from its history when it continues.
-	StickyCache int `toml:"sticky_cache" default:"100" min:"0"`
-	// Maximum number of polls that this worker keeps open, for each task queue and kind of task. The number follows the
-	// load. A Temporal server accepts 1,200 of a kind from all workers of a namespace together.
-	MaxPollers int `toml:"max_pollers" default:"10" min:"2" max:"1000"`
 	// How long a stopping worker waits for its inferences and tool calls. Those that take longer are cut off: another
-	// worker repeats the inference, and a call that cannot be repeated has an unknown outcome.
+	// worker repeats the inference, and a call that cannot be repeated has an unknown outcome. Give the process manager
+	// three times this and 10s between SIGTERM and SIGKILL: terminationGracePeriodSeconds in Kubernetes,
+	// stop_grace_period in Compose, TimeoutStopSec in systemd.
 	DrainTimeout time.Duration `toml:"drain_timeout" default:"30s" min:"0s"`
-	// How long the process manager waits between SIGTERM and SIGKILL: terminationGracePeriodSeconds in Kubernetes,
-	// stop_grace_period in Compose, TimeoutStopSec in systemd. A worker refuses to start if it may take longer to stop;
-	// "0s" skips the check.
-	StopGrace time.Duration `toml:"stop_grace" min:"1s" zero:"to skip the check"`
 	// host:port for GET /healthz (the process runs) and /readyz (it polls, and reaches Temporal, the journal and its
 	// required servers). Without a host, only this machine is served; 0.0.0.0:8081 serves a container's network. Empty
 	// means off.
 	HealthAddress string `toml:"health_address" example:":8081"`
-	// The worker's name in the Web UI; empty means its process ID and host name.
-	Identity string `toml:"identity"`
 	// The Worker Deployment of Temporal that this worker's turns belong to: they stay on the version of the worker that
 	// began them, and `everturn rollout` says which version begins turns. Clients need the same name. Empty means that
 	// any worker runs any turn. TEMPORAL_DEPLOYMENT_NAME applies if it is not set here.

@@ -1,9 +1,8 @@
 package config
 
-// FleetLimits bound what all workers with one journal together request from model providers.
+// FleetLimits bound what all workers with one journal together request from model providers. `everturn limits set` has
+// more of them.
 type FleetLimits struct {
-	// Requests in any second; 0 means no limit.
-	RequestsPerSecond int64 `toml:"requests_per_second" min:"0"`
 	// Requests in any minute; 0 means no limit.
 	RequestsPerMinute int64 `toml:"requests_per_minute" min:"0"`
 	// Tokens in any minute, input plus output; 0 means no limit. An inference reserves an estimate: a quarter of the
@@ -13,8 +12,4 @@ type FleetLimits struct {
 	RequestsInFlight int64 `toml:"requests_in_flight" min:"0"`
 	// Tokens in a day of UTC; 0 means no limit. When they are used up, turns fail with the code tokens_used_up.
 	TokensPerDay int64 `toml:"tokens_per_day" min:"0"`
-	// Tokens in a month of UTC; 0 means no limit.
-	TokensPerMonth int64 `toml:"tokens_per_month" min:"0"`
-	// Percentage of the limits per second, per minute and in flight that scheduled turns leave to others.
-	InteractiveReserve int64 `toml:"interactive_reserve" default:"20" min:"0" max:"90"`
 }

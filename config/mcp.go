@@ -63,8 +63,6 @@ type MCPServer struct {
 	// A task queue of its own, for a server that only some workers host: those with this name in worker.server_queues.
 	// Empty: every worker with the role "tools" hosts it.
 	Queue string `toml:"queue" maxbytes:"64"`
-	// Every worker hosts this server. Tools with local_activity need it.
-	OnAllWorkers bool `toml:"on_all_workers" example:"true"`
 	// The timeouts of connections and calls.
 	Timeouts MCPTimeouts `toml:"timeouts"`
 	// Settings of a single tool, by the server's name for it.
@@ -80,11 +78,6 @@ type MCPTimeouts struct {
 	// Timeout of a call in total. Until then, progress that the server reports restarts the timeout call; "0s" means
 	// that it does not.
 	Total time.Duration `toml:"total" min:"0s"`
-	// How long an unused connection stays open; "0s" means without limit.
-	Idle time.Duration `toml:"idle" default:"10m" min:"1s" zero:"to keep connections open"`
-	// How long turns may still begin with the tools of an unavailable server; their calls wait for it. "0s" means 1
-	// minute, or 10 minutes if the server is required.
-	Catalogue time.Duration `toml:"catalogue" min:"0s"`
 	// How long a server of an older protocol version may hold a call for the responses to its elicitations, in total;
 	// "0s" means that it cannot elicit. Servers of the newest protocol version send elicitations without holding a call.
 	Elicitation time.Duration `toml:"elicitation" min:"1s" max:"24h" zero:"to allow no elicitation"`
@@ -122,8 +115,8 @@ const (
 type MCPTool struct {
 	// Running a call again does no harm.
 	Repeatable bool `toml:"repeatable" example:"true"`
-	// The tool answers within a second and runs as a local activity, which takes fewer events. It needs repeatable and
-	// on_all_workers.
+	// The tool answers within a second and runs as a local activity, which takes fewer events. It needs repeatable, and a
+	// server that every worker of turns hosts.
 	LocalActivity bool `toml:"local_activity" example:"true"`
 	// How much harm a call can do: "low", "medium" or "high". Without it, a trusted server's annotations decide.
 	// Otherwise it is "high" if the server marks the tool as destructive or its name or description suggests it (delete,

@@ -55,7 +55,7 @@ func TestAFileIsNoSecret(t *testing.T) {
 // TestTheJournalsHostIsInItsURL checks that no other file decides where the journal's password is sent.
 func TestTheJournalsHostIsInItsURL(t *testing.T) {
 	for _, query := range []string{"service=db", "sslmode=disable&servicefile=pg.conf"} {
-		_, err := Load(LoadOptions{Path: write(t, "[journal]\ndriver = \"postgres\"\nurl = \"postgres:///?"+query+"\"\n")})
+		_, err := Load(LoadOptions{Path: write(t, "[journal]\nurl = \"postgres:///?"+query+"\"\n")})
 		assert.ErrorContains(t, err, "names a service")
 	}
 }

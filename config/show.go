@@ -13,7 +13,7 @@ import (
 	"github.com/everturn/everturn/internal/printable"
 )
 
-// Show writes the effective configuration as TOML. A secret is shown as "set" or "unset", and a value written with ${}
+// Show writes the effective configuration as TOML. A secret is shown as "set", and a value written with ${}
 // is shown as written, because the environment may hold secrets. With origin, a comment gives the source of each value.
 func (l *Loaded) Show(w io.Writer, origin bool) error {
 	s := &tomlWriter{loaded: l, origin: origin}
@@ -79,7 +79,7 @@ func (s *tomlWriter) setting(f field) {
 // those that are part of a URL.
 func (s *tomlWriter) value(f field) (string, bool) {
 	if f.value.Type() == secretType {
-		return literal(f.value.Interface().(Secret).String()), true
+		return literal(f.value.Interface().(Secret).String()), f.value.String() != ""
 	}
 	if written, ok := s.loaded.written[f.key]; ok { // it has references, whose values may be secret
 		if f.isURL() {

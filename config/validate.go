@@ -198,7 +198,7 @@ func (v *validator) journal(j Journal) {
 		v.add("journal.path", "is %s; it must be the path of a file", quote(j.Path))
 	}
 	scheme, _, _ := strings.Cut(j.URL.Reveal(), "://")
-	if j.Driver == DriverPostgres && scheme != "postgres" && scheme != "postgresql" {
+	if j.Postgres() && scheme != "postgres" && scheme != "postgresql" {
 		v.add("journal.url", "must be the connection string of a Postgres database: postgres://user@host/database")
 	}
 	// A service file in a folder could send the password to another host after the folder was trusted.
@@ -219,9 +219,9 @@ func (v *validator) temporal(t Temporal) {
 		return
 	}
 	// An API key implies TLS, and a profile may set it.
-	if !loopback.Host(host) && !t.TLS && t.APIKey == "" && t.Profile == "" && !t.AllowPlaintext {
+	if !loopback.Host(host) && t.TLS == nil && t.APIKey == "" && t.Profile == "" {
 		v.add("temporal.address", "is %s, which is another machine, and the connection is not encrypted; set tls = true, "+
-			"an api_key or a profile, or permit it with allow_plaintext = true", quote(t.Address))
+			"an api_key or a profile, or permit it with tls = false", quote(t.Address))
 	}
 }
 

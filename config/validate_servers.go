@@ -42,26 +42,12 @@ func (v *validator) servers(servers []MCPServer) {
 		v.total(key+".timeouts.total", s.Timeouts.Total, s.Timeouts.Call, "timeouts.call")
 		v.toolNames(key+".allow", s.Allow)
 		v.toolNames(key+".deny", s.Deny)
-		if s.SessionAffinity == AffinityTurn && s.OnAllWorkers {
-			v.add(key+".on_all_workers", `lets any worker take a call, but session_affinity = "turn" sends all calls of `+
-				`a turn to one worker; remove one of them`)
+		if s.Queue != "" && !queueName.MatchString(s.Queue) {
+			v.add(key+".queue", "must be 1 to 64 of a-z, 0-9, _ and -, beginning with a letter or digit")
 		}
-		v.queue(key, s)
 		for _, name := range slices.Sorted(maps.Keys(s.Tools)) {
 			v.tool(join(key+".tools", name), s, s.Tools[name])
 		}
-	}
-}
-
-// queue checks the name of a server's own task queue, and that not every worker hosts a server that has one. key is the
-// configuration key of the server.
-func (v *validator) queue(key string, s MCPServer) {
-	switch {
-	case s.Queue != "" && !queueName.MatchString(s.Queue):
-		v.add(key+".queue", "must be 1 to 64 of a-z, 0-9, _ and -, beginning with a letter or digit")
-	case s.Queue != "" && s.OnAllWorkers:
-		v.add(key+".on_all_workers", "says that every worker hosts the server, but queue limits it to some workers; "+
-			"remove one of them")
 	}
 }
 
@@ -200,8 +186,8 @@ func (v *validator) tool(key string, s MCPServer, t MCPTool) {
 			"conflicts with local_activity = true: a local activity ends within a second; remove one of them")
 	case s.SessionAffinity == AffinityTurn:
 		v.add(key+".local_activity", `conflicts with session_affinity = "turn": %s; remove one of them`, runsWithTurn)
-	case !s.OnAllWorkers:
-		v.add(key+".local_activity", "needs on_all_workers = true on the server: %s", runsWithTurn)
+	case s.Queue != "":
+		v.add(key+".local_activity", "conflicts with queue of the server: %s; remove one of them", runsWithTurn)
 	}
 }
 

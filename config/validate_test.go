@@ -49,7 +49,7 @@ permit = "deny"
 }
 
 func TestRemoteTemporalIsTakenWithTLSOrByPermission(t *testing.T) {
-	for _, how := range []string{"tls = true", `api_key = "k"`, `profile = "cloud"`, "allow_plaintext = true"} {
+	for _, how := range []string{"tls = true", `api_key = "k"`, `profile = "cloud"`, "tls = false"} {
 		_, err := Load(LoadOptions{Path: write(t, "[temporal]\naddress = \"temporal.example:7233\"\n"+how+"\n")})
 		assert.NoError(t, err, how)
 	}

@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 )
 
 // Role is a part of the work that a worker does.
@@ -28,18 +27,6 @@ func (w Worker) Hosts(s MCPServer) bool {
 		return w.Has(RoleTools)
 	}
 	return slices.Contains(w.ServerQueues, s.Queue)
-}
-
-// stopMargin is the part of a stop that drain_timeout does not bound: leaving Temporal and closing the tools.
-const stopMargin = 10 * time.Second
-
-// StopTime returns how long a stop takes at most. The SDK stops the workflow tasks, the local activities and the
-// activities of turns one after the other, each within drain_timeout, and workers without turns at the same time.
-func (w Worker) StopTime() time.Duration {
-	if w.Has(RoleTurns) {
-		return 3*w.DrainTimeout + stopMargin
-	}
-	return w.DrainTimeout + stopMargin
 }
 
 // HealthListen returns the address to serve health on: on this machine only, if health_address has no host.
@@ -83,10 +70,6 @@ func (v *validator) worker(c Config) {
 		if !slices.ContainsFunc(c.MCP.Servers, func(s MCPServer) bool { return s.Queue == name }) {
 			v.add(fmt.Sprintf("worker.server_queues[%d]", i), "is not the queue of a server in [[mcp.servers]]")
 		}
-	}
-	if most := w.StopTime(); w.StopGrace > 0 && w.StopGrace < most {
-		v.add("worker.stop_grace", "is %s, but this worker may take %s to stop; raise it and the process manager's grace "+
-			"period to that, or lower drain_timeout, which is %s", w.StopGrace, most, w.DrainTimeout)
 	}
 	if _, port, err := net.SplitHostPort(w.HealthAddress); w.HealthAddress != "" && (err != nil || port == "") {
 		v.add("worker.health_address", "is not host:port; write for instance :8081")

@@ -41,15 +41,13 @@ func TestTheVersionOfTheWorkerController(t *testing.T) {
 func TestRolesThatCannotWork(t *testing.T) {
 	const server = "[[mcp.servers]]\nid = \"a\"\ncommand = \"x\"\n"
 	for text, key := range map[string]string{
-		"[worker]\nroles = []":                                "worker.roles",
-		"[worker]\nroles = [\"turn\"]":                        "worker.roles[0]",
-		"[worker]\nroles = [\"turns\"]":                       "worker.roles",
-		"[worker]\nstop_grace = \"30s\"":                      "worker.stop_grace",
-		"[worker]\nhealth_address = \"8081\"":                 "worker.health_address",
-		"[worker]\ndeployment = \"agents.v1\"":                "worker.deployment",
-		"[worker]\nserver_queues = [\"browser\"]":             "worker.server_queues[0]",
-		server + "queue = \"two words\"":                      "mcp.servers[0].queue",
-		server + "queue = \"browser\"\non_all_workers = true": "mcp.servers[0].on_all_workers",
+		"[worker]\nroles = []":                    "worker.roles",
+		"[worker]\nroles = [\"turn\"]":            "worker.roles[0]",
+		"[worker]\nroles = [\"turns\"]":           "worker.roles",
+		"[worker]\nhealth_address = \"8081\"":     "worker.health_address",
+		"[worker]\ndeployment = \"agents.v1\"":    "worker.deployment",
+		"[worker]\nserver_queues = [\"browser\"]": "worker.server_queues[0]",
+		server + "queue = \"two words\"":          "mcp.servers[0].queue",
 	} {
 		_, err := Load(LoadOptions{Path: write(t, text)})
 		var e *Error
@@ -59,8 +57,8 @@ func TestRolesThatCannotWork(t *testing.T) {
 	}
 	for _, text := range []string{
 		"[llm]\nprovider = \"demo\"\n[worker]\nroles = [\"turns\"]",
-		"[worker]\nroles = [\"inference\", \"tools\"]\nstop_grace = \"40s\"",
-		"[worker]\nstop_grace = \"1m40s\"\nhealth_address = \":8081\"",
+		"[worker]\nroles = [\"inference\", \"tools\"]",
+		"[worker]\nhealth_address = \":8081\"",
 		server + "queue = \"browser\"\n[worker]\nroles = []\nserver_queues = [\"browser\"]",
 	} {
 		_, err := Load(LoadOptions{Path: write(t, text)})

@@ -249,11 +249,8 @@ func (e *Engine) publishCatalogue(ctx context.Context, c turn.Catalogue) error {
 	return nil
 }
 
-// identity returns the worker's name in Temporal: worker.identity, or else the process ID and host name.
+// identity returns the worker's name in Temporal: the process ID and the host name.
 func (e *Engine) identity() string {
-	if e.cfg.Worker.Identity != "" {
-		return e.cfg.Worker.Identity
-	}
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"

@@ -19,7 +19,7 @@ func TestChangesOfSkillsKeepToTheRules(t *testing.T) {
 	dir, team, trusted := t.TempDir(), t.TempDir(), true
 	cfg := config.Default()
 	cfg.Runtime.Workspace, cfg.Runtime.TrustWorkspace = dir, &trusted
-	cfg.Skills.Sources = []config.SkillSource{{Path: team, Recursive: true}}
+	cfg.Skills.Sources = []config.SkillSource{{Path: team}}
 	cfg.Agents = []config.Agent{{ID: "reviewer", SystemPrompt: "You review.", Skills: []string{"style"}}}
 	write := func(name string) {
 		require.NoError(t, os.MkdirAll(name, 0o700))

@@ -8,7 +8,6 @@ import (
 	"github.com/everturn/everturn/activities"
 	"github.com/everturn/everturn/activities/capacity"
 	"github.com/everturn/everturn/client"
-	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/fleet"
 	"github.com/everturn/everturn/workflows/turn"
@@ -35,7 +34,7 @@ const journalEvery = time.Second
 // watchJournal stops the worker if the journal's SQLite file was deleted or replaced. Otherwise the worker would write
 // to a file that no other process sees. Postgres needs no such check, because a missing database is an error.
 func (e *Engine) watchJournal(ctx context.Context) {
-	if e.cfg.Journal.Driver == config.DriverPostgres {
+	if e.cfg.Journal.Postgres() {
 		return
 	}
 	every(ctx, journalEvery, func() bool {

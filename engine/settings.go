@@ -58,13 +58,9 @@ func (e *Engine) agents() []activities.Agent {
 		a.Policy.Deny = slices.Concat(base.Policy.Deny, c.Deny)
 		a.Policy.Ask = slices.Concat(base.Policy.Ask, c.Ask)
 		a.Limits.MaxSteps = cmp.Or(c.MaxSteps, base.Limits.MaxSteps)
-		a.Limits.MaxToolCalls = cmp.Or(c.MaxToolCalls, base.Limits.MaxToolCalls)
 		a.Limits.TurnTimeout = cmp.Or(c.TurnTimeout, base.Limits.TurnTimeout)
 		a.Limits.MaxTokens = cmp.Or(c.MaxTokens, base.Limits.MaxTokens)
 		a.Limits.MaxCostUSD = cmp.Or(c.MaxCostUSD, base.Limits.MaxCostUSD)
-		if c.RetryFor != nil {
-			a.Limits.RetryFor = *c.RetryFor
-		}
 		all = append(all, a)
 	}
 	return all

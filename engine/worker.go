@@ -18,8 +18,20 @@ import (
 // response to a heartbeat.
 const heartbeatThrottle = 2 * time.Second
 
-// firstPollers is the number of polls that a worker opens when it starts, for each task queue and kind of task.
-const firstPollers = 2
+// The numbers of polls that a worker opens when it starts and at most, for each task queue and kind of task. A Temporal
+// server accepts 1,200 of a kind from all workers of a namespace together.
+const (
+	firstPollers = 2
+	maxPollers   = 10
+)
+
+// stickyCache is the number of turns that a worker keeps in memory between their workflow tasks, including turns that
+// wait for approvals. An evicted turn is rebuilt from its history when it continues. maxConcurrentTurns is the number
+// of workflow tasks at the same time.
+const (
+	stickyCache        = 100
+	maxConcurrentTurns = 100
+)
 
 // newWorkers returns a worker of the SDK for each task queue that this process polls. home is the queue that only this
 // process polls, empty if it has none: see homeQueue.
@@ -52,7 +64,7 @@ func activityQueues(cfg config.Config) (queues []string) {
 
 // newTurnWorker returns a worker for the task queue of turns, with all workflows and their activities.
 func (e *Engine) newTurnWorker(acts *activities.Activities) worker.Worker {
-	worker.SetStickyWorkflowCacheSize(e.cfg.Worker.StickyCache) // process-wide; the SDK ignores it once a worker runs
+	worker.SetStickyWorkflowCacheSize(stickyCache) // process-wide; the SDK ignores it once a worker runs
 	options := e.workerOptions()
 	options.DeploymentOptions = e.deployment()
 	w := worker.New(e.client, e.cfg.Temporal.TaskQueue, options)
@@ -92,13 +104,13 @@ func (e *Engine) newActivityWorker(queue string, acts *activities.Activities, ma
 // workerOptions returns the options that all workers of this process share.
 func (e *Engine) workerOptions() worker.Options {
 	pollers := worker.NewPollerBehaviorAutoscaling(worker.PollerBehaviorAutoscalingOptions{
-		InitialNumberOfPollers: firstPollers, MaximumNumberOfPollers: e.cfg.Worker.MaxPollers,
+		InitialNumberOfPollers: firstPollers, MaximumNumberOfPollers: maxPollers,
 	})
 	return worker.Options{
 		WorkflowTaskPollerBehavior: pollers, ActivityTaskPollerBehavior: pollers,
 		MaxConcurrentActivityExecutionSize:      e.cfg.Worker.MaxConcurrentActivities,
 		MaxConcurrentLocalActivityExecutionSize: e.cfg.Worker.MaxConcurrentActivities,
-		MaxConcurrentWorkflowTaskExecutionSize:  e.cfg.Worker.MaxConcurrentTurns,
+		MaxConcurrentWorkflowTaskExecutionSize:  maxConcurrentTurns,
 		WorkerStopTimeout:                       e.cfg.Worker.DrainTimeout,
 		MaxHeartbeatThrottleInterval:            heartbeatThrottle,
 		Interceptors:                            e.options.intercept,

@@ -43,7 +43,7 @@ const soon = 30 * time.Second
 func down(t *testing.T, address string) *userFolder {
 	t.Helper()
 	h := newUserFolder(t, fmt.Sprintf("[llm]\nprovider = \"openai\"\nbase_url = \"http://%s/v1\"\nmodel = \"scripted\"\n"+
-		"[journal]\ndriver = \"postgres\"\nurl = \"postgres://nobody@%s/nothing\"\n"+
+		"[journal]\nurl = \"postgres://nobody@%s/nothing\"\n"+
 		"[[mcp.servers]]\nid = \"hangs\"\ncommand = \"sleep\"\nargs = [\"600\"]\n", address, address))
 	h.environ = append(h.environ, "EVERTURN_TEMPORAL_ADDRESS="+address)
 	return h
@@ -170,7 +170,7 @@ func TestCLIReadsAReadOnlyPostgres(t *testing.T) {
 	server := pgtest.Start(t)
 	url := server.Empty(t)
 	h := newUserFolder(t, asking(fakellm.Start(t, fakellm.Text("Hello back.")))+
-		fmt.Sprintf("[journal]\ndriver = \"postgres\"\nurl = %q\n", url))
+		fmt.Sprintf("[journal]\nurl = %q\n", url))
 	h.everturn("journal", "migrate").exits(0)
 	worker := h.worker()
 	h.everturn("run", "-s", "read-only-postgres", "hello").exits(0)

@@ -124,7 +124,7 @@ func TestDevRefusesWhatIsNotItsOwn(t *testing.T) {
 	other := h.everturn("run", "--dev", "hello").exits(3)
 	assert.Contains(t, other.err.String(), "something that is not Temporal listens on "+h.address)
 	elsewhere := h.everturn("run", "--dev", "--set", "temporal.address=192.0.2.1:7233", "--set",
-		"temporal.allow_plaintext=true", "hello").exits(3)
+		"temporal.tls=false", "hello").exits(3)
 	assert.Contains(t, elsewhere.err.String(), "--dev never uses a Temporal that is not on this machine")
 
 	h = newDevUserFolder(t)

@@ -69,7 +69,7 @@ func newEnv(t *testing.T, s fakellm.Script, change ...func(*config.Config)) *env
 	e.client, err = temporalconn.Dial(t.Context(), temporalconn.Options{Address: stack.Address})
 	require.NoError(t, err)
 	t.Cleanup(e.client.Close)
-	if e.cfg.Journal.Driver == config.DriverPostgres {
+	if e.cfg.Journal.Postgres() {
 		e.journal, err = postgres.Open(t.Context(), string(e.cfg.Journal.URL), postgres.Options{})
 	} else {
 		e.journal, err = sqlite.Open(t.Context(), e.cfg.Journal.Path, sqlite.Options{Synchronous: "normal"})

@@ -49,9 +49,10 @@ func TestFourWorkersHoldTheLimits(t *testing.T) {
 	t.Parallel()
 	const perSecond, perMinute, prompt, completion, turns = 10, 50_000, 1000, 100, 55
 	e := newEnv(t, fakellm.Always(fakellm.Text("done").Usage(prompt, completion, 0)), func(c *config.Config) {
-		c.ProviderLimits.RequestsPerSecond, c.ProviderLimits.TokensPerMinute = perSecond, perMinute
+		c.ProviderLimits.TokensPerMinute = perMinute
 		c.LLM.MaxOutputTokens = completion
 	})
+	require.NoError(t, e.journal.SetFleetLimits(t.Context(), "openai", fleet.Limits{fleet.LimitRequestsPerSecond: perSecond}))
 	for range 4 {
 		e.work()
 	}
@@ -163,8 +164,9 @@ func TestALostLeaseCostsNoInference(t *testing.T) {
 func TestInteractiveTurnsStartWhileScheduledOnesWait(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, fakellm.Always(fakellm.Text("done")), func(c *config.Config) {
-		c.ProviderLimits.RequestsPerMinute, c.ProviderLimits.InteractiveReserve = 4, 50
+		c.ProviderLimits.RequestsPerMinute = 4
 	})
+	require.NoError(t, e.journal.SetFleetLimits(t.Context(), "openai", fleet.Limits{fleet.LimitReserve: 50}))
 	e.work()
 	var scheduled []client.WorkflowRun
 	for _, id := range []string{" 1", " 2", " 3"} {

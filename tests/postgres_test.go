@@ -21,7 +21,7 @@ func TestTurnsOnPostgres(t *testing.T) {
 	))
 	url := server.Empty(t)
 	h := newUserFolder(t, asking(model)+fmt.Sprintf(
-		"[policy]\nask = [\"local/list_files\"]\n[journal]\ndriver = \"postgres\"\nurl = %q\n", url))
+		"[policy]\nask = [\"local/list_files\"]\n[journal]\nurl = %q\n", url))
 	assert.Contains(t, h.everturn("list").exits(3).err.String(), "everturn journal migrate")
 	assert.Contains(t, h.worker().exits(1).err.String(), "everturn journal migrate")
 	h.everturn("journal", "migrate").exits(0)
@@ -42,7 +42,7 @@ func TestTurnsOnPostgres(t *testing.T) {
 
 	require.NoError(t, server.Exec(t.Context(), url, `ALTER TABLE turns DROP COLUMN of_a_newer_program`))
 	h.everturn("journal", "copy", url, "copy.db").exits(0)
-	copied := h.everturn("show", "-o", "json", "on-postgres", "--set", "journal.driver=sqlite", "--set",
+	copied := h.everturn("show", "-o", "json", "on-postgres", "--set", "journal.url=", "--set",
 		"journal.path=copy.db").exits(0)
 	assert.Equal(t, is, decoded[shown](copied))
 	assert.Contains(t, h.everturn("journal", "copy", url, "copy.db").exits(3).err.String(), "not empty")

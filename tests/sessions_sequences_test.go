@@ -65,7 +65,7 @@ func TestGeneratedSequencesOfAFleet(t *testing.T) {
 	require.NoError(t, temporalconn.EnsureAttributes(t.Context(), c, temporalconn.DefaultNamespace,
 		workflows.SearchAttributes()))
 	e := newSessionsEnv(t, func(te *env) { te.client, te.cfg.Temporal.Address = c, f.Address() }, func(c *config.Config) {
-		c.Journal.Driver, c.Journal.URL = config.DriverPostgres, config.Secret(f.JournalURL())
+		c.Journal.URL = config.Secret(f.JournalURL())
 	})
 	e.worker()
 	e.worker()

@@ -110,8 +110,7 @@ func configFile(t *testing.T, c config.Config) string {
 	var b bytes.Buffer
 	require.NoError(t, (&config.Loaded{Config: c}).Show(&b, false))
 	path := filepath.Join(t.TempDir(), "agent.toml")
-	text := strings.ReplaceAll(b.String(), "'unset'", "''") // secrets
-	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	require.NoError(t, os.WriteFile(path, b.Bytes(), 0o600))
 	loaded, err := config.Load(config.LoadOptions{Path: path})
 	require.NoError(t, err)
 	require.EqualExportedValues(t, c, loaded.Config)
@@ -137,9 +136,8 @@ func (l *effectServer) host(tool config.MCPTool) func(*config.Config) {
 		c.MCP.Servers = []config.MCPServer{{
 			ID: "ledger", Transport: config.TransportStdio, Command: binary(l.t, "./tests/mcpserver"),
 			Args:               []string{"-ledger", l.file, "-release", l.release, "-pidfile", l.pid},
-			Timeouts:           config.MCPTimeouts{Connect: 10 * time.Second, Idle: 10 * time.Minute},
+			Timeouts:           config.MCPTimeouts{Connect: 10 * time.Second},
 			MaxConcurrentCalls: 64,
-			OnAllWorkers:       tool.LocalActivity,
 			Tools:              map[string]config.MCPTool{"append": tool, "stubborn": {Risk: turn.RiskLow}},
 		}}
 	}

@@ -42,7 +42,7 @@ func skillSources(cfg config.Config) (sources []skills.Source, outside []skills.
 		own = nil
 	}
 	for _, folder := range own {
-		s := skills.Source{Path: filepath.Join(workspace, folder), Recursive: true, Optional: true}
+		s := skills.Source{Path: filepath.Join(workspace, folder), Optional: true}
 		if _, err := os.Stat(s.Path); err == nil && !trust.Inside(workspace, s.Path) {
 			outside = append(outside, skills.Problem{Path: s.Path, Message: "it is a link out of the workspace"})
 			continue
@@ -50,7 +50,7 @@ func skillSources(cfg config.Config) (sources []skills.Source, outside []skills.
 		sources = append(sources, s)
 	}
 	for _, s := range cfg.Skills.Sources {
-		sources = append(sources, skills.Source{Path: s.Path, Recursive: s.Recursive})
+		sources = append(sources, skills.Source{Path: s.Path})
 	}
 	return sources, outside
 }

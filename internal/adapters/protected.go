@@ -35,7 +35,7 @@ func protectedFiles(cfg config.Config, environ temporalconn.Environ) (out []file
 	add(true, "the configuration", cfg.Sources()...)
 	add(true, "a key", cfg.Encryption.KeyFile, cfg.CodecServer.TLSKey)
 	add(true, "a key for Temporal", temporalFiles(environ)...)
-	if cfg.Journal.Driver != config.DriverPostgres {
+	if !cfg.Journal.Postgres() {
 		add(true, "the journal", sqliteFiles(cfg.Journal.Path)...)
 	}
 	_, tape, _ := strings.Cut(cfg.LLM.Tape, ":")

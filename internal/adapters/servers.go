@@ -3,12 +3,16 @@ package adapters
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/everturn/everturn/activities/mcp"
 	"github.com/everturn/everturn/activities/tools/tool"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/workflows/turn"
 )
+
+// serverIdle is how long an unused connection to an MCP server stays open.
+const serverIdle = 10 * time.Minute
 
 // servers converts the configured MCP servers to the MCP host's type.
 func servers(cfg config.Config) []mcp.Server {
@@ -30,7 +34,7 @@ func servers(cfg config.Config) []mcp.Server {
 			},
 			Required: s.Required, Allow: s.Allow, Deny: s.Deny, Tools: tools, Resources: s.Resources, Prompts: s.Prompts,
 			ConnectTimeout: s.Timeouts.Connect, CallTimeout: s.Timeouts.Call, TotalTimeout: s.Timeouts.Total,
-			IdleTimeout: s.Timeouts.Idle, CatalogueGrace: s.Timeouts.Catalogue, MaxConcurrent: s.MaxConcurrentCalls,
+			IdleTimeout: serverIdle, MaxConcurrent: s.MaxConcurrentCalls,
 			Trust: s.Trust, TrustChanges: s.AllowToolChanges, TaintsAll: cfg.Policy.Taint == turn.TaintStrict,
 			SessionAffinity: s.SessionAffinity == config.AffinityTurn, ElicitationTimeout: s.Timeouts.Elicitation,
 			Queue: cfg.ServerQueue(s.Queue),

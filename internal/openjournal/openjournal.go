@@ -37,7 +37,7 @@ func Open(ctx context.Context, cfg config.Config) (*journal.DB, error) {
 
 // openDatabase opens the configured journal without encryption.
 func openDatabase(ctx context.Context, cfg config.Config) (*journal.DB, error) {
-	if cfg.Journal.Driver == config.DriverPostgres {
+	if cfg.Journal.Postgres() {
 		return postgres.Open(ctx, cfg.Journal.URL.Reveal(), postgres.Options{})
 	}
 	return sqlite.Open(ctx, cfg.Journal.Path, sqlite.Options{Synchronous: string(cfg.Journal.Synchronous)})
@@ -46,7 +46,7 @@ func openDatabase(ctx context.Context, cfg config.Config) (*journal.DB, error) {
 // Migrate creates the journal's tables, and reports whether they were missing. For SQLite, Open creates
 // them too; for Postgres it does not.
 func Migrate(ctx context.Context, cfg config.Config) (changed bool, err error) {
-	if cfg.Journal.Driver == config.DriverPostgres {
+	if cfg.Journal.Postgres() {
 		return postgres.Migrate(ctx, cfg.Journal.URL.Reveal())
 	}
 	existed := Exists(cfg)
@@ -103,14 +103,14 @@ func journalAt(place string) config.Config {
 	cfg := config.Default()
 	cfg.Journal.Path = place
 	if strings.HasPrefix(place, "postgres://") || strings.HasPrefix(place, "postgresql://") {
-		cfg.Journal.Driver, cfg.Journal.URL = config.DriverPostgres, config.Secret(place)
+		cfg.Journal.URL = config.Secret(place)
 	}
 	return cfg
 }
 
 // Exists reports whether the journal's SQLite file exists. For Postgres it returns true without connecting.
 func Exists(cfg config.Config) bool {
-	if cfg.Journal.Driver == config.DriverPostgres {
+	if cfg.Journal.Postgres() {
 		return true
 	}
 	_, err := os.Stat(cfg.Journal.Path)

@@ -38,11 +38,10 @@ const (
 	File = "SKILL.md"
 )
 
-// Source is a folder with skills. If it is Optional, the folder need not exist.
+// Source is a folder with skills, at most six folders deep. If it is Optional, the folder need not exist.
 type Source struct {
-	Path      string
-	Recursive bool // look for skills at most six folders deep, not only directly in Path
-	Optional  bool
+	Path     string
+	Optional bool
 }
 
 // Skill is one skill.
@@ -133,7 +132,7 @@ func (s Source) folders() (out []string, err error) {
 			out = append(out, name)
 			return fs.SkipDir
 		}
-		if depth == maxDepth || depth == 1 && !s.Recursive {
+		if depth == maxDepth {
 			return fs.SkipDir
 		}
 		return nil

@@ -106,7 +106,7 @@ func TestTheFirstOfTwoSkillsWithOneNameCounts(t *testing.T) {
 	found, problems, err := skills.Read([]skills.Source{
 		{Path: filepath.Join(dir, "none"), Optional: true},
 		{Path: filepath.Join(dir, "project")},
-		{Path: filepath.Join(dir, "others"), Recursive: true},
+		{Path: filepath.Join(dir, "others")},
 	})
 	require.NoError(t, err)
 	require.Len(t, found, 2)
@@ -115,9 +115,6 @@ func TestTheFirstOfTwoSkillsWithOneNameCounts(t *testing.T) {
 	assert.Contains(t, problems[0].Message, "comes first")
 	assert.Contains(t, problems[1].Message, "frontmatter")
 
-	flat, _, err := skills.Read([]skills.Source{{Path: filepath.Join(dir, "others")}})
-	require.NoError(t, err)
-	assert.Len(t, flat, 1, "only a recursive source has skills in folders of folders")
 	_, _, err = skills.Read([]skills.Source{{Path: filepath.Join(dir, "none")}})
 	assert.ErrorIs(t, err, os.ErrNotExist)
 }

@@ -25,10 +25,8 @@ type Options struct {
 	Namespace string
 	Profile   string // of temporal.toml
 	APIKey    string
-	TLS       bool
-	// AllowPlaintext permits a cluster that is not on loopback without TLS or an API key.
-	AllowPlaintext bool
-	Environ        []string // in the form of os.Environ
+	TLS       *bool    // false permits a cluster that is not on loopback without TLS or an API key
+	Environ   []string // in the form of os.Environ
 	// StateDir is the folder that may store the ports of a development server; empty means no folder.
 	StateDir string
 	Identity string
@@ -45,7 +43,7 @@ type Options struct {
 func FromConfig(t config.Temporal, environ []string) Options {
 	return Options{
 		Address: t.Address, Namespace: t.Namespace, Profile: t.Profile, APIKey: t.APIKey.Reveal(), TLS: t.TLS,
-		AllowPlaintext: t.AllowPlaintext, Environ: environ, StateDir: statedir.Name,
+		Environ: environ, StateDir: statedir.Name,
 	}
 }
 
@@ -88,7 +86,7 @@ func (o Options) Resolved() (address, namespace string, err error) {
 }
 
 // resolve returns the options of the SDK's client. It refuses a connection to another machine that would not be
-// encrypted, unless AllowPlaintext is set.
+// encrypted, unless TLS is false.
 func (o Options) resolve() (client.Options, error) {
 	profile, err := o.profile()
 	if err != nil {
@@ -104,13 +102,13 @@ func (o Options) resolve() (client.Options, error) {
 	}
 	profile.Namespace = cmp.Or(o.Namespace, profile.Namespace, DefaultNamespace)
 	profile.APIKey = cmp.Or(o.APIKey, profile.APIKey)
-	if o.TLS && profile.TLS == nil {
+	if o.TLS != nil && *o.TLS && profile.TLS == nil {
 		profile.TLS = &envconfig.ClientConfigTLS{}
 	}
 	secure := profile.APIKey != "" || profile.TLS != nil && !profile.TLS.Disabled
-	if !secure && !o.AllowPlaintext && !loopback.Address(profile.Address) {
+	if permitted := o.TLS != nil && !*o.TLS; !secure && !permitted && !loopback.Address(profile.Address) {
 		return client.Options{}, invalid("%s is not on this machine and the connection "+
-			"would not be encrypted: set [temporal] tls = true or an api_key, or allow it with allow_plaintext = true",
+			"would not be encrypted: set [temporal] tls = true or an api_key, or allow it with tls = false",
 			profile.Address)
 	}
 	opts, err := profile.ToClientOptions(envconfig.ToClientOptionsRequest{})

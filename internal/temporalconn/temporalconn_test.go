@@ -45,9 +45,9 @@ func TestWhichClusterIsMeant(t *testing.T) {
 			"localhost:9", DefaultNamespace},
 		"elsewhere with a key": {Options{Address: "example.com:7233", APIKey: "k"}, "example.com:7233",
 			DefaultNamespace},
-		"elsewhere with TLS": {Options{Address: "example.com:7233", TLS: true}, "example.com:7233",
+		"elsewhere with TLS": {Options{Address: "example.com:7233", TLS: new(true)}, "example.com:7233",
 			DefaultNamespace},
-		"elsewhere in plain on demand": {Options{Address: "example.com:7233", AllowPlaintext: true}, "example.com:7233",
+		"elsewhere in plain on demand": {Options{Address: "example.com:7233", TLS: new(bool)}, "example.com:7233",
 			DefaultNamespace},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -177,7 +177,7 @@ func (r *harness) journalConfig(ctx context.Context, name string, a arm) (string
 	if _, err := postgres.Migrate(ctx, url); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("driver = \"postgres\"\nurl = %q\n", url), nil
+	return fmt.Sprintf("url = %q\n", url), nil
 }
 
 func (r *harness) postgresJournal(name string) string {
@@ -194,7 +194,7 @@ func (r *harness) agent(ctx context.Context, name string, a arm, provider string
 	for _, id := range []string{"bench", "quick"} {
 		quick := id == "quick"
 		server += fmt.Sprintf(
-			"[[mcp.servers]]\nid = %q\ncommand = %q\nrequired = true\non_all_workers = true\nallow = [\"big\"]\n"+
+			"[[mcp.servers]]\nid = %q\ncommand = %q\nrequired = true\nallow = [\"big\"]\n"+
 				"[mcp.servers.tools.big]\nrisk = \"low\"\nrepeatable = %t\nlocal_activity = %t\n", id, r.folder("mcpserver"), quick,
 			quick)
 	}

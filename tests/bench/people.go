@@ -174,7 +174,7 @@ func (c *crowd) configure(ctx context.Context, provider string) error {
 		"\"openai\"\nbase_url = %q\nmodel = \"clock\"\n"+
 		"idle_timeout = \"1m\"\n[policy]\ntaint = \"off\"\nask = [\"local/read_file\"]\n"+
 		"[journal]\n%s[temporal]\naddress = %q\ntask_queue = %q\n"+
-		"[[mcp.servers]]\nid = \"bench\"\ncommand = %q\nrequired = true\non_all_workers = true\nallow = "+
+		"[[mcp.servers]]\nid = \"bench\"\ncommand = %q\nrequired = true\nallow = "+
 		"[\"slow\"]\n[mcp.servers.tools.slow]\nrisk = \"low\"\n",
 		r.folder("workspace"), provider, j, r.address, c.name, r.folder("mcpserver"))
 	return os.WriteFile(c.config, []byte(text), 0o600)

@@ -62,11 +62,11 @@ func (s *subject) command(ctx context.Context, p *provider) ([]string, error) {
 		}
 		return []string{r.folder("worker"), "--config", file}, err
 	}
-	d := config.Default().Worker
+	d := config.Default().Worker // the numbers of turns are those of package engine
 	text, err := json.Marshal(baseline{
 		Address: r.address, TaskQueue: s.name, BaseURL: p.url, Server: []string{r.folder("mcpserver")},
 		Workspace: r.folder("workspace"), Tools: r.tools,
-		Turns: d.MaxConcurrentTurns, Activities: d.MaxConcurrentActivities, StickyCache: d.StickyCache, Tuned: s.tuned,
+		Turns: 100, Activities: d.MaxConcurrentActivities, StickyCache: 100, Tuned: s.tuned,
 	})
 	if err != nil {
 		return nil, err

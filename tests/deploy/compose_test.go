@@ -69,9 +69,9 @@ func TestVariablesAreSettings(t *testing.T) {
 		loaded, err := config.Load(config.LoadOptions{Path: emptyFile(t), Environ: environ})
 		require.NoError(t, err, s.Name)
 		c := loaded.Config
-		assert.Equal(t, config.DriverPostgres, c.Journal.Driver)
+		assert.True(t, c.Journal.Postgres())
 		assert.Equal(t, "temporal:7233", c.Temporal.Address)
-		assert.True(t, c.Temporal.AllowPlaintext, "the network of compose is not loopback")
+		assert.False(t, *c.Temporal.TLS, "the network of compose is not loopback")
 		journal, err := url.Parse(c.Journal.URL.Reveal())
 		require.NoError(t, err)
 		password, _ := journal.User.Password()

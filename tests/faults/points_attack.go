@@ -114,7 +114,7 @@ func (r *harness) attackFile() string { return inDir(r.dir, "attack") }
 // invite configures the hostile server.
 func (r *harness) invite(ctx context.Context, kind string, overHTTP bool) error {
 	args := []string{"-attack", kind, "-armed", r.attackFile(), "-ledger", r.hostileLedger()}
-	section := fmt.Sprintf("command = %q\nargs = [\"%s\"]\non_all_workers = true\ntimeouts.elicitation = \"2s\"\n",
+	section := fmt.Sprintf("command = %q\nargs = [\"%s\"]\ntimeouts.elicitation = \"2s\"\n",
 		r.programs.hostile, strings.Join(args, `", "`))
 	if overHTTP {
 		at, err := loopback.Address()

@@ -71,7 +71,7 @@ func (d *postgresDatabase) url() string {
 }
 
 func (d *postgresDatabase) section() string {
-	return fmt.Sprintf("driver = \"postgres\"\nurl = \"postgres://everturn@%s/%s?sslmode=disable\"\n", d.link.address(),
+	return fmt.Sprintf("url = \"postgres://everturn@%s/%s?sslmode=disable\"\n", d.link.address(),
 		d.name)
 }
 

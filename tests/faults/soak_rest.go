@@ -20,7 +20,7 @@ type rest struct {
 	goroutines       int // of the observed worker, without those of turns
 	// Goroutines of turns that the SDK keeps in its cache. A worker does not learn that a turn ended elsewhere while the
 	// worker was frozen or cut off; such a turn leaves the cache when newer ones need its place, of which there are
-	// sticky_cache.
+	// a hundred.
 	turns int
 }
 

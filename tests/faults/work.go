@@ -59,9 +59,9 @@ func (r *harness) mcpSection(b *strings.Builder, s toolServer) {
 	} else {
 		older := s.id == "once" && r.settings.older != ""
 		fmt.Fprintf(b,
-			"[[mcp.servers]]\nid = %q\ntransport = \"stdio\"\ncommand = %q\nargs = [\"-times\", \"-ledger\", %q, \"-release\", %q, \"-pidfile\", %q, \"-mode-file\", %q, \"-face\", %q, \"-old=%t\"]\non_all_workers = %t\ntimeouts.connect = %q\n%s",
+			"[[mcp.servers]]\nid = %q\ntransport = \"stdio\"\ncommand = %q\nargs = [\"-times\", \"-ledger\", %q, \"-release\", %q, \"-pidfile\", %q, \"-mode-file\", %q, \"-face\", %q, \"-old=%t\"]\ntimeouts.connect = %q\n%s",
 			s.id, r.programs.mcpserver, r.toolLedger(), inDir(r.dir, "release"), r.pidfile(s.id), r.modeFile(s.id),
-			r.faceFile(s.id), older, s.own == "", r.settings.connect, s.own)
+			r.faceFile(s.id), older, r.settings.connect, s.own)
 		if older {
 			fmt.Fprintf(b, "timeouts.elicitation = %q\n", r.settings.older)
 		}

@@ -215,7 +215,6 @@ address = %q
 ui_url = %q
 
 [journal]
-driver = "postgres"
 url = %q
 
 %s`

@@ -18,7 +18,7 @@ import (
 // write changes the journal's database without the journal. The parameters are $1, $2, ....
 func (m mutant) write(ctx context.Context, args []any, statements ...string) error {
 	driver, source := "sqlite", "file:"+m.cfg.Journal.Path+"?_pragma=busy_timeout(5000)"
-	if m.cfg.Journal.Driver == config.DriverPostgres {
+	if m.cfg.Journal.Postgres() {
 		driver, source = "pgx", m.cfg.Journal.URL.Reveal()
 	}
 	db, err := sql.Open(driver, source)

@@ -15,7 +15,7 @@ import (
 // journal that does not exist. A file that cannot be opened is a configuration error (see JournalError); a journal that
 // does not answer in time is client.ErrUnavailable.
 func OpenJournal(ctx context.Context, cfg config.Config) (client.Journal, error) {
-	sqlite := cfg.Journal.Driver == config.DriverSQLite
+	sqlite := !cfg.Journal.Postgres()
 	if sqlite && filepath.Dir(filepath.Clean(cfg.Journal.Path)) == StateDir {
 		if err := KeepState(); err != nil {
 			return nil, err

@@ -69,7 +69,7 @@ func effectiveAgent(g config.Agent, cfg config.Config) shownAgent {
 	r := cfg.Runtime
 	return shownAgent{ID: g.ID, Description: g.Description, Tools: g.Tools, Deny: slices.Concat(cfg.Policy.Deny, g.Deny),
 		Ask: slices.Concat(cfg.Policy.Ask, g.Ask), Skills: g.Skills, Agents: g.Agents, Plan: string(g.Plan),
-		MaxSteps: cmp.Or(g.MaxSteps, r.MaxSteps), MaxCalls: cmp.Or(g.MaxToolCalls, r.MaxToolCalls),
+		MaxSteps: cmp.Or(g.MaxSteps, r.MaxSteps), MaxCalls: r.MaxToolCalls,
 		Timeout:   cmp.Or(g.TurnTimeout, r.TurnTimeout).Round(time.Millisecond).String(),
 		MaxTokens: cmp.Or(g.MaxTokens, r.MaxTokens), MaxCostUSD: cmp.Or(g.MaxCostUSD, r.MaxCostUSD),
 		System: cmp.Or(g.SystemPrompt, r.SystemPrompt)}

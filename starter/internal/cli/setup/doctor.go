@@ -244,7 +244,7 @@ func checkJournal(ctx context.Context, x *examination) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if x.cfg.Journal.Driver == config.DriverSQLite {
+	if !x.cfg.Journal.Postgres() {
 		var disk syscall.Statfs_t
 		free := uint64(lowDisk) // no warning if the free space is unknown
 		if syscall.Statfs(x.cfg.Journal.Path, &disk) == nil {

@@ -169,7 +169,7 @@ func skillsToCheck(a *app.App, folders []string) ([]skills.Skill, []skills.Probl
 		if !info.IsDir() {
 			return nil, nil, app.Usage("%s is a file; name the folder that it is in", app.Line(folder, 200))
 		}
-		sources = append(sources, skills.Source{Path: folder, Recursive: true})
+		sources = append(sources, skills.Source{Path: folder})
 	}
 	found, problems, err := skills.Read(sources)
 	if err == nil && len(found)+len(problems) == 0 {
