@@ -55,9 +55,9 @@ type Config struct {
 	Skills Skills `toml:"skills"`
 	// Which tools may be called, and what follows an error. Each worker applies its own policy: give every worker on a
 	// task queue the same agent.toml.
-	Policy Policy `toml:"policy"`
+	Policy turn.Policy `toml:"policy"`
 	// How long a turn waits for approvals and answers. Waiting uses no process, no turn_timeout and no step.
-	Approvals Approvals `toml:"approvals"`
+	Approvals turn.Approvals `toml:"approvals"`
 	// The database of transcripts and tool calls.
 	Journal Journal `toml:"journal"`
 	// The Temporal server that runs the turns.
@@ -200,10 +200,10 @@ const ModeAuto turn.Mode = "auto"
 
 // LLM selects the model and limits its inferences.
 type LLM struct {
-	// "openai": OpenAI, or any server that implements its Chat Completions. "demo": a built-in set of rules without a
-	// language model. Or the id of another provider: see [[providers]]. "auto": openai if an api_key or a base_url is set;
-	// else the first of [[providers]] that has a key or an address of its own; else the first of anthropic, deepseek,
-	// gemini, groq, mistral, openrouter and xai whose key is in the environment; else demo.
+	// The provider of the model. "openai": OpenAI, or any server that implements its Chat Completions. "demo": a built-in
+	// set of rules without a language model. Or the id of another provider: see [[providers]]. "auto": openai if an
+	// api_key or a base_url is set; else the first of [[providers]] that has a key or an address of its own; else the first
+	// of anthropic, deepseek, gemini, groq, mistral, openrouter and xai whose key is in the environment; else demo.
 	Provider Provider `toml:"provider" default:"auto" maxbytes:"32"`
 	// The model, as its name or "provider:name"; empty means the one that [llm.select] selects, or else the provider's
 	// default: gpt-4.1-mini, claude-sonnet-5-5, deepseek-flash, gemini-3.8-flash, openai/gpt-oss-120b of groq,
@@ -308,72 +308,6 @@ const (
 	ProviderDemo   Provider = "demo"
 	ProviderOpenAI Provider = "openai"
 )
-
-// Policy decides which tools may be called and what follows an error.
-type Policy struct {
-	// Patterns of tool IDs: "local/read_file", "mcp/files/*", "agent/reviewer", "*". deny wins over ask, and ask over
-	// allow. A tool that no pattern matches is denied. Agents that may be called (runtime.agents) need no pattern unless
-	// another agent has one: then only those that a pattern matches may be called.
-	Allow []string `toml:"allow" default:"local/*,mcp/*"`
-	// Tools that are never called.
-	Deny []string `toml:"deny"`
-	// Tools whose calls need an approval.
-	Ask []string `toml:"ask"`
-	// The lowest risk at which an allowed call needs an approval: "low" (every call), "medium", "high" or "never".
-	AskRisk turn.Risk `toml:"ask_risk" default:"high" enum:"low,medium,high,never"`
-	// "on": once the transcript contains text of an untrusted server, calls of tools that are not read_only need an
-	// approval, except fetch_url of a listed host. "strict": once it contains text of any server, every call needs an
-	// approval. "off": no such approvals.
-	Taint turn.TaintMode `toml:"taint" default:"on" enum:"on,off,strict"`
-	// What follows an inference that failed permanently: "fail" ends the turn, "retry" repeats the inference within
-	// max_steps, "reprompt" tells the model within max_reprompts, "interrupt" ends the turn with its partial result.
-	OnModelError turn.ErrorAction `toml:"on_model_error" default:"fail" enum:"fail,retry,reprompt,interrupt"`
-	// What follows a tool's error: "fail", "reprompt" (the model gets the error as the call's result), "interrupt", or
-	// "retry": the call of a repeatable tool is repeated after 1, 2, 4, 8 and 16 seconds, and then the model gets the
-	// error. Each attempt counts towards runtime.max_consecutive_errors: with 2, a call is repeated once.
-	OnToolError turn.ErrorAction `toml:"on_tool_error" default:"reprompt" enum:"fail,reprompt,retry,interrupt"`
-	// What follows a completion that is not a valid action: "fail", "reprompt" or "interrupt".
-	OnInvalidAction turn.ErrorAction `toml:"on_invalid_action" default:"reprompt" enum:"fail,reprompt,interrupt"`
-	// Errors that do not count towards runtime.max_consecutive_errors: "model_error", "tool_error", "invalid_action". The
-	// limits of steps, reprompts and time still end the turn.
-	UncountedErrors []turn.ErrorKind `toml:"uncounted_errors" enum:"model_error,tool_error,invalid_action" example:"tool_error"`
-	// Rules about calls by their arguments. The first rule that matches a call decides, after deny and before ask,
-	// allow and ask_risk. To confine a tool, allow the good calls and deny the others in the next rule.
-	//
-	// The form of a pattern determines the kind of value that it matches: a URL (https://*.corp.com/**), an email
-	// address (*@corp.com), an IP address (10.0.0.*), a number (1000), true or false, or else a path, a word or a host
-	// name (docs/**). No rule allows a value that is not in the canonical form of its kind; such a call needs an
-	// approval. Examples: a path with .., // or a space, 01000, 1e3, a list of addresses in one string, and anything
-	// that is not ASCII. For a JSON list, allow requires that all elements match; deny and ask require one. In rules
-	// that deny or ask, a relative path matches in any folder. A wildcard matches neither a sign nor a port, and a query
-	// only as a part of /**. In a host, and in the first segment of a relative path, * matches within one label, and
-	// never the last one; * alone matches every host, and *. at the beginning every subdomain. Patterns that could never
-	// decide are rejected: ~/.ssh/** (write .ssh/** or /home/ann/.ssh/**), ../docs, 10.0.0.0/8, [0-9], ???.
-	Rules []PolicyRule `toml:"rules"`
-}
-
-// PolicyRule decides about calls of a tool by their arguments.
-type PolicyRule struct {
-	// A pattern of tool IDs, as in policy.allow.
-	Tool string `toml:"tool" maxbytes:"400" example:"mcp/files/write_*"`
-	// Patterns of values by dotted key, all of which must match; without it the rule matches every call. * does not
-	// match a slash; /** at the end does.
-	Arguments map[string]string `toml:"arguments" maxbytes:"400" example:"path = docs/**"`
-	// "allow", "ask" or "deny".
-	Permit turn.Permission `toml:"permit" enum:"allow,ask,deny" example:"allow"`
-	// Shown with the approval request, or to the model with the denial.
-	Why string `toml:"why" maxbytes:"400" example:"only the documentation may be written"`
-}
-
-// AskNever as Policy.AskRisk means that risk alone never makes a call need an approval.
-const AskNever turn.Risk = "never"
-
-// Approvals bounds how long a turn waits for decisions.
-type Approvals struct {
-	// How long an approval request or a question of the model stays open; "0s" means without limit. An approval request
-	// that expires is denied.
-	Expiry time.Duration `toml:"expiry" default:"168h" min:"1s" zero:"to wait without limit"`
-}
 
 // Journal configures where the journal is kept.
 type Journal struct {

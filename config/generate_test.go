@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -42,9 +43,11 @@ type docs map[string]string
 
 func readDocs(t *testing.T) docs {
 	d := docs{}
-	paths, err := filepath.Glob("*.go")
+	own, err := filepath.Glob("*.go")
 	require.NoError(t, err)
-	for _, path := range paths {
+	domain, err := filepath.Glob("../workflows/turn/*.go")
+	require.NoError(t, err)
+	for _, path := range append(own, domain...) {
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
 		require.NoError(t, err)
 		ast.Inspect(file, func(n ast.Node) bool {
@@ -234,12 +237,36 @@ Later sources override earlier ones: the defaults, the file, the environment (~E
 Strings in the file may contain ~${VAR}~, which must be set, ~${VAR:-default}~ and, in secrets, ~${file:/path}~; ~$${~
 is a literal ~${~. Durations are strings such as ~"90s"~, ~"1m30s"~ or ~"250ms"~. Unknown keys, values of a wrong type
 and contradictions are errors: a command lists all of them at once, with their lines, and exits with 3.
+
+## The ten that everybody needs
 `
+
+// essential are the keys that docs/configuration.md begins with.
+var essential = []string{"llm.provider", "llm.model", "llm.api_key", "llm.base_url", "runtime.system_prompt",
+	"runtime.workspace", "runtime.preset", "runtime.max_cost_usd", "policy.ask_risk", "mcp.servers"}
+
+// essentials returns the table of the essential settings, with the first sentence of each comment.
+func (d docs) essentials() string {
+	var b strings.Builder
+	b.WriteString(tableHead)
+	for _, key := range essential {
+		section, name, _ := strings.Cut(key, ".")
+		of, _ := field{value: reflect.ValueOf(Default())}.member(section)
+		settings, tables := d.members(of.value)
+		all := append(settings, tables...)
+		m := all[slices.IndexFunc(all, func(m member) bool { return m.name == name })]
+		short, _, _ := strings.Cut(strings.Join(strings.Fields(m.doc), " "), ". ")
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", key, m.standard(), markdown(strings.TrimSuffix(short, ".")+"."))
+	}
+	return b.String()
+}
+
+const tableHead = "\n| key | default | meaning |\n|---|---|---|\n"
 
 // page returns docs/configuration.md.
 func (d docs) page() string {
 	var b strings.Builder
-	b.WriteString(strings.ReplaceAll(pageHead, "~", "`"))
+	b.WriteString(strings.ReplaceAll(pageHead, "~", "`") + d.essentials())
 	for _, s := range d.all() {
 		if s.header != "" {
 			fmt.Fprintf(&b, "\n## `%s`\n\n%s\n", s.header, markdown(s.doc))
@@ -247,19 +274,26 @@ func (d docs) page() string {
 		if s.entry {
 			continue
 		}
-		b.WriteString("\n| key | default | meaning |\n|---|---|---|\n")
+		b.WriteString(tableHead)
 		for _, m := range s.settings {
-			value, more := "", m.limits()
-			if def, ok := plain(m.value); ok && !m.value.IsZero() {
-				value = "`" + member{field: field{value: reflect.ValueOf(def)}}.example() + "`"
-			}
-			if strings.Contains(value, "\n") {
-				value = "see `everturn init`"
-			}
-			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", m.name, value, markdown(strings.TrimSpace(m.doc+more)))
+			doc := strings.TrimSpace(m.doc + m.limits())
+			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", m.name, m.standard(), markdown(doc))
 		}
 	}
 	return b.String()
+}
+
+// standard returns the default for a table of the page; a long one is only named.
+func (m member) standard() string {
+	def, ok := plain(m.value)
+	if !ok || m.value.IsZero() {
+		return ""
+	}
+	value := "`" + (member{field: field{value: reflect.ValueOf(def)}}).example() + "`"
+	if len(value) > 150 {
+		return "see `everturn init`"
+	}
+	return value
 }
 
 // limits describes the tags min and max.

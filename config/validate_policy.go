@@ -12,7 +12,7 @@ import (
 )
 
 // policy checks [policy], also against the number of reprompts in [runtime].
-func (v *validator) policy(p Policy, r Runtime) {
+func (v *validator) policy(p turn.Policy, r Runtime) {
 	for i, patterns := range [][]string{p.Allow, p.Deny, p.Ask} {
 		for j, pattern := range patterns {
 			v.toolPattern(fmt.Sprintf("policy.%s[%d]", []string{"allow", "deny", "ask"}[i], j), pattern)
@@ -39,7 +39,7 @@ func (v *validator) policy(p Policy, r Runtime) {
 }
 
 // errorBudget rejects retries that max_consecutive_errors never permits, and uncounted errors that end the turn.
-func (v *validator) errorBudget(p Policy, r Runtime) {
+func (v *validator) errorBudget(p turn.Policy, r Runtime) {
 	for _, e := range []struct {
 		key    string
 		kind   turn.ErrorKind
@@ -80,7 +80,7 @@ const (
 )
 
 // rules checks [[policy.rules]].
-func (v *validator) rules(p Policy) {
+func (v *validator) rules(p turn.Policy) {
 	if len(p.Rules) > maxRules {
 		v.add("policy.rules", "has %d rules; the maximum is %d, because every turn carries them", len(p.Rules), maxRules)
 		return
@@ -122,7 +122,7 @@ func (v *validator) argument(key, name, pattern string) {
 
 // reachable rejects rule i, whose configuration key is key, if policy.deny or an earlier rule decides all of its calls,
 // as far as includes can tell.
-func (v *validator) reachable(key string, i int, p Policy) {
+func (v *validator) reachable(key string, i int, p turn.Policy) {
 	r := p.Rules[i]
 	for j, d := range p.Deny {
 		if includes(d, r.Tool) {

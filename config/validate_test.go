@@ -35,7 +35,7 @@ permit = "deny"
 		Environ: []string{"FOLDER=docs"},
 	})
 	require.NoError(t, err)
-	assert.Equal(t, []PolicyRule{
+	assert.Equal(t, []turn.Rule{
 		{Tool: "mcp/files/write", Arguments: map[string]string{"path": "docs/**", "options.to": "*@corp.com", "n": "7"},
 			Permit: turn.Allow},
 		{Tool: "mcp/files/*", Arguments: map[string]string{"path": "/**"}, Permit: turn.Ask, Why: "that is outside"},

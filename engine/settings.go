@@ -86,8 +86,8 @@ func (e *Engine) agent() activities.Agent {
 		Models:  func(requested string) ([]turn.Model, error) { return e.model.Chain(requested, "") },
 		Skills:  func() skills.Set { return e.instructions.Load().Skills },
 		Agents:  cfg.Runtime.Agents, MaxDepth: cfg.Runtime.MaxAgentDepth,
-		Limits: limits(cfg), MaxArgumentBytes: cfg.Runtime.MaxArgumentBytes, Policy: policy(cfg.Policy),
-		Approvals: turn.Approvals(cfg.Approvals),
+		Limits: limits(cfg), MaxArgumentBytes: cfg.Runtime.MaxArgumentBytes, Policy: cfg.Policy,
+		Approvals: cfg.Approvals,
 		RetryMax:  cfg.LLM.RetryMax, FallbackAfter: cfg.LLM.FallbackAfter,
 		Temperature: cfg.LLM.Temperature, MaxTokens: cfg.LLM.MaxOutputTokens,
 		Servers: servers, Required: required, Compaction: compactionSettings(cfg),
@@ -113,21 +113,5 @@ func limits(cfg config.Config) turn.Limits {
 		TurnTimeout: r.TurnTimeout, ToolTimeout: r.ToolTimeout, MaxReprompts: r.MaxReprompts,
 		MaxHistoryMessages: r.MaxHistoryMessages, MaxParallelCalls: r.MaxParallelCalls, MaxTokens: r.MaxTokens, MaxCostUSD: r.MaxCostUSD,
 		RetryFor: cfg.LLM.RetryFor,
-	}
-}
-
-// policy converts [policy] to the policy of turns.
-func policy(p config.Policy) turn.Policy {
-	if p.AskRisk == config.AskNever { // turn.Policy has no value for never: without a risk, risk decides nothing
-		p.AskRisk = ""
-	}
-	rules := make([]turn.Rule, len(p.Rules))
-	for i, r := range p.Rules {
-		rules[i] = turn.Rule(r)
-	}
-	return turn.Policy{
-		Allow: p.Allow, Deny: p.Deny, Ask: p.Ask, Rules: rules, AskRisk: p.AskRisk, Taint: p.Taint,
-		OnModelError: p.OnModelError, OnToolError: p.OnToolError, OnInvalidAction: p.OnInvalidAction,
-		Uncounted: p.UncountedErrors,
 	}
 }

@@ -250,7 +250,7 @@ func TestTheModelLearnsThatPolicyDeniedACall(t *testing.T) {
 	}{
 		"denied": {func(c *config.Config) { c.Policy.Deny = []string{"local/echo"} }, "no such tool"},
 		"denied-by-rule": {func(c *config.Config) {
-			c.Policy.Rules = []config.PolicyRule{
+			c.Policy.Rules = []turn.Rule{
 				{Tool: "local/echo", Arguments: map[string]string{"text": "a"}, Permit: "deny", Why: "no a here"}}
 		}, "no a here"},
 	} {

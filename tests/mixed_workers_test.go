@@ -33,7 +33,7 @@ func mixedWorkers(t *testing.T, gate *fakellm.Gate) (e *env, work func(write boo
 			reply = reply.Hold(0, gate)
 		}
 		return reply
-	}), func(c *config.Config) { c.Policy.AskRisk = config.AskNever })
+	}), func(c *config.Config) { c.Policy.AskRisk = turn.RiskNever })
 	return e, func(write bool) func() {
 		e.cfg.LocalFiles.Write = write
 		return e.work()

@@ -123,7 +123,7 @@ func newTimeSkippingEnv(t *testing.T) *timeSkippingEnv {
 		Agents: []activities.Agent{{
 			Models: func(string) ([]turn.Model, error) { return []turn.Model{{Mode: turn.ModeNative}}, nil },
 			Limits: turn.DefaultLimits(), Policy: policy, Servers: []string{"local"},
-			Approvals: turn.Approvals(people),
+			Approvals: people,
 		}}})
 	require.NoError(t, err)
 	var suite testsuite.WorkflowTestSuite

@@ -240,7 +240,7 @@ func TestPolicyDecidesAboutCallsOfAgents(t *testing.T) {
 		fakellm.When("deploy two", fakellm.Text("Deployed.")))
 	e := newEnv(t, m, agents, func(c *config.Config) {
 		c.Policy.Deny = []string{"agent/b"}
-		c.Policy.Rules = []config.PolicyRule{{Tool: "agent/*", Permit: turn.Ask}}
+		c.Policy.Rules = []turn.Rule{{Tool: "agent/*", Permit: turn.Ask}}
 		require.NoError(t, c.Validate())
 	})
 	e.work()

@@ -19,7 +19,7 @@ const (
 	pruneBytes     = 1 << 10 // a tool output is pruned only if it is longer, in bytes
 	maxRefs        = 40      // references to outputs before the window; each takes about 60 tokens
 	maxKeptCalls   = 20
-	maxVerbatim    = 20_000  // tokens of user messages that are kept verbatim
+	maxVerbatim    = 20_000 // tokens of user messages that are kept verbatim
 	maxNotes       = 4
 	summaryPart    = 8 // a summary may take 1/summaryPart of the target
 	minSummary     = 128

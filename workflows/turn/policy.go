@@ -29,28 +29,52 @@ const (
 	Ask   Permission = "ask"
 )
 
-// Policy decides, without side effects, whether a tool may be called and what follows an error.
+// Policy decides, without side effects, whether a tool may be called and what follows an error. It is [policy] of
+// agent.toml, whose documentation are the comments of its fields. Without an AskRisk no risk needs an approval, and
+// without a Taint text of servers does not.
 type Policy struct {
-	// Allow, Deny and Ask are patterns of tool IDs (path.Match; a trailing /* spans slashes). Deny wins over Ask, and
-	// Ask over Allow. A tool that matches no pattern is denied.
-	Allow []string `json:"allow,omitempty"`
-	Deny  []string `json:"deny,omitempty"`
-	Ask   []string `json:"ask,omitempty"`
+	// Patterns of tool IDs: "local/read_file", "mcp/files/*", "agent/reviewer", "*". deny wins over ask, and ask over
+	// allow. A tool that no pattern matches is denied. Agents that may be called (runtime.agents) need no pattern unless
+	// another agent has one: then only those that a pattern matches may be called.
+	Allow []string `json:"allow,omitempty" toml:"allow" default:"local/*,mcp/*"`
+	// Tools that are never called.
+	Deny []string `json:"deny,omitempty" toml:"deny"`
+	// Tools whose calls need an approval.
+	Ask []string `json:"ask,omitempty" toml:"ask"`
+	// The lowest risk at which an allowed call needs an approval: "low" (every call), "medium", "high" or "never".
+	AskRisk Risk `json:"ask_risk,omitempty" toml:"ask_risk" default:"high" enum:"low,medium,high,never"`
+	// "on": once the transcript contains text of an untrusted server, calls of tools that are not read_only need an
+	// approval, except fetch_url of a listed host. "strict": once it contains text of any server, every call needs an
+	// approval. "off": no such approvals.
+	Taint TaintMode `json:"taint,omitempty" toml:"taint" default:"on" enum:"on,off,strict"`
+	// What follows an inference that failed permanently: "fail" ends the turn, "retry" repeats the inference within
+	// max_steps, "reprompt" tells the model within max_reprompts, "interrupt" ends the turn with its partial result.
+	OnModelError ErrorAction `json:"on_model_error" toml:"on_model_error" default:"fail" enum:"fail,retry,reprompt,interrupt"`
+	// What follows a tool's error: "fail", "reprompt" (the model gets the error as the call's result), "interrupt", or
+	// "retry": the call of a repeatable tool is repeated after 1, 2, 4, 8 and 16 seconds, and then the model gets the
+	// error. Each attempt counts towards runtime.max_consecutive_errors: with 2, a call is repeated once.
+	OnToolError ErrorAction `json:"on_tool_error" toml:"on_tool_error" default:"reprompt" enum:"fail,reprompt,retry,interrupt"`
+	// What follows a completion that is not a valid action: "fail", "reprompt" or "interrupt".
+	OnInvalidAction ErrorAction `json:"on_invalid_action" toml:"on_invalid_action" default:"reprompt" enum:"fail,reprompt,interrupt"`
+	// Errors that do not count towards runtime.max_consecutive_errors: "model_error", "tool_error", "invalid_action". The
+	// limits of steps, reprompts and time still end the turn.
+	UncountedErrors []ErrorKind `json:"uncounted_errors,omitempty" toml:"uncounted_errors" enum:"model_error,tool_error,invalid_action" example:"tool_error"`
+	// Rules about calls by their arguments. The first rule that matches a call decides, after deny and before ask,
+	// allow and ask_risk. To confine a tool, allow the good calls and deny the others in the next rule.
+	//
+	// The form of a pattern determines the kind of value that it matches: a URL (https://*.corp.com/**), an email
+	// address (*@corp.com), an IP address (10.0.0.*), a number (1000), true or false, or else a path, a word or a host
+	// name (docs/**). No rule allows a value that is not in the canonical form of its kind; such a call needs an
+	// approval. Examples: a path with .., // or a space, 01000, 1e3, a list of addresses in one string, and anything
+	// that is not ASCII. For a JSON list, allow requires that all elements match; deny and ask require one. In rules
+	// that deny or ask, a relative path matches in any folder. A wildcard matches neither a sign nor a port, and a query
+	// only as a part of /**. In a host, and in the first segment of a relative path, * matches within one label, and
+	// never the last one; * alone matches every host, and *. at the beginning every subdomain. Patterns that could never
+	// decide are rejected: ~/.ssh/** (write .ssh/** or /home/ann/.ssh/**), ../docs, 10.0.0.0/8, [0-9], ???.
+	Rules []Rule `json:"rules,omitempty" toml:"rules"`
 	// Only are the patterns of tools to which the user's message narrows its turn. Tools that match none are denied; a
 	// match permits nothing. If it is empty, the message does not narrow the turn.
 	Only []string `json:"only,omitempty"`
-	// Rules decide about calls that Deny does not match: the first one that applies to a call decides, before Ask,
-	// Allow and AskRisk.
-	Rules []Rule `json:"rules,omitempty"`
-	// AskRisk is the lowest risk at which an allowed call needs approval. If it is empty, no risk does.
-	AskRisk Risk `json:"ask_risk,omitempty"`
-	// Taint decides about calls when the transcript holds text of an untrusted server; empty means TaintOff.
-	Taint           TaintMode   `json:"taint,omitempty"`
-	OnModelError    ErrorAction `json:"on_model_error"`
-	OnToolError     ErrorAction `json:"on_tool_error"`
-	OnInvalidAction ErrorAction `json:"on_invalid_action"`
-	// Uncounted are the errors that do not count towards max_consecutive_errors.
-	Uncounted []ErrorKind `json:"uncounted_errors,omitempty"`
 }
 
 // ErrorKind is a kind of error after which the policy decides.
@@ -65,7 +89,7 @@ const (
 
 // Counted returns 1 if an error of this kind counts towards max_consecutive_errors, and otherwise 0.
 func (p Policy) Counted(kind ErrorKind) int {
-	if slices.Contains(p.Uncounted, kind) {
+	if slices.Contains(p.UncountedErrors, kind) {
 		return 0
 	}
 	return 1
@@ -194,7 +218,7 @@ func (p Policy) decideByLists(t Tool) (Permission, string) {
 		return Ask, fmt.Sprintf("policy requires approval of %s", t.ID)
 	case !matches(p.Allow, t.ID):
 		return Deny, fmt.Sprintf("policy does not allow %s", t.ID)
-	case p.AskRisk != "" && riskRank(t.Risk) >= riskRank(p.AskRisk):
+	case p.AskRisk != "" && p.AskRisk != RiskNever && riskRank(t.Risk) >= riskRank(p.AskRisk):
 		return Ask, fmt.Sprintf("policy requires approval of tools of %s risk, such as %s", t.Risk, t.ID)
 	}
 	return Allow, ""

@@ -10,8 +10,9 @@ import (
 
 // Approvals bounds how long a turn waits for decisions. Zero means no bound.
 type Approvals struct {
-	// Expiry is how long approvals, questions and elicitations stay open. An approval that expires is denied.
-	Expiry time.Duration `json:"expiry,omitempty"`
+	// How long an approval request or a question of the model stays open; "0s" means without limit. An approval request
+	// that expires is denied.
+	Expiry time.Duration `json:"expiry,omitempty" toml:"expiry" default:"168h" min:"1s" zero:"to wait without limit"`
 }
 
 // RequestKind is the kind of a Request.

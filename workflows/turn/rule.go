@@ -15,16 +15,15 @@ import (
 // A rule ignores arguments that it does not name, and follows neither links nor DNS. To confine a tool, allow the
 // values that are known to be good and deny the rest of its calls in the next rule.
 type Rule struct {
-	// Tool is a pattern of tool IDs, as in Policy.Allow.
-	Tool string `json:"tool"`
-	// Arguments are patterns of values by dotted key ("options.path"). All of them must match, and an absent key does
-	// not match. A rule without Arguments applies to every call. In a list, all elements must match for allow, and one
-	// for deny and ask. An object leads to ask. In a pattern, * and ? match within one segment between slashes; a /**
-	// at the end, or ** alone, matches any number of segments. See CheckPattern.
-	Arguments map[string]string `json:"arguments,omitempty"`
-	Permit    Permission        `json:"permit"`
-	// Why is shown to the user whose approval is requested, or to the model whose call is denied.
-	Why string `json:"why,omitempty"`
+	// A pattern of tool IDs, as in policy.allow.
+	Tool string `json:"tool" toml:"tool" maxbytes:"400" example:"mcp/files/write_*"`
+	// Patterns of values by dotted key, all of which must match; without it the rule matches every call. * does not
+	// match a slash; /** at the end does.
+	Arguments map[string]string `json:"arguments,omitempty" toml:"arguments" maxbytes:"400" example:"path = docs/**"`
+	// "allow", "ask" or "deny".
+	Permit Permission `json:"permit" toml:"permit" enum:"allow,ask,deny" example:"allow"`
+	// Shown with the approval request, or to the model with the denial.
+	Why string `json:"why,omitempty" toml:"why" maxbytes:"400" example:"only the documentation may be written"`
 }
 
 // applies returns how certainly the rule applies to a call of the tool with these arguments.

@@ -29,6 +29,8 @@ const (
 	RiskLow    Risk = "low"
 	RiskMedium Risk = "medium"
 	RiskHigh   Risk = "high"
+	// RiskNever as Policy.AskRisk means that risk alone never makes a call need an approval.
+	RiskNever Risk = "never"
 )
 
 // Known reports whether r is a risk of this package.
