@@ -359,7 +359,8 @@ type Temporal struct {
 	Namespace string `toml:"namespace"`
 	// The task queue that workers poll.
 	TaskQueue string `toml:"task_queue" default:"everturn" required:"true"`
-	// The Web UI's address for links; empty means dev_ui_port on this machine.
+	// The Web UI's address for links; empty means this machine, on the port that is 1000 above that of address, where the
+	// server of --dev has it.
 	UIURL string `toml:"ui_url"`
 	// A profile of Temporal's own configuration file.
 	Profile string `toml:"profile"`
@@ -367,8 +368,6 @@ type Temporal struct {
 	TLS *bool `toml:"tls" example:"true"`
 	// The API key of a Temporal Cloud namespace.
 	APIKey Secret `toml:"api_key" example:"${MY_TEMPORAL_KEY}"`
-	// The Web UI port of the server that --dev starts.
-	DevUIPort int `toml:"dev_ui_port" default:"8233" min:"1" max:"65535"`
 }
 
 // Worker limits the resources of a worker.

@@ -209,6 +209,7 @@ var removed = map[string]string{
 	"tenant_limits.interactive_reserve":   "use `everturn limits set`",
 	"skills.sources.type":                 "remove it: every source is a directory",
 	"skills.sources.recursive":            "remove it: sources are searched six folders deep",
+	"temporal.dev_ui_port":                "remove it: the Web UI of --dev has the port of temporal.address plus 1000",
 	"temporal.allow_plaintext":            "use tls = false",
 	"worker.sticky_cache":                 "remove it: a worker keeps 100 turns in memory",
 	"worker.max_pollers":                  "remove it: a worker keeps at most 10 polls open for each task queue",

@@ -31,7 +31,7 @@ func TestDevCarriesNoTurnsIntoAnotherJournal(t *testing.T) {
 	assert.Contains(t, refused.err.String(),
 		"is the development server of "+h.dir+", whose turns are kept in "+h.path("data/kept.db"))
 	assert.Contains(t, refused.err.String(),
-		"give this folder ports of its own with [temporal] address and dev_ui_port in agent.toml")
+		"give this folder ports of its own with [temporal] address in agent.toml")
 	ill := guest.everturn("doctor").exits(3)
 	assert.Contains(t, ill.out.String(), "FAIL  Temporal: the Temporal on "+h.address+" is the development server of "+
 		h.dir)

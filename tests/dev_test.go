@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/everturn/everturn/internal/devserver"
 	"github.com/everturn/everturn/internal/statedir"
 	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/workflows"
@@ -149,13 +150,13 @@ func TestDevRefusesWhatIsNotItsOwn(t *testing.T) {
 func TestDevSaysWhyTheServerDidNotStart(t *testing.T) {
 	t.Parallel()
 	h := newDevUserFolder(t)
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	ui := devserver.UIAddress(h.address)
+	taken, err := net.Listen("tcp", ui)
 	require.NoError(t, err)
 	defer taken.Close()
-	port := taken.Addr().(*net.TCPAddr).Port
-	got := h.everturn("run", "--dev", "--set", fmt.Sprintf("temporal.dev_ui_port=%d", port), "hello").exits(5)
+	got := h.everturn("run", "--dev", "hello").exits(5)
 	assert.Contains(t, got.err.String(), "the Temporal server did not start")
-	assert.Contains(t, got.err.String(), fmt.Sprint(port), "the server's own words")
+	assert.Contains(t, got.err.String(), ui[len("127.0.0.1:"):], "the server's own words")
 }
 
 func TestDevUsesATemporalThatIsThereAndLeavesItRunning(t *testing.T) {

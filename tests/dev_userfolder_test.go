@@ -29,8 +29,6 @@ func newDevUserFolder(t *testing.T) *userFolder {
 
 func newDevUserFolderAt(t *testing.T, address string) *userFolder {
 	t.Helper()
-	uiPort, err := loopback.Port()
-	require.NoError(t, err)
 	server, err := temporalServer()
 	require.NoError(t, err)
 	h := &userFolder{t: t, dir: t.TempDir(), address: address}
@@ -41,8 +39,7 @@ func newDevUserFolderAt(t *testing.T, address string) *userFolder {
 	require.NoError(t, os.Symlink(built, filepath.Join(cache, "everturn", filepath.Base(built))))
 	h.environ = []string{"PATH=" + built + ":/usr/bin:/bin", "HOME=" + h.dir, "XDG_STATE_HOME=" + t.TempDir(),
 		"XDG_CACHE_HOME=" + cache}
-	h.write("agent.toml", fmt.Sprintf("[temporal]\naddress = %q\ndev_ui_port = %d\n[llm]\nprovider = \"demo\"\n", address,
-		uiPort))
+	h.write("agent.toml", fmt.Sprintf("[temporal]\naddress = %q\n[llm]\nprovider = \"demo\"\n", address))
 	h.write("notes.txt", "The lighthouse keeper is called Ottoline.\n")
 	t.Cleanup(h.deserted)
 	return h

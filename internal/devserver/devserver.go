@@ -16,7 +16,6 @@ import (
 type Options struct {
 	Dir       string // the state folder, with the server's database, logs and locks
 	Address   string // host:port of the frontend; must be on loopback
-	UIPort    int
 	Namespace string
 	Progress  io.Writer // receives messages for the user
 	Environ   []string  // "NAME=value", from which the server's environment is taken
@@ -27,9 +26,9 @@ type Options struct {
 	// three may be nil. They run under the start lock, and Ensure returns their errors. Joined returns a *Refusal if
 	// the server belongs to another folder.
 	Started, Joined, Prepare func(ctx context.Context, address string) error
-	// Moved permits other ports of 127.0.0.1 if those of Address and UIPort are taken. It is called with the ports of
-	// the server that was started or joined. If it is nil, taken ports are an error.
-	Moved func(frontend, ui int) error
+	// Moved permits other ports of 127.0.0.1 if those of Address and of the Web UI are taken. It is called with
+	// the port of the server that was started or joined. If it is nil, taken ports are an error.
+	Moved func(port int) error
 }
 
 // Refusal means that the options cannot work until the user changes them. Nothing was started.
@@ -83,7 +82,7 @@ func Ensure(ctx context.Context, o Options) (*Stack, error) {
 // startOrJoin finds the server that listens on o.Address, or starts one, and prepares its namespace. The error is a
 // *portTaken if other ports might work.
 func (s *Stack) startOrJoin(ctx context.Context, o Options) error {
-	s.Address, s.UIURL = o.Address, "http://"+uiAddress(o.UIPort)
+	s.Address, s.UIURL = o.Address, "http://"+UIAddress(o.Address)
 	state, version := probe(ctx, o.Address)
 	hook := o.Joined
 	switch state {
@@ -94,9 +93,9 @@ func (s *Stack) startOrJoin(ctx context.Context, o Options) error {
 		s.Reason = fmt.Sprintf("using the Temporal server %s that already listens on %s", version, o.Address)
 	case noListener:
 		// Without Moved, the failed start below reports the taken port.
-		if o.Moved != nil && !isFree(uiAddress(o.UIPort)) {
+		if o.Moved != nil && !isFree(UIAddress(o.Address)) {
 			return refusePort("another program listens on %s, the address of the Web UI: stop it, or choose another port with "+
-				"[temporal] dev_ui_port in agent.toml", uiAddress(o.UIPort))
+				"[temporal] address in agent.toml", UIAddress(o.Address))
 		}
 		binary, why, err := FindTemporal(ctx, o)
 		if err != nil {
@@ -104,7 +103,7 @@ func (s *Stack) startOrJoin(ctx context.Context, o Options) error {
 		}
 		if err := start(ctx, o, binary); err != nil {
 			// Another program may have taken a port since the checks above.
-			if o.Moved != nil && ctx.Err() == nil && (!isFree(o.Address) || !isFree(uiAddress(o.UIPort))) {
+			if o.Moved != nil && ctx.Err() == nil && (!isFree(o.Address) || !isFree(UIAddress(o.Address))) {
 				return refusePort("%v", err)
 			}
 			return err

@@ -128,7 +128,7 @@ func TestOnlyLoopbackIsUsed(t *testing.T) {
 }
 
 func TestServerFlags(t *testing.T) {
-	args, err := serverArgs("/state", Options{Address: "localhost:7233", UIPort: 8233, Namespace: "default"})
+	args, err := serverArgs("/state", Options{Address: "localhost:7233", Namespace: "default"})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"server", "start-dev", "--ip", "127.0.0.1", "--port", "7233"}, args[:6])
 	assert.Contains(t, args, "/state/temporal.db")

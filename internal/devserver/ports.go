@@ -18,11 +18,10 @@ func refusePort(format string, args ...any) error {
 	return &portTaken{&Refusal{fmt.Sprintf(format, args...)}}
 }
 
-// The ports that a stack tries if the configured ones are taken: firstFrontend+i with firstUI+i, for i below maxMoves.
-// They are below the range from which the system takes ports for outgoing connections.
+// The ports that a stack tries if the configured ones are taken: firstFrontend+i, for i below maxMoves, each with that
+// of the Web UI. They are below the range from which the system takes ports for outgoing connections.
 const (
 	firstFrontend = 7234
-	firstUI       = 8234
 	maxMoves      = 100
 )
 
@@ -36,8 +35,8 @@ func (s *Stack) startOnFreePorts(ctx context.Context, o Options) error {
 	}
 	fmt.Fprintf(o.Progress, "%s is taken: this folder gets ports of its own\n", o.Address)
 	for i := range maxMoves {
-		o.Address, o.UIPort = net.JoinHostPort("127.0.0.1", strconv.Itoa(firstFrontend+i)), firstUI+i
-		if !isFree(o.Address) || !isFree(uiAddress(o.UIPort)) {
+		o.Address = net.JoinHostPort("127.0.0.1", strconv.Itoa(firstFrontend+i))
+		if !isFree(o.Address) || !isFree(UIAddress(o.Address)) {
 			continue
 		}
 		if err := s.startOrJoin(ctx, o); errors.As(err, &taken) {
@@ -45,13 +44,18 @@ func (s *Stack) startOnFreePorts(ctx context.Context, o Options) error {
 		} else if err != nil {
 			return err
 		}
-		return o.Moved(firstFrontend+i, o.UIPort)
+		return o.Moved(firstFrontend + i)
 	}
 	return fmt.Errorf("no port from %d to %d is free: %w", firstFrontend, firstFrontend+maxMoves-1, err)
 }
 
-// uiAddress returns the address of the Web UI at a port.
-func uiAddress(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+// UIAddress returns the address of the Web UI of the development server at an address: the next thousand, as Temporal's
+// own command line has it.
+func UIAddress(address string) string {
+	_, port, _ := net.SplitHostPort(address)
+	n, _ := strconv.Atoi(port) // Ensure refuses an address without a port
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(n+1000))
+}
 
 // isFree reports whether this process could listen on the address now.
 func isFree(address string) bool {

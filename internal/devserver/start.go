@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 )
@@ -63,7 +62,8 @@ func supervisor(dir string, o Options, server []string) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the address %s: %w", o.Address, err)
 	}
-	ui := net.JoinHostPort(host, strconv.Itoa(o.UIPort))
+	_, uiPort, _ := net.SplitHostPort(UIAddress(o.Address))
+	ui := net.JoinHostPort(host, uiPort)
 	cmd := exec.Command(self, append([]string{CommandName, "--dir", dir, "--ui", ui, "--"}, server...)...)
 	cmd.Dir = dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

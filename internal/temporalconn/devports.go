@@ -13,10 +13,10 @@ import (
 	"github.com/everturn/everturn/internal/statedir"
 )
 
-// DevPorts are the ports that a folder's development server uses because the default ones were taken.
+// DevPorts has the port that a folder's development server uses because the default one, or that of the Web UI, was
+// taken.
 type DevPorts struct {
 	Frontend int `json:"frontend"`
-	UI       int `json:"web_ui"`
 }
 
 // devPortsName is the name of the file in the state folder that stores DevPorts.
@@ -36,8 +36,8 @@ func readDevPorts(dir string) (p DevPorts, err error) {
 	case err != nil:
 		return DevPorts{}, fmt.Errorf("reading the development server's ports: %w", err)
 	}
-	if err := json.Unmarshal(b, &p); err != nil || !isPort(p.Frontend) || !isPort(p.UI) {
-		return DevPorts{}, invalid("%s does not name two ports: delete it", file)
+	if err := json.Unmarshal(b, &p); err != nil || !isPort(p.Frontend) {
+		return DevPorts{}, invalid("%s does not name a port: delete it", file)
 	}
 	return p, nil
 }

@@ -15,8 +15,8 @@ import (
 func TestRememberedPortsAreUsedWhenNoSettingNamesAnAddress(t *testing.T) {
 	dir, cloned := t.TempDir(), t.TempDir()
 	require.NoError(t, statedir.Secure(dir))
-	require.NoError(t, DevPorts{Frontend: 7241, UI: 8241}.Write(cloned))
-	require.NoError(t, DevPorts{Frontend: 7240, UI: 8240}.Write(dir))
+	require.NoError(t, DevPorts{Frontend: 7241}.Write(cloned))
+	require.NoError(t, DevPorts{Frontend: 7240}.Write(dir))
 	home := "HOME=" + t.TempDir()
 	address, _, err := Options{StateDir: cloned, Environ: []string{home}}.Resolved()
 	require.NoError(t, err)
@@ -31,7 +31,7 @@ func TestRememberedPortsAreUsedWhenNoSettingNamesAnAddress(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, want, address)
 	}
-	for _, content := range []string{"", "{}", `{"frontend":7240,"web_ui":70000}`, `{"frontend":"192.0.2.1"}`} {
+	for _, content := range []string{"", "{}", `{"frontend":72400}`, `{"frontend":"192.0.2.1"}`} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, devPortsName), []byte(content), 0o600))
 		_, _, err := Options{StateDir: dir, Environ: []string{home}}.Resolved()
 		assert.ErrorIs(t, err, config.ErrInvalid, content)

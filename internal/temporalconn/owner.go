@@ -54,7 +54,7 @@ func CheckOwner(ctx context.Context, c client.Client, address, namespace, journa
 		return nil
 	}
 	return invalid("the Temporal on %s is the development server of %s, whose turns are kept in %s and not in %s: work in "+
-		"that folder, stop the server, or give this folder ports of its own with [temporal] address and dev_ui_port in "+
+		"that folder, stop the server, or give this folder ports of its own with [temporal] address in "+
 		"agent.toml (--dev chooses free ports if address is not set)",
 		address, filepath.Dir(data[folderKey]), theirs, mine)
 }

@@ -111,10 +111,9 @@ func newUserFolder(t *testing.T, more string, before ...[]string) userFolder {
 	build := exec.Command("go", "build", "-C", filepath.Join("..", ".."), "-o", h.everturn, "./starter")
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	ui := freePort(t)
-	h.webUI = fmt.Sprintf("http://127.0.0.1:%d/namespaces/default", ui)
-	config := fmt.Sprintf("[policy]\nask_risk = \"low\"\n[temporal]\naddress = \"127.0.0.1:%d\"\ndev_ui_port = %d\n%s",
-		freePort(t), ui, more)
+	port := freePort(t)
+	h.webUI = fmt.Sprintf("http://127.0.0.1:%d/namespaces/default", port+1000)
+	config := fmt.Sprintf("[policy]\nask_risk = \"low\"\n[temporal]\naddress = \"127.0.0.1:%d\"\n%s", port, more)
 	require.NoError(t, os.WriteFile(filepath.Join(h.dir, "agent.toml"), []byte(config), 0o600))
 	for _, args := range before {
 		h.runs(0, args...)

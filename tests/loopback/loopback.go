@@ -26,7 +26,7 @@ func Address() (string, error) {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), err
 }
 
-// Port returns a port of 127.0.0.1 without a listener. It is not one of the ports that the system hands out to programs
+// Port returns a port of 127.0.0.1 without a listener, and none on the port of a Web UI, 1000 above. It is not one of the ports that the system hands out to programs
 // that ask for any port: before the port is used, and while it is closed in the middle of a test, other tests connect
 // and listen many times.
 func Port() (int, error) {
@@ -37,7 +37,12 @@ func Port() (int, error) {
 		if err != nil {
 			continue // taken
 		}
-		return port, l.Close()
+		ui, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port+1000)))
+		if err != nil {
+			_ = l.Close()
+			continue
+		}
+		return port, errors.Join(l.Close(), ui.Close())
 	}
 	return 0, errors.New("looking for a free port: 100 were taken")
 }

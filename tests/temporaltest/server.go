@@ -76,13 +76,9 @@ func Start(ctx context.Context, dir string, progress io.Writer) (*devserver.Stac
 	if err != nil {
 		return nil, err
 	}
-	uiPort, err := loopback.Port()
-	if err != nil {
-		return nil, err
-	}
 	address := fmt.Sprintf("127.0.0.1:%d", port)
 	return devserver.Ensure(ctx, devserver.Options{
-		Dir: dir, Address: address, UIPort: uiPort, Namespace: temporalconn.DefaultNamespace, Progress: progress,
+		Dir: dir, Address: address, Namespace: temporalconn.DefaultNamespace, Progress: progress,
 		Environ: os.Environ(),
 		Prepare: Prepare,
 	})

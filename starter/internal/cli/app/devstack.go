@@ -52,12 +52,9 @@ type devStack struct {
 func (a *App) StartStack(ctx context.Context, cfg config.Config, n Needs) (*devStack, config.Config, error) {
 	s := &devStack{}
 	opts := temporalconn.FromConfig(cfg.Temporal, a.Environ)
-	ports, movable, err := opts.DevPorts()
+	_, movable, err := opts.DevPorts()
 	if err != nil {
 		return nil, cfg, err
-	}
-	if ports.UI > 0 { // a development server of this folder has chosen its own ports
-		cfg.Temporal.DevUIPort = ports.UI
 	}
 	if cfg.Temporal.Address, cfg.Temporal.Namespace, err = opts.Resolved(); err != nil {
 		return nil, cfg, err
@@ -108,7 +105,7 @@ func (s *devStack) startServer(ctx context.Context, a *App,
 	}
 	t := cfg.Temporal
 	options := devserver.Options{
-		Dir: StateDir, Address: t.Address, UIPort: t.DevUIPort, Namespace: t.Namespace, Progress: progress,
+		Dir: StateDir, Address: t.Address, Namespace: t.Namespace, Progress: progress,
 		Environ: a.Environ, CodecURL: cfg.CodecServer.URL,
 		Started: with(func(ctx context.Context, c temporalconn.Conn) error {
 			return prepareNamespace(ctx, c, t.Namespace, folder, cfg.Journal.Path)
@@ -121,8 +118,8 @@ func (s *devStack) startServer(ctx context.Context, a *App,
 		}),
 	}
 	if movable {
-		options.Moved = func(frontend, ui int) error {
-			return temporalconn.DevPorts{Frontend: frontend, UI: ui}.Write(StateDir)
+		options.Moved = func(port int) error {
+			return temporalconn.DevPorts{Frontend: port}.Write(StateDir)
 		}
 	}
 	if s.server, err = devserver.Ensure(ctx, options); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/internal/devserver"
 	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -290,7 +291,7 @@ func (t *TurnClient) RunLink(workflowID, run string) string {
 func webUI(c config.Temporal) string {
 	base := c.UIURL
 	if base == "" {
-		base = fmt.Sprintf("http://127.0.0.1:%d", c.DevUIPort)
+		base = "http://" + devserver.UIAddress(c.Address)
 	}
 	return strings.TrimRight(base, "/") + "/namespaces/" + url.PathEscape(c.Namespace)
 }

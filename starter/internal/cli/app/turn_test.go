@@ -35,5 +35,5 @@ func TestMessagesThatWereNotTakenSayWhatToDo(t *testing.T) {
 func TestLinksOfTheWebUI(t *testing.T) {
 	c := config.Temporal{UIURL: "http://ui/", Namespace: "a b"}
 	assert.Equal(t, "http://ui/namespaces/a%20b", webUI(c))
-	assert.Equal(t, "http://127.0.0.1:8233/namespaces/d", webUI(config.Temporal{DevUIPort: 8233, Namespace: "d"}))
+	assert.Equal(t, "http://127.0.0.1:8233/namespaces/d", webUI(config.Temporal{Address: "127.0.0.1:7233", Namespace: "d"}))
 }
