@@ -29,8 +29,7 @@ func ConfiguredLimits(l config.FleetLimits) Limits {
 	return Limits{
 		LimitRequestsPerMinute: l.RequestsPerMinute,
 		LimitTokensPerMinute:   l.TokensPerMinute, LimitInFlight: l.RequestsInFlight,
-		LimitTokensPerDay: l.TokensPerDay,
-		LimitReserve:      defaultReserve,
+		LimitReserve: defaultReserve,
 	}
 }
 

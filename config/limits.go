@@ -10,6 +10,4 @@ type FleetLimits struct {
 	TokensPerMinute int64 `toml:"tokens_per_minute" min:"0"`
 	// Requests in flight; 0 means no limit.
 	RequestsInFlight int64 `toml:"requests_in_flight" min:"0"`
-	// Tokens in a day of UTC; 0 means no limit. When they are used up, turns fail with the code tokens_used_up.
-	TokensPerDay int64 `toml:"tokens_per_day" min:"0"`
 }

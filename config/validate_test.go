@@ -1,6 +1,7 @@
 package config
 
 import (
+	"maps"
 	"regexp"
 	"strings"
 	"testing"
@@ -70,9 +71,25 @@ func TestTenantNamesThatAreRejected(t *testing.T) {
 func TestForeignKeysNameKeysThatExist(t *testing.T) {
 	dotted := regexp.MustCompile(`\b[a-z_]+\.[a-z_]+\b`)
 	known := append(settingKeys(), "policy.rules", "mcp.servers", "timeouts.call", "timeouts.connect")
-	for name, hint := range foreign {
+	hints := maps.Clone(foreign)
+	maps.Copy(hints, removed)
+	for name, hint := range hints {
 		for _, key := range dotted.FindAllString(hint, -1) {
 			assert.Contains(t, known, key, name)
 		}
 	}
+}
+
+// TestRemovedKeysSayWhatToDoInstead checks the file, the environment and the command line.
+func TestRemovedKeysSayWhatToDoInstead(t *testing.T) {
+	for key := range removed {
+		assert.NotContains(t, settingKeys(), key)
+	}
+	got := refused(t, LoadOptions{
+		Environ:   []string{"EVERTURN_JOURNAL_DRIVER=postgres"},
+		Overrides: map[string]string{"temporal.allow_plaintext": "true"},
+	}, "[[mcp.servers]]\nid = \"a\"\ncommand = \"x\"\ntimeouts.idle = \"1m\"\n")
+	assert.Equal(t, `agent.toml:4:10: unknown key mcp.servers[0].timeouts.idle; remove it: an unused connection stays open for 10m
+environment EVERTURN_JOURNAL_DRIVER: journal.driver is gone; remove it: a journal with a url is a Postgres database
+command line: unknown key temporal.allow_plaintext; use tls = false`, got)
 }
