@@ -12,7 +12,7 @@ import (
 type Approvals struct {
 	// How long an approval request or a question of the model stays open; "0s" means without limit. An approval request
 	// that expires is denied.
-	Expiry time.Duration `json:"expiry,omitempty" toml:"expiry" default:"168h" min:"1s" zero:"to wait without limit"`
+	Expiry time.Duration `json:"approval_expiry,omitempty" toml:"expiry" default:"168h" min:"1s" zero:"to wait without limit"`
 }
 
 // RequestKind is the kind of a Request.
