@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
