@@ -7,12 +7,12 @@ TOOL = go tool -modfile=tools/lint.mod
 # The linters of .golangci.yaml, with the reason for each.
 LINT = $(CURDIR)/.everturn/bin/golangci-lint run --allow-parallel-runners -c $(CURDIR)/.golangci.yaml
 
-# Of the modules, which are harnesses and no product, these.
+# Of the modules, which are no product, these.
 HARNESS = --enable-only govet,staticcheck,unused
 
 # What only the faults, the benchmark, or the tests of the Web UI, the dashboards and deploy need is in modules of their
-# own, so that it is not required by everyone.
-MODULES = tests/faults tests/bench tests/browser tests/dashboards tests/deploy
+# own, so that it is not required by everyone. examples/concierge is one because a user's program is.
+MODULES = tests/faults tests/bench tests/browser tests/dashboards tests/deploy examples/concierge
 
 test: lint
 	go test ./...

@@ -31,11 +31,22 @@ func TestExamples(t *testing.T) {
 	t.Parallel()
 	programs := t.TempDir()
 	require.NoError(t, build(programs, "./examples/client", "./examples/embed", "./examples/temporal"))
+	out, err := exec.Command("go", "build", "-C", "../examples/concierge", "-o", programs, ".").CombinedOutput()
+	require.NoError(t, err, "%s", out) // a module of its own
 
 	t.Run("embed", func(t *testing.T) {
 		e := newEnv(t, fakellm.Steps(fakellm.Call("local_find_table", `{"guests":4}`), fakellm.Text("The garden table.")))
 		assert.Equal(t, "The garden table.\n", e.example(programs, "embed", "A table for four?"))
 		assert.JSONEq(t, `{"id":"garden","seats":6}`, e.model.Requests()[1].Chat.Last("tool").Content)
+	})
+	t.Run("concierge", func(t *testing.T) {
+		const table = `{"restaurant":"Leo","seats":2}`
+		e := newEnv(t, fakellm.Cases(
+			fakellm.When("inquire", fakellm.Steps(fakellm.Call("local_inquire", table), fakellm.Text("From 8 p.m."))),
+			fakellm.When("reserve", fakellm.Steps(fakellm.Call("local_reserve", table), fakellm.Text("See you there.")))))
+		out := e.example(programs, "concierge", "-yes")
+		assert.Regexp(t, `(?s)From 8 p\.m\..*local/reserve .*untrusted output.*See you there\..*: 2 turns, the last one completed`, out)
+		assert.Equal(t, "2 seats at Leo are reserved for Ada", e.model.Requests()[3].Chat.Last("tool").Content)
 	})
 	t.Run("client", func(t *testing.T) {
 		e := newEnv(t, fakellm.Steps(fakellm.Text("Two files.")))
