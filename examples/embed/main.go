@@ -75,7 +75,7 @@ func run(ctx context.Context, question string) (err error) {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	worker := make(chan error, 1)
-	go func() { worker <- e.Run(ctx) }()
+	go func() { worker <- e.Run(ctx); stop() }() // without a worker, the turn does not end
 	defer func() {
 		stop()
 		err = errors.Join(err, <-worker, e.Close())
