@@ -25,8 +25,9 @@ const closeWithin = time.Second
 // session is at rest then. It also ends if the turn is over and has no turn_completed in the journal, for instance
 // because its message is a duplicate or because it was terminated. Wait returns how it ended.
 //
-// Follow waits for a turn that has not begun. An error is yielded once and is the last: that of ctx, or of reading the
-// journal. While Temporal does not answer, or rejects the client, Follow continues with the journal.
+// Follow waits for a turn that has not begun. Between two events the caller may take its time, for instance to ask a
+// user: the journal keeps the events. An error is yielded once and is the last: that of ctx, or of reading the journal.
+// While Temporal does not answer, or rejects the client, Follow continues with the journal.
 func (c *Client) Follow(ctx context.Context, t Turn, after int64) iter.Seq2[turn.Event, error] {
 	return func(yield func(turn.Event, error) bool) {
 		f := follower{c: c, t: t, reader: follow.TurnReader{Journal: c.journal, After: after}}

@@ -70,7 +70,7 @@ type Journal interface {
 
 var _ Journal = (*journal.DB)(nil)
 
-// What the journal records, as its methods return and take it.
+// The records of the journal, and inputs of its methods. The packages that declare them document their fields.
 type (
 	Session           = journal.SessionRecord
 	TurnRecord        = journal.TurnRecord

@@ -41,11 +41,12 @@ func (c *Client) Pending(ctx context.Context, in PendingInput) ([]journal.Reques
 	return c.journal.PendingOfTurn(ctx, in.Turn)
 }
 
-// DecideInput is a decision on a tool call that waits for an approval.
+// DecideInput is a decision on a tool call that waits for an approval. The first four fields are those of a Request,
+// or of a turn.Event, its turn.RequestEvent and its session.
 type DecideInput struct {
 	Session string
 	Turn    string // empty: the running one
-	Call    string // the ID of the request, for instance "2.0"
+	Call    string // Request.ID, for instance "2.0"
 	// ArgumentsHash is the hash in the request. The decision applies to exactly these arguments.
 	ArgumentsHash string
 	By            string // recorded with the decision, at most 120 bytes

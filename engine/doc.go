@@ -20,9 +20,16 @@
 //		check(e.Run(ctx))
 //	}
 //
-// An Engine runs turns and tool calls for package client, from this process or another one. The other functions of this
-// package are for command lines: they open, create and copy the configured journal, and check the configured model and
-// MCP servers.
+// An Engine runs turns and tool calls for package client, from this process or another one. A program that is also a
+// client calls client.Open with the same configuration.
+//
+// A turn has the tools of the worker that begins it. So a program with tools that the other workers lack needs a task
+// queue of its own: [temporal] task_queue. Besides these tools, the engine offers those of the configuration, which by
+// default are the ones that read the files of the working directory. [policy] allow says which of all these tools the
+// model gets.
+//
+// The other functions of this package are for command lines: they open, create and copy the configured journal, and
+// check the configured model and MCP servers.
 //
 // Only this package passes adapters to the activities that need them.
 package engine

@@ -77,10 +77,10 @@ func New(ctx context.Context, cfg config.Config, opts ...Option) (*Engine, error
 	return e, nil
 }
 
-// Run polls until ctx ends, then drains: activities get [worker] drain_timeout to finish. It returns early, with an
-// error, if the worker cannot start, if the journal's file is deleted or replaced (journal.ErrReplaced), or if Temporal
-// rejects the worker for longer than the SDK accepts: two minutes of polls that the server calls invalid, for instance
-// because the namespace was deleted.
+// Run polls until ctx ends, then drains, and returns nil: activities get [worker] drain_timeout to finish. It returns
+// early, with an error, if the worker cannot start, if the journal's file is deleted or replaced
+// (journal.ErrReplaced), or if Temporal rejects the worker for longer than the SDK accepts: two minutes of polls that
+// the server calls invalid, for instance because the namespace was deleted.
 func (e *Engine) Run(ctx context.Context) error {
 	background, stop := context.WithCancel(ctx)
 	defer stop()
@@ -121,7 +121,8 @@ func (e *Engine) fail(err error) {
 	}
 }
 
-// Journal returns the engine's journal, for programs that are also a client: see client.Options. Close closes it.
+// Journal returns the engine's journal, for programs that are also a client on a connection of their own: see
+// client.Options. Others call client.Open, which opens both. Close closes the engine's journal.
 func (e *Engine) Journal() Journal { return e.journal }
 
 // Close closes what New has opened, the journal last, because the sinks and the tools use it. New calls Close on an

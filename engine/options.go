@@ -82,8 +82,8 @@ func WithTool[In, Out any](
 	}
 }
 
-// ToolError is an error of a typed tool with a kind, such as not_found, which the model and the journal get beside the
-// message: {"error":{"kind":"not_found","message":"there is no table 9"}}. Its cause is only logged.
+// ToolError is an error of a typed tool with a kind. The model and the journal get its Kind and its Message:
+// {"error":{"kind":"not_found","message":"there is no table 9"}}. Its Cause, an error or nil, is only logged.
 type ToolError = tools.Error
 
 // ToolOption declares a property of a tool that its types do not show.
@@ -96,18 +96,20 @@ func Repeatable() ToolOption { return tools.Repeatable() }
 // calls cost fewer events in Temporal's history.
 func LocalActivity() ToolOption { return tools.LocalActivity() }
 
-// ReadOnly declares that the tool changes nothing and sends nothing out, so that it may run even if the session has
-// text of an untrusted server.
+// ReadOnly declares that the tool changes nothing and sends nothing out, so that the taint of a session (see Taints) does
+// not make its calls need an approval.
 func ReadOnly() ToolOption { return tools.ReadOnly() }
 
-// Risk declares how much harm the tool can do. The policy decides by it whether a call needs an approval.
+// Risk declares how much harm the tool can do. The policy decides by it whether a call needs an approval: by default,
+// if it is turn.RiskHigh.
 func Risk(r turn.Risk) ToolOption { return tools.Risk(r) }
 
-// Timeout bounds one call.
+// Timeout bounds one call. Without it, the limit is [runtime] tool_timeout.
 func Timeout(d time.Duration) ToolOption { return tools.Timeout(d) }
 
 // Taints declares that a result may contain text of an untrusted source, such as a web page or a mail. It taints the
-// session: later calls that could change or send something need an approval.
+// session: under the default policy, later calls of each tool that is not ReadOnly need an approval, those of this tool
+// included.
 func Taints() ToolOption { return tools.Taints() }
 
 // Values declares the only values of an argument, by its name in JSON.

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// EventKind is the kind of a Event.
+// EventKind is the kind of an Event.
 type EventKind string
 
 // The kinds of events. A turn's first event is turn_started and its last is turn_completed.
 const (
 	EventTurnStarted        EventKind = "turn_started"
-	EventTextDelta          EventKind = "text_delta"
+	EventTextDelta          EventKind = "text_delta" // the next part of a step's text; that of the last step is the answer
 	EventReasoningDelta     EventKind = "reasoning_delta"
 	EventToolCallStarted    EventKind = "tool_call_started"
 	EventToolCallCompleted  EventKind = "tool_call_completed"
