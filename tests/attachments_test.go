@@ -2,7 +2,6 @@ package tests
 
 import (
 	"encoding/base64"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -16,7 +15,7 @@ import (
 func TestCLIAttachmentsReachTheModel(t *testing.T) {
 	t.Parallel()
 	model := fakellm.Start(t, fakellm.Text("I see."))
-	h := newUserFolder(t, strings.Replace(asking(model), "[runtime]", "media = \"images\"\n[runtime]", 1))
+	h := newUserFolder(t, asking(model)+"[[models]]\nname = \"openai:scripted\"\ncapabilities = [\"tool_use\", \"vision\"]\n")
 	image, paper := "\x89PNG\r\n\x1a\n and a picture", "%PDF-1.7\n and a paper"
 	h.write("picture.dat", image)
 	h.write("paper.pdf", paper)

@@ -282,13 +282,17 @@ func TestKeysAreRotatedUnderLoad(t *testing.T) {
 	keys, err := codec.List(path)
 	require.NoError(t, err)
 	require.Len(t, keys, 4)
+	failures := codec.FailureConverter(must(codec.OpenFile(path))(t).DataConverter("default"))
 	for _, b := range begun {
 		events := te.events(b.Session, b.ID)
 		for _, e := range events {
-			if failed := e.GetWorkflowTaskFailedEventAttributes(); failed != nil {
-				assert.Equal(t, enumspb.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND, failed.Cause, // an event came meanwhile
-					"%s: %s", b.Session, failed.Failure)
+			failed := e.GetWorkflowTaskFailedEventAttributes()
+			if failed == nil || failed.Cause == enumspb.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND { // an event came meanwhile
+				continue
 			}
+			why := failures.FailureToError(failed.Failure).Error()
+			const slow = "TMPRL1101" // on a busy machine, the SDK takes a workflow task of more than a second for a deadlock
+			assert.Contains(t, why, slow, b.Session)
 		}
 		assert.NotEmpty(t, keysIn(events, keys))
 		replayed(t, path, events)
