@@ -142,7 +142,7 @@ func approve(t *testing.T, j *journal.DB, in workflows.CallInput) {
 	decision := turn.Decision{ID: "1.0", Status: turn.StatusAllowed, Allowed: true, ArgumentsHash: hash, By: "ann",
 		At: time.Now()}
 	require.NoError(t, j.Decide(t.Context(),
-		turn.DecideInput{Session: in.Session, Turn: in.Turn, Decisions: []turn.Decision{decision}, At: time.Now()}))
+		turn.DecisionsInput{Session: in.Session, Turn: in.Turn, Decisions: []turn.Decision{decision}, At: time.Now()}))
 }
 
 func oneModel(string) ([]turn.Model, error) {

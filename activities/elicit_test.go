@@ -82,7 +82,7 @@ func TestAStoppingWorkerPassesOnTheResponseThatCameFirst(t *testing.T) {
 			update := func(ctx context.Context, u workflows.ElicitInput) (workflows.ElicitResult, error) {
 				if u.Elicitation == nil {
 					withdrawn = true
-					return workflows.ElicitResult{}, db.Decide(ctx, turn.DecideInput{Session: "s", Turn: "t", At: time.Now(),
+					return workflows.ElicitResult{}, db.Decide(ctx, turn.DecisionsInput{Session: "s", Turn: "t", At: time.Now(),
 						Decisions: []turn.Decision{c.decided}})
 				}
 				defer close(stopping)

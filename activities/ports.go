@@ -83,6 +83,6 @@ type Calls interface {
 // Requests records what turns wait for, and the decisions.
 type Requests interface {
 	Ask(ctx context.Context, in turn.AskInput) ([]turn.Decision, error)
-	Decide(ctx context.Context, in turn.DecideInput) error
+	Decide(ctx context.Context, in turn.DecisionsInput) error
 	Grants(ctx context.Context, turnID string) ([]turn.Grant, error)
 }

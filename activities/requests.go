@@ -10,12 +10,13 @@ import (
 
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 // Ask writes the turn's requests to the journal, so that users see them. It removes the turn's transcript from the
 // cache, because the turn may wait for days and thousands of turns may wait at once. The next inference reads it
 // again. If the turn is a subagent's, the streams of the turns above it tell of the first request.
-func (a *Activities) Ask(ctx context.Context, in workflows.AskInput) (workflows.AskResult, error) {
+func (a *Activities) Ask(ctx context.Context, in turn.AskInput) (workflows.AskResult, error) {
 	ctx = withWork(ctx, in.Turn, 0, "")
 	in.At = time.Now()
 	decisions, err := a.journal.Ask(ctx, in)
@@ -33,9 +34,9 @@ func (a *Activities) Ask(ctx context.Context, in workflows.AskInput) (workflows.
 
 // Decide records decisions. The messages that answer a question may be repetitions of earlier ones: if the session
 // already has all of them, Decide records nothing and sets AlreadySent, and the question stays open.
-func (a *Activities) Decide(ctx context.Context, in workflows.DecideInput) (workflows.DecideResult, error) {
+func (a *Activities) Decide(ctx context.Context, in turn.DecisionsInput) (workflows.DecisionsResult, error) {
 	ctx = withWork(ctx, in.Turn, 0, "")
-	res := workflows.DecideResult{}
+	res := workflows.DecisionsResult{}
 	delivered, err := a.alreadyDelivered(ctx, in.Turn, in.MessageIDs)
 	if err == nil && !delivered {
 		in.At = time.Now()

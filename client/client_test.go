@@ -58,7 +58,7 @@ func TestWithoutAConnectionNothingIsSent(t *testing.T) {
 	_, made := c.Schedules().Create(ctx, ScheduleInput{Name: "n", Text: "x"})
 	_, deleted := c.Schedules().Delete(ctx, "n")
 	for name, err := range map[string]error{
-		"Send": sent, "Approve": approved, "Answer": c.Answer(ctx, AnswerInput{}), "Respond": c.Respond(ctx, RespondInput{}),
+		"Send": sent, "Approve": approved, "Answer": c.Answer(ctx, DecideInput{}), "Respond": c.Respond(ctx, DecideInput{}),
 		"Stop": c.Stop(ctx, "s"), "Terminate": c.Terminate(ctx, "s"), "Running": running, "RunningSessions": sessions,
 		"List": list, "Create": made, "Delete": deleted,
 	} {

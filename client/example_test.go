@@ -102,7 +102,7 @@ func ExampleClient_Approve() {
 		}
 		fmt.Println(request.Tool, request.Arguments)
 		_, err := c.Approve(ctx, client.DecideInput{
-			Session: request.Session, Turn: request.Turn, Call: request.ID,
+			Session: request.Session, Turn: request.Turn, Request: request.ID,
 			ArgumentsHash: request.ArgumentsHash, By: "ann",
 		})
 		var decided *client.DecidedError
@@ -124,13 +124,13 @@ func ExampleClient_Answer() {
 	for _, request := range pending {
 		switch request.Kind {
 		case turn.RequestQuestion:
-			err = c.Answer(ctx, client.AnswerInput{
-				Session: request.Session, Turn: request.Turn, Question: request.ID, Text: "The second one.",
+			err = c.Answer(ctx, client.DecideInput{
+				Session: request.Session, Turn: request.Turn, Request: request.ID, Text: "The second one.",
 			})
 		case turn.RequestElicitation:
-			err = c.Respond(ctx, client.RespondInput{
+			err = c.Respond(ctx, client.DecideInput{
 				Session: request.Session, Turn: request.Turn, Request: request.ID,
-				Response: turn.ElicitationResponse{
+				Response: &turn.ElicitationResponse{
 					Action: turn.ElicitationAccept, Content: json.RawMessage(`{"email":"ann@example.com"}`),
 				},
 			})

@@ -209,7 +209,7 @@ func TestAnUnansweredDecisionNamesTheCause(t *testing.T) {
 				<-ctx.Done()
 				return ctx.Err()
 			}}
-			_, err := New(f, Options{}).Approve(t.Context(), DecideInput{Session: "s", Call: "1.0"})
+			_, err := New(f, Options{}).Approve(t.Context(), DecideInput{Session: "s", Request: "1.0"})
 			assert.ErrorIs(t, err, want)
 			for _, other := range []error{ErrUnreachable, ErrNoWorker} {
 				assert.Equal(t, other == want, errors.Is(err, other))

@@ -161,7 +161,7 @@ func (j *observedJournal) Ask(ctx context.Context, in turn.AskInput) ([]turn.Dec
 }
 
 // Decide implements Journal.
-func (j *observedJournal) Decide(ctx context.Context, in turn.DecideInput) error {
+func (j *observedJournal) Decide(ctx context.Context, in turn.DecisionsInput) error {
 	err := j.Journal.Decide(ctx, in)
 	if err == nil {
 		j.follow(in.Turn, false)

@@ -82,7 +82,7 @@ func TestASinkDoesNotFollowATurnThatWaits(t *testing.T) {
 	require.NoError(t, err)
 	f.gets(turn.EventTurnStarted, turn.EventQuestionAsked)
 	f.left()
-	require.NoError(t, f.journal.Decide(t.Context(), turn.DecideInput{Session: "s", Turn: "t", At: time.Now(),
+	require.NoError(t, f.journal.Decide(t.Context(), turn.DecisionsInput{Session: "s", Turn: "t", At: time.Now(),
 		Decisions: []turn.Decision{{ID: "q1", Status: turn.StatusAnswered}}}))
 	f.follow("t", false)
 	f.gets(turn.EventTurnStarted, turn.EventQuestionAsked, turn.EventQuestionAnswered)

@@ -178,7 +178,7 @@ func (t *tx) updateWaitingState(sc scope, at time.Time) error {
 // nothing. ErrClosed if the turn has ended and a request has no decision or does not exist, ErrNotFound if the turn
 // runs and a request does not exist. See turn.Request.Settle for the decisions that are refused. After an error
 // nothing is recorded.
-func (db *DB) Decide(ctx context.Context, in turn.DecideInput) error {
+func (db *DB) Decide(ctx context.Context, in turn.DecisionsInput) error {
 	return db.writeScope(ctx, in.Turn, in.Session, "recording the decisions of", func(t *tx, sc scope) error {
 		for _, r := range in.Decisions {
 			if err := t.decide(sc, r, in.At); err != nil {

@@ -67,10 +67,10 @@ func TestAProgramStartsFollowsAndApprovesATurn(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, client.LiveState{State: client.LiveWaiting, Turn: begun.ID}, live)
 		_, err = c.Approve(ctx, client.DecideInput{
-			Session: session(t), Turn: shown.ID, Call: shown.ID, ArgumentsHash: shown.ArgumentsHash})
+			Session: session(t), Turn: shown.ID, Request: shown.ID, ArgumentsHash: shown.ArgumentsHash})
 		require.ErrorIs(t, err, client.ErrNotPending, "of another turn")
 		_, err = c.Approve(ctx, client.DecideInput{
-			Session: session(t), Turn: event.Turn, Call: shown.ID, ArgumentsHash: shown.ArgumentsHash, By: "a program"})
+			Session: session(t), Turn: event.Turn, Request: shown.ID, ArgumentsHash: shown.ArgumentsHash, By: "a program"})
 		require.NoError(t, err)
 	}
 	assert.Equal(t, turn.EventTurnCompleted, kinds[len(kinds)-1])

@@ -21,8 +21,8 @@ func confirm(text string) fakellm.Reply {
 
 // reply responds to an elicitation.
 func (e *env) reply(session string, w journal.RequestRecord, action turn.ElicitationAction, content string) error {
-	err := e.people().Respond(e.t.Context(), client.RespondInput{Session: session,
-		Request: w.ID, By: "ann", Response: turn.ElicitationResponse{Action: action, Content: json.RawMessage(content)},
+	err := e.people().Respond(e.t.Context(), client.DecideInput{Session: session,
+		Request: w.ID, By: "ann", Response: &turn.ElicitationResponse{Action: action, Content: json.RawMessage(content)},
 	})
 	return err
 }
@@ -61,7 +61,7 @@ func TestElicitationResponsesAreValidated(t *testing.T) {
 	e.work()
 	begun := e.say(t.Name(), workflows.Message{Text: "Confirm it."})
 	request := e.waits(begun.ID, 1)[0]
-	err := e.people().Answer(t.Context(), client.AnswerInput{Session: t.Name(), Question: request.ID, Text: "yes"})
+	err := e.people().Answer(t.Context(), client.DecideInput{Session: t.Name(), Request: request.ID, Text: "yes"})
 	require.ErrorContains(t, err, "fields")
 	require.ErrorContains(t, e.reply(t.Name(), request, "perhaps", `{}`), "accept, decline or cancel")
 	require.ErrorContains(t, e.reply(t.Name(), request, turn.ElicitationAccept, `[1]`), "JSON object")

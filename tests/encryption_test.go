@@ -230,7 +230,7 @@ func TestEncryptionIsSwitchedOnWhileATurnRuns(t *testing.T) {
 	pending, err := c.Pending(t.Context(), client.PendingInput{Session: session(t)})
 	require.NoError(t, err)
 	require.Len(t, pending, 1)
-	require.NoError(t, c.Answer(t.Context(), client.AnswerInput{Session: session(t), Question: pending[0].ID,
+	require.NoError(t, c.Answer(t.Context(), client.DecideInput{Session: session(t), Request: pending[0].ID,
 		Text: spoken("reply")}))
 	assert.Equal(t, spoken("mixed"), e.ended(begun.ID).Answer)
 	_, err = c.Wait(t.Context(), begun)
@@ -316,7 +316,7 @@ func TestAWaitingTurnContinuesWithRotatedKeys(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, codec.Promote(path, added.ID))
 	e.work()
-	require.NoError(t, e.dialled().Answer(t.Context(), client.AnswerInput{Session: session(t), Question: asked,
+	require.NoError(t, e.dialled().Answer(t.Context(), client.DecideInput{Session: session(t), Request: asked,
 		Text: "this"}))
 	res, err := c.Wait(t.Context(), begun)
 	require.NoError(t, err, "the first client, which has opened the file before")

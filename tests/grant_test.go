@@ -27,7 +27,7 @@ func TestATurnTakesNoAlwaysThatSparesNothing(t *testing.T) {
 	a := e.say(session(t), workflows.Message{ID: "m1", Text: "Look around."})
 	w := e.waits(a.ID, 1)[0]
 	assert.Equal(t, turn.GrantCall, w.MaxGrant)
-	approval := client.DecideInput{Session: session(t), Turn: a.ID, Call: w.ID, ArgumentsHash: w.ArgumentsHash,
+	approval := client.DecideInput{Session: session(t), Turn: a.ID, Request: w.ID, ArgumentsHash: w.ArgumentsHash,
 		Grant: turn.GrantTool}
 	_, err := e.people().Approve(t.Context(), approval)
 	assert.ErrorContains(t, err, "cannot be remembered")

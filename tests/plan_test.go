@@ -97,7 +97,7 @@ func TestATurnWorksByAPlan(t *testing.T) {
 	assert.Zero(t, effects.Load(), "nothing is changed before the plan is accepted")
 	changed := json.RawMessage(`{"steps":[{"description":"uno"},{"description":"two"},{"description":"three"}]}`)
 	decide := func(w journal.RequestRecord, in client.DecideInput) error {
-		in.Session, in.Call, in.ArgumentsHash, in.By = session(t), w.ID, w.ArgumentsHash, "ann"
+		in.Session, in.Request, in.ArgumentsHash, in.By = session(t), w.ID, w.ArgumentsHash, "ann"
 		_, err := e.people().Approve(t.Context(), in)
 		return err
 	}
@@ -149,7 +149,7 @@ func TestARejectedPlanIsRevised(t *testing.T) {
 	id := e.planned("change it")
 	for n := range plan.MaxRevisions + 1 {
 		w := e.waits(id, n+1)[n]
-		_, err := e.people().Deny(t.Context(), client.DecideInput{Session: session(t), Call: w.ID,
+		_, err := e.people().Deny(t.Context(), client.DecideInput{Session: session(t), Request: w.ID,
 			ArgumentsHash: w.ArgumentsHash, By: "ann", Reason: fmt.Sprintf("reason %d", n)})
 		require.NoError(t, err)
 	}

@@ -162,7 +162,7 @@ func TestAQuestionIsAnsweredByIDOrByTheNextMessage(t *testing.T) {
 	for name, answer := range map[string]func(e *env, session string) error{
 		"answer": func(e *env, session string) error {
 			err := e.people().Answer(t.Context(),
-				client.AnswerInput{Session: session, Question: "q1", Text: "main.go", By: "ann"})
+				client.DecideInput{Session: session, Request: "q1", Text: "main.go", By: "ann"})
 			return err
 		},
 		"message": func(e *env, session string) error {
@@ -226,7 +226,7 @@ func TestACallRunsOnceAfterItsApproval(t *testing.T) {
 			stop()
 			e.work(touching(&effects))
 			decide := decider(e.people(), allow)
-			decision := client.DecideInput{Session: session(t), Call: request.ID, ArgumentsHash: request.ArgumentsHash,
+			decision := client.DecideInput{Session: session(t), Request: request.ID, ArgumentsHash: request.ArgumentsHash,
 				By: "ann", Reason: "not now"}
 			res, err := decide(t.Context(), decision)
 			require.NoError(t, err)
@@ -267,7 +267,7 @@ func TestCallsWaitForAllApprovalsOfTheirStep(t *testing.T) {
 	requests := e.waits(begun.ID, 2)
 	decide := func(i int, allow bool) (client.DecideResult, error) {
 		return decider(e.people(), allow)(t.Context(),
-			client.DecideInput{Session: session(t), Call: requests[i].ID, ArgumentsHash: requests[i].ArgumentsHash, By: "ann"})
+			client.DecideInput{Session: session(t), Request: requests[i].ID, ArgumentsHash: requests[i].ArgumentsHash, By: "ann"})
 	}
 	res, err := decide(1, false)
 	require.NoError(t, err)
@@ -284,13 +284,13 @@ func TestCallsWaitForAllApprovalsOfTheirStep(t *testing.T) {
 		allow bool
 		want  error
 	}{
-		"drift":   {client.DecideInput{Call: requests[0].ID, ArgumentsHash: "another"}, true, client.ErrArgumentsChanged},
-		"no hash": {client.DecideInput{Call: requests[0].ID}, true, client.ErrInvalid},
-		"no such": {client.DecideInput{Call: "9.9", ArgumentsHash: requests[0].ArgumentsHash}, true, client.ErrNotPending},
-		"other turn": {client.DecideInput{Turn: "another", Call: requests[0].ID, ArgumentsHash: requests[0].ArgumentsHash},
+		"drift":   {client.DecideInput{Request: requests[0].ID, ArgumentsHash: "another"}, true, client.ErrArgumentsChanged},
+		"no hash": {client.DecideInput{Request: requests[0].ID}, true, client.ErrInvalid},
+		"no such": {client.DecideInput{Request: "9.9", ArgumentsHash: requests[0].ArgumentsHash}, true, client.ErrNotPending},
+		"other turn": {client.DecideInput{Turn: "another", Request: requests[0].ID, ArgumentsHash: requests[0].ArgumentsHash},
 			true, client.ErrNotPending},
 		"deny with a grant": {client.DecideInput{
-			Call: requests[0].ID, Grant: turn.GrantTool, ArgumentsHash: requests[0].ArgumentsHash}, false, client.ErrInvalid},
+			Request: requests[0].ID, Grant: turn.GrantTool, ArgumentsHash: requests[0].ArgumentsHash}, false, client.ErrInvalid},
 	} {
 		bad.in.Session = session(t)
 		_, err := decider(e.people(), bad.allow)(t.Context(), bad.in)
@@ -337,7 +337,7 @@ func TestAnApprovalNamesTheCallsThatRunWithIt(t *testing.T) {
 	last := request.Beside.Calls[3].Arguments
 	assert.True(t, strings.HasSuffix(last, `> build.sh"}`) && len(last) <= turn.BesideArguments, last)
 	_, err := decider(e.people(), true)(t.Context(),
-		client.DecideInput{Session: session(t), Call: request.ID, ArgumentsHash: request.ArgumentsHash, By: "ann"})
+		client.DecideInput{Session: session(t), Request: request.ID, ArgumentsHash: request.ArgumentsHash, By: "ann"})
 	require.NoError(t, err)
 	assert.Equal(t, "Done.", e.ended(begun.ID).Answer)
 }
@@ -370,7 +370,7 @@ func TestPendingRequestsExpire(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, turn.StatusExpired, requests[0].Decision.Status)
 			_, err = e.people().Approve(t.Context(),
-				client.DecideInput{Session: session(t), Call: w.ID, ArgumentsHash: w.ArgumentsHash})
+				client.DecideInput{Session: session(t), Request: w.ID, ArgumentsHash: w.ArgumentsHash})
 			require.ErrorIs(t, err, client.ErrNotRunning)
 			e.keep("v1-expired-"+name, session(t), begun.ID)
 		})
@@ -488,7 +488,7 @@ func TestADecisionSurvivesAReset(t *testing.T) {
 	run := e.begin(session(t), "Touch it.", nil)
 	w := e.waits(run.GetRunID(), 1)[0]
 	_, err := e.people().Approve(t.Context(),
-		client.DecideInput{Session: session(t), Call: w.ID, ArgumentsHash: w.ArgumentsHash, By: "ann"})
+		client.DecideInput{Session: session(t), Request: w.ID, ArgumentsHash: w.ArgumentsHash, By: "ann"})
 	require.NoError(t, err)
 	e.reach(gate)
 	again := e.reset(run, e.tasks(run)[0])

@@ -98,9 +98,9 @@ func (r *fleetHarness) settles(session string) {
 	require.NoError(r.t, err)
 	require.Len(r.t, pending, 1)
 	if w := pending[0]; w.Kind == turn.RequestQuestion {
-		err = r.turns.Answer(r.t.Context(), client.AnswerInput{Session: session, Question: w.ID, Text: "Blue."})
+		err = r.turns.Answer(r.t.Context(), client.DecideInput{Session: session, Request: w.ID, Text: "Blue."})
 	} else {
-		_, err = r.turns.Approve(r.t.Context(), client.DecideInput{Session: session, Call: w.ID,
+		_, err = r.turns.Approve(r.t.Context(), client.DecideInput{Session: session, Request: w.ID,
 			ArgumentsHash: w.ArgumentsHash})
 	}
 	require.NoError(r.t, err)

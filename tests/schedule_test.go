@@ -237,7 +237,7 @@ func TestADeliverySleepsWhileItsTurnWaits(t *testing.T) {
 	e.asleep(run)
 	stop() // the delivery needs no worker meanwhile
 	e.work()
-	err := e.people().Answer(t.Context(), client.AnswerInput{Session: session(t), Question: "q1", Text: "Main."})
+	err := e.people().Answer(t.Context(), client.DecideInput{Session: session(t), Request: "q1", Text: "Main."})
 	require.NoError(t, err)
 	res, err := e.delivered(run)
 	require.NoError(t, err)

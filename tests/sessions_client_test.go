@@ -165,7 +165,7 @@ func (c *sessionClient) decide(v model.Verdict) {
 	requests := c.open(briefly)
 	i := slices.IndexFunc(requests, func(w journal.RequestRecord) bool { return w.Kind == turn.RequestApproval })
 	if i < 0 {
-		_, err := c.client.Approve(c.context(), client.DecideInput{Session: c.m.Session, Call: "1.0", ArgumentsHash: "none"})
+		_, err := c.client.Approve(c.context(), client.DecideInput{Session: c.m.Session, Request: "1.0", ArgumentsHash: "none"})
 		c.refuses(err)
 		return
 	}
@@ -190,13 +190,13 @@ func (c *sessionClient) decide(v model.Verdict) {
 // rules sends one decision and reports whether it was accepted. A valid decision is refused only if the request has
 // been settled otherwise.
 func (c *sessionClient) rules(w journal.RequestRecord, v model.Verdict, allow bool) bool {
-	a := client.DecideInput{Session: c.m.Session, Turn: w.Turn, Call: w.ID, ArgumentsHash: w.ArgumentsHash,
+	a := client.DecideInput{Session: c.m.Session, Turn: w.Turn, Request: w.ID, ArgumentsHash: w.ArgumentsHash,
 		By: c.m.Person()}
 	switch v {
 	case model.WrongHash:
 		a.ArgumentsHash = strings.Repeat("0", len(a.ArgumentsHash))
 	case model.WrongCall:
-		a.Call = "99.0"
+		a.Request = "99.0"
 	case model.WrongTurn:
 		a.Turn = "another"
 	case model.AlwaysCall:
@@ -204,7 +204,7 @@ func (c *sessionClient) rules(w journal.RequestRecord, v model.Verdict, allow bo
 	case model.AlwaysTool, model.DenyAlways:
 		a.Grant = turn.GrantTool
 	}
-	e := check.Entry{Event: check.Deciding, Turn: a.Turn, Call: a.Call, Hash: a.ArgumentsHash, Allow: allow, By: a.By,
+	e := check.Entry{Event: check.Deciding, Turn: a.Turn, Call: a.Request, Hash: a.ArgumentsHash, Allow: allow, By: a.By,
 		Grant: a.Grant, Tool: w.Tool}
 	c.m.Note(e)
 	_, err := decider(c.client, allow)(c.context(), a)
@@ -262,7 +262,7 @@ func (c *sessionClient) answer(o model.Op) {
 	requests := c.open(briefly)
 	i := slices.IndexFunc(requests, func(w journal.RequestRecord) bool { return w.Kind == turn.RequestQuestion })
 	if i < 0 || o.Wrong {
-		err := c.client.Answer(c.context(), client.AnswerInput{Session: c.m.Session, Question: "q99", Text: "What?"})
+		err := c.client.Answer(c.context(), client.DecideInput{Session: c.m.Session, Request: "q99", Text: "What?"})
 		c.refuses(err)
 		return
 	}
@@ -273,7 +273,7 @@ func (c *sessionClient) replies(w journal.RequestRecord, do []string) {
 	by := c.m.Person()
 	text := model.Text(c.m.Session, by, do)
 	err := c.client.Answer(c.context(),
-		client.AnswerInput{Session: c.m.Session, Turn: w.Turn, Question: w.ID, By: by, Text: text})
+		client.DecideInput{Session: c.m.Session, Turn: w.Turn, Request: w.ID, By: by, Text: text})
 	if err != nil {
 		c.refuses(err)
 		c.settledBy(w, by)

@@ -107,7 +107,7 @@ func TestARepeatedMessageAnswersNoQuestion(t *testing.T) {
 			// Until the journal reports that the session already has the message, the message counts as the answer, and
 			// another answer is refused.
 			require.Eventually(t, func() bool {
-				err := e.people().Answer(t.Context(), client.AnswerInput{Session: session(t), Question: "q1", Text: "The first."})
+				err := e.people().Answer(t.Context(), client.DecideInput{Session: session(t), Request: "q1", Text: "The first."})
 				return err == nil
 			}, within, 50*time.Millisecond, "the question is open still")
 			assert.Equal(t, "The first it is.", e.ended(begun.ID).Answer)
@@ -162,7 +162,7 @@ func TestAWaitingTurnStaysReachable(t *testing.T) {
 	assert.NotEqual(t, begun.ID, d.WorkflowExecutionInfo.GetExecution().GetRunId(), "the turn waits in a later run")
 	// As above, the repeated message counts as the answer until the journal reports that the session already has it.
 	require.Eventually(t, func() bool {
-		return e.people().Answer(t.Context(), client.AnswerInput{Session: session(t), Question: "q1", Text: "Blue."}) == nil
+		return e.people().Answer(t.Context(), client.DecideInput{Session: session(t), Request: "q1", Text: "Blue."}) == nil
 	}, within, 50*time.Millisecond)
 	assert.Equal(t, "Blue it is.", e.ended(begun.ID).Answer)
 }

@@ -170,10 +170,10 @@ func TestAnApprovalTheNextDay(t *testing.T) {
 		w := s.wait()
 		assert.Nil(t, w.Decision)
 		assert.Zero(t, s.effects.Load())
-		s.UpdateWorkflow(workflows.ApproveUpdate, "u", &testsuite.TestUpdateCallback{
+		s.UpdateWorkflow(workflows.DecideUpdate, "u", &testsuite.TestUpdateCallback{
 			OnReject: func(err error) { assert.NoError(t, err) }, OnAccept: func() {},
 			OnComplete: func(_ any, err error) { assert.NoError(t, err) },
-		}, workflows.Approval{Call: w.ID, Allow: true, ArgumentsHash: w.ArgumentsHash, By: "ann"})
+		}, workflows.DecideInput{Request: w.ID, Allow: true, ArgumentsHash: w.ArgumentsHash, By: "ann"})
 	}, 24*time.Hour)
 	res, took := s.run()
 	assert.Equal(t, "It said: touched a", res.Answer)

@@ -181,7 +181,7 @@ func TestAnAnswersTurnIsNarrowedLikeItsMessage(t *testing.T) {
 				TurnTimeout: ptr("10m")}})
 			for i := range tc.allowed {
 				w := e.waits(run.GetRunID(), i+1)[i]
-				_, err := e.people().Approve(t.Context(), peopleclient.DecideInput{Session: session(t), Call: w.ID,
+				_, err := e.people().Approve(t.Context(), peopleclient.DecideInput{Session: session(t), Request: w.ID,
 					ArgumentsHash: w.ArgumentsHash, By: "ann"})
 				require.NoError(t, err)
 			}

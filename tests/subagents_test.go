@@ -250,7 +250,7 @@ func TestPolicyDecidesAboutCallsOfAgents(t *testing.T) {
 	people := e.people()
 	for i, decide := range []func(context.Context, peopleclient.DecideInput) (peopleclient.DecideResult, error){
 		people.Deny, people.Approve} {
-		_, err := decide(t.Context(), peopleclient.DecideInput{Session: session(t), Call: asked[i].ID,
+		_, err := decide(t.Context(), peopleclient.DecideInput{Session: session(t), Request: asked[i].ID,
 			ArgumentsHash: asked[i].ArgumentsHash})
 		require.NoError(t, err)
 	}
@@ -533,7 +533,7 @@ func TestAnAgentWorksInTheBackground(t *testing.T) {
 		return err == nil
 	}, within, 10*time.Millisecond)
 	asked := e.waits(subagent.LastTurn.ID, 1)[0]
-	require.NoError(t, e.people().Answer(t.Context(), peopleclient.AnswerInput{Session: its, Question: asked.ID,
+	require.NoError(t, e.people().Answer(t.Context(), peopleclient.DecideInput{Session: its, Request: asked.ID,
 		Text: "the blue one", By: "ann"}))
 	rec := e.answered(session(t), its+"/answer")
 	assert.Equal(t, "So it is blue.", rec.Answer)

@@ -27,7 +27,7 @@ func appendText(text string) fakellm.Reply {
 // allow allows a call that the turn waits for, with a grant if the request accepts that grant, and once otherwise.
 func (e *env) allow(session string, w journal.RequestRecord, always turn.GrantScope) {
 	e.t.Helper()
-	word := client.DecideInput{Session: session, Call: w.ID, ArgumentsHash: w.ArgumentsHash, By: "ann", Grant: always}
+	word := client.DecideInput{Session: session, Request: w.ID, ArgumentsHash: w.ArgumentsHash, By: "ann", Grant: always}
 	_, err := e.people().Approve(e.t.Context(), word)
 	if always != "" && !w.Grants(always) {
 		require.ErrorIs(e.t, err, client.ErrInvalid, "who has allowed it for good would be asked again")

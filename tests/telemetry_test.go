@@ -354,7 +354,7 @@ func TestDashboardsAndAlertsUseMetricsThatExist(t *testing.T) {
 	denied := e.begin(secret+"-5", "wait", nil)
 	w := e.waits(denied.GetRunID(), 1)[0]
 	_, err := e.people().Deny(t.Context(),
-		client.DecideInput{Session: secret + "-5", Call: w.ID, ArgumentsHash: w.ArgumentsHash, By: "ann"})
+		client.DecideInput{Session: secret + "-5", Request: w.ID, ArgumentsHash: w.ArgumentsHash, By: "ann"})
 	require.NoError(t, err)
 	e.result(denied)
 	metrics := ""

@@ -1,7 +1,6 @@
 package workflows
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,79 +10,10 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Answer answers a question of the model, or responds to an elicitation.
-type Answer struct {
-	Version  int    `json:"v,omitempty"`
-	Turn     string `json:"turn,omitempty"` // empty: the running turn
-	Question string `json:"question"`       // the ID of the turn.Request
-	Text     string `json:"text,omitempty"`
-	Blob     string `json:"blob,omitempty"`
-	By       string `json:"by,omitempty"`
-	// Response responds to an elicitation; Text is empty then. Its Key may be empty.
-	Response *turn.ElicitationResponse `json:"response,omitempty"`
-}
-
-// AnswerResult acknowledges an Answer.
-type AnswerResult struct {
-	Turn     string `json:"turn"`
-	Question string `json:"question"`
-}
-
-// answer handles the update Answer. It adds the answer of a question to the turn's inbox as a message, and records the
-// decision of the question or elicitation.
-func (r *run) answer(ctx workflow.Context, a Answer) (AnswerResult, error) {
-	if a.Response == nil {
-		r.progress.Inbox = append(r.progress.Inbox, Message{ID: AnswerID(r.turnID, a.Question), Text: a.Text, Blob: a.Blob})
-	}
-	r.requests.decide(a.decision(ctx))
-	return AnswerResult{Turn: r.turnID, Question: a.Question}, nil
-}
-
-// decision returns the decision that the answer makes.
-func (a Answer) decision(ctx workflow.Context) turn.Decision {
-	return turn.Decision{
-		ID: a.Question, Status: turn.StatusAnswered, By: turn.Truncate(a.By, maxBy), At: workflow.Now(ctx),
-		Response: a.Response,
-	}
-}
-
 // AnswerID returns the ID of the message that an answer becomes in the transcript.
 func AnswerID(turnID, question string) string { return answerPrefix + turnID + ":" + question }
 
 const answerPrefix = "answer:"
-
-// validateAnswer rejects an invalid answer before the workflow records it. It also rejects a repeated one, with the
-// decision that stands as the error's detail.
-func (r *run) validateAnswer(ctx workflow.Context, a Answer) error {
-	if err := a.checkSizes(); err != nil {
-		return rejected(err.Code, err.Message)
-	}
-	kind := turn.RequestQuestion
-	req, known := r.requests.find(a.Question)
-	// The kind of an unknown request only appears in the error.
-	if known && req.Kind == turn.RequestElicitation || !known && a.Response != nil {
-		kind = turn.RequestElicitation
-	}
-	req, err := r.findRequest(ctx, a.Turn, a.Question, kind)
-	if err != nil {
-		return err
-	}
-	if before, settled := r.requests.decision(a.Question); settled {
-		output := fmt.Sprintf("question %s is already %s%s", a.Question, before.Status, byAuthor(before.By))
-		return rejected(turn.CodeNotWaiting, output, before)
-	}
-	if _, err := req.Settle(a.decision(ctx)); err != nil {
-		return rejected(err.Code, err.Message)
-	}
-	if kind == turn.RequestElicitation { // it has no text to check
-		return nil
-	}
-	m := Message{Text: a.Text, Blob: a.Blob}
-	if err := cmp.Or(checkMessage(m), checkEncodedSize(m, maxAnswerBytes)); err != nil {
-		return rejected(err.Code, err.Message)
-	}
-	return nil
-}
 
 // question opens a request for the model's question and waits for its answer, which the next inference gets as a
 // message. Messages that arrived before the question do not answer it. If the request expires, the next prompt says so.

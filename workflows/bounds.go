@@ -24,8 +24,6 @@ const (
 	minTaskTimeout = time.Second
 	// maxAgent bounds an agent's name, in bytes, because it is a search attribute.
 	maxAgent = 200
-	// maxApproval bounds an Approval, and an Answer without its text and its response's content, in bytes of JSON.
-	maxApproval = 16 << 10
 )
 
 // bound returns the input, or an input that check rejects if it exceeds a bound. The run then does not hold or repeat
@@ -97,29 +95,6 @@ func checkSize(what string, v any, maxBytes int) *turn.Error {
 		return invalid("the %s is %d bytes as JSON; the maximum is %d", what, len(b), maxBytes)
 	}
 	return nil
-}
-
-// checkSizes rejects an answer of a newer client, or one whose fields other than Text are too large. Text has its own
-// bound: see validateAnswer.
-func (a Answer) checkSizes() *turn.Error {
-	a.Text = ""
-	if a.Response != nil {
-		if len(a.Response.Content) > turn.MaxResponseBytes {
-			return invalid("the response is %d bytes; the maximum is %d", len(a.Response.Content), turn.MaxResponseBytes)
-		}
-		response := *a.Response
-		response.Content = nil
-		a.Response = &response
-	}
-	return checkUpdate(a.Version, a)
-}
-
-// checkUpdate rejects updates of newer clients, and updates that are too large.
-func checkUpdate(version int, update any) *turn.Error {
-	if err := checkVersion(version); err != nil {
-		return err
-	}
-	return checkSize("update, without its text,", update, maxApproval)
 }
 
 // UnmarshalJSON reads a DeliverInput. If the JSON is invalid, it returns an input that check rejects: see the method of

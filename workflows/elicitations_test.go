@@ -52,7 +52,7 @@ func (p *elicitingPort) Infer(_ context.Context, in InferInput) (InferResult, er
 	return InferResult{Proposal: out}, nil
 }
 
-func (p *elicitingPort) Ask(_ context.Context, in AskInput) (AskResult, error) {
+func (p *elicitingPort) Ask(_ context.Context, in turn.AskInput) (AskResult, error) {
 	p.opened = append(p.opened, in.Requests...)
 	for _, r := range in.Requests {
 		if !p.silent {
@@ -65,8 +65,8 @@ func (p *elicitingPort) Ask(_ context.Context, in AskInput) (AskResult, error) {
 func (p *elicitingPort) respond(id string, action turn.ElicitationAction) {
 	callback := &testsuite.TestUpdateCallback{OnReject: func(error) {}, OnAccept: func() {},
 		OnComplete: func(any, error) {}}
-	p.env.UpdateWorkflow(AnswerUpdate, "u"+id, callback,
-		Answer{Question: id, Response: &turn.ElicitationResponse{Action: action}})
+	p.env.UpdateWorkflow(DecideUpdate, "u"+id, callback,
+		DecideInput{Request: id, Response: &turn.ElicitationResponse{Action: action}})
 }
 
 func (p *elicitingPort) CallTool(ctx context.Context, in CallInput) (CallResult, error) {
@@ -160,7 +160,7 @@ func (p *elicitingPort) elicit(in ElicitInput) (out ElicitResult, err error) {
 	return out, err
 }
 
-func (p *elicitingPort) Decide(ctx context.Context, in DecideInput) (DecideResult, error) {
+func (p *elicitingPort) Decide(ctx context.Context, in turn.DecisionsInput) (DecisionsResult, error) {
 	out, err := p.port.Decide(ctx, in)
 	if p.decisions != nil {
 		p.decisions <- in.Decisions[0]

@@ -45,12 +45,8 @@ func (r *run) registerHandlers(ctx workflow.Context) error {
 		workflow.UpdateHandlerOptions{Validator: r.validateSend}); err != nil {
 		return err
 	}
-	if err := workflow.SetUpdateHandlerWithOptions(ctx, ApproveUpdate, r.approve,
-		workflow.UpdateHandlerOptions{Validator: r.validateApprove}); err != nil {
-		return err
-	}
-	if err := workflow.SetUpdateHandlerWithOptions(ctx, AnswerUpdate, r.answer,
-		workflow.UpdateHandlerOptions{Validator: r.validateAnswer}); err != nil {
+	if err := workflow.SetUpdateHandlerWithOptions(ctx, DecideUpdate, r.decide,
+		workflow.UpdateHandlerOptions{Validator: r.validateDecide}); err != nil {
 		return err
 	}
 	return workflow.SetUpdateHandlerWithOptions(ctx, ElicitUpdate, r.holdElicitation,

@@ -27,7 +27,7 @@ import (
 type port struct {
 	Activities // the activities that these tests do not use
 	steps      int
-	decided    []DecideInput
+	decided    []turn.DecisionsInput
 }
 
 func (p *port) Begin(_ context.Context, in BeginInput) (BeginResult, error) {
@@ -47,11 +47,11 @@ func (p *port) Infer(context.Context, InferInput) (InferResult, error) {
 	return out, nil
 }
 
-func (p *port) Ask(context.Context, AskInput) (AskResult, error) { return AskResult{}, nil }
+func (p *port) Ask(context.Context, turn.AskInput) (AskResult, error) { return AskResult{}, nil }
 
-func (p *port) Decide(_ context.Context, in DecideInput) (DecideResult, error) {
+func (p *port) Decide(_ context.Context, in turn.DecisionsInput) (DecisionsResult, error) {
 	p.decided = append(p.decided, in)
-	return DecideResult{}, nil
+	return DecisionsResult{}, nil
 }
 
 func (p *port) Finish(_ context.Context, in FinishInput) (FinishResult, error) {
@@ -194,24 +194,26 @@ func TestHostileUpdatesAreRejectedWithACode(t *testing.T) {
 		name, json string
 		code       turn.Code
 	}{
-		{AnswerUpdate, `{"question":"e1.0.1","response":{"key":"` + long + `","action":"decline"}}`, turn.CodeInputInvalid},
-		{AnswerUpdate, `{"question":"e1.0.1","response":{"action":"decline"}}`, turn.CodeNotWaiting},
-		{AnswerUpdate, `{"question":"e` + long + `","response":{"action":"decline"}}`, turn.CodeInputInvalid},
-		{AnswerUpdate, `{"question":"q1","text":"x","by":"` + long + `"}`, turn.CodeInputInvalid},
-		{AnswerUpdate, `{"question":"q1","text":"` + long + `"}`, turn.CodeInputInvalid},
-		{AnswerUpdate, `{"question":"q1","blob":"` + long + `"}`, turn.CodeInputInvalid},
-		{AnswerUpdate, `{"question":"q1","text":"x","turn":"` + long + `"}`, turn.CodeInputInvalid},
-		{AnswerUpdate, `{"question":"q1","text":"x","v":99}`, turn.CodeInputInvalid},
-		{AnswerUpdate, `{"question":"q9","text":"x"}`, turn.CodeNotWaiting},
+		{DecideUpdate, `{"request":"e1.0.1","response":{"key":"` + long + `","action":"decline"}}`, turn.CodeInputInvalid},
+		{DecideUpdate, `{"request":"e1.0.1","response":{"action":"decline"}}`, turn.CodeNotWaiting},
+		{DecideUpdate, `{"request":"e` + long + `","response":{"action":"decline"}}`, turn.CodeInputInvalid},
+		{DecideUpdate, `{"request":"q1","text":"x","by":"` + long + `"}`, turn.CodeInputInvalid},
+		{DecideUpdate, `{"request":"q1","text":"` + long + `"}`, turn.CodeInputInvalid},
+		{DecideUpdate, `{"request":"q1","blob":"` + long + `"}`, turn.CodeInputInvalid},
+		{DecideUpdate, `{"request":"q1","text":"x","turn":"` + long + `"}`, turn.CodeInputInvalid},
+		{DecideUpdate, `{"request":"q1","text":"x","v":99}`, turn.CodeInputInvalid},
+		{DecideUpdate, `{"request":"q9","text":"x"}`, turn.CodeNotWaiting},
 		{ElicitUpdate, `{"call":"1.0","attempt":1,"within":1000,"elicitation":{"key":"1","message":"?"}}`,
 			turn.CodeNotWaiting},
 		{ElicitUpdate, `{"call":"` + long + `","attempt":-1}`, turn.CodeNotWaiting},
-		{AnswerUpdate, `{"question":"e1.0.1","response":{"action":"accept","content":{"a":"` + long + `"}}}`,
+		{DecideUpdate, `{"request":"e1.0.1","response":{"action":"accept","content":{"a":"` + long + `"}}}`,
 			turn.CodeInputInvalid},
-		{ApproveUpdate, `{"call":"1.0","allow":true,"arguments_hash":"` + long + `"}`, turn.CodeInputInvalid},
-		{ApproveUpdate, `{"call":"1.0","reason":"` + long + `","arguments_hash":"x"}`, turn.CodeInputInvalid},
-		{ApproveUpdate, `{"call":"e1.0.1","allow":true,"arguments_hash":"x"}`, turn.CodeNotWaiting},
-		{ApproveUpdate, `{"call":"1.0","v":9223372036854775807}`, turn.CodeInputInvalid},
+		{DecideUpdate, `{"request":"1.0","allow":true,"arguments_hash":"` + long + `"}`, turn.CodeInputInvalid},
+		{DecideUpdate, `{"request":"1.0","reason":"` + long + `","arguments_hash":"x"}`, turn.CodeInputInvalid},
+		{DecideUpdate, `{"request":"e1.0.1","allow":true,"arguments_hash":"x"}`, turn.CodeNotWaiting},
+		{DecideUpdate, `{"request":"1.0","v":9223372036854775807}`, turn.CodeInputInvalid},
+		{DecideUpdate, `{"request":"1.0","session":"another"}`, turn.CodeInputInvalid},
+		{DecideUpdate, `{"request":"1.0","changed_plan":"` + long + `"}`, turn.CodeNotWaiting},
 		{SendUpdate, `{"text":"` + long + `"}`, turn.CodeInputInvalid},
 		{SendUpdate, `{"text":"` + strings.Repeat(`<`, 200_000) + `"}`, turn.CodeInputInvalid},
 		{SendUpdate, `{"id":"` + long + `","text":"x"}`, turn.CodeInputInvalid},
@@ -250,11 +252,11 @@ func TestManyToolsWithLongNamesFitIntoASearchAttribute(t *testing.T) {
 func FuzzHostile(f *testing.F) {
 	for _, fields := range hostile() {
 		if len(fields) < 1000 {
-			f.Add([]byte(`{"session":"s","message":{"text":"hi"},`+fields+"}"), []byte(`{"question":"q1","text":"x"}`))
+			f.Add([]byte(`{"session":"s","message":{"text":"hi"},`+fields+"}"), []byte(`{"request":"q1","text":"x"}`))
 		}
 	}
 	f.Add([]byte(`{"message":{"text":"hi"}}`),
-		[]byte(`{"question":"e1.0.1","response":{"key":"k","action":"accept","content":{"a":1}},"call":"e1.0.1","arguments_hash":"x"}`))
+		[]byte(`{"request":"e1.0.1","response":{"key":"k","action":"accept","content":{"a":1}},"arguments_hash":"x"}`))
 	f.Add([]byte(`{"continued":{"counters":{"step":-9223372036854775808}},"queue":[{"text":"x","after":true}]}`),
 		[]byte(`{"id":"turn:x","text":"x"}`))
 	f.Fuzz(func(t *testing.T, input, update []byte) {
@@ -263,7 +265,7 @@ func FuzzHostile(f *testing.F) {
 		}
 		for _, name := range []string{TurnWorkflow, DeliverWorkflow} {
 			requireTyped(t, hostileRun(t, name, input, func(env *testsuite.TestWorkflowEnvironment) {
-				for i, to := range []string{SendUpdate, ApproveUpdate, AnswerUpdate} {
+				for i, to := range []string{SendUpdate, DecideUpdate} {
 					if name == TurnWorkflow {
 						env.UpdateWorkflow(to, fmt.Sprint(i), &testsuite.TestUpdateCallback{OnReject: func(error) {}, OnAccept: func() {},
 							OnComplete: func(any, error) {}}, json.RawMessage(update))

@@ -31,9 +31,9 @@ type Activities interface {
 	// if the turn could not begin.
 	SettleSubagent(context.Context, SettleSubagentInput) (CallResult, error)
 	// Ask records the requests that the turn waits for, so that clients can see them.
-	Ask(context.Context, AskInput) (AskResult, error)
+	Ask(context.Context, turn.AskInput) (AskResult, error)
 	// Decide records decisions, including expiries.
-	Decide(context.Context, DecideInput) (DecideResult, error)
+	Decide(context.Context, turn.DecisionsInput) (DecisionsResult, error)
 	// Finish settles the turn.
 	Finish(context.Context, FinishInput) (FinishResult, error)
 	// Compact compacts the conversation of a session whose turn has ended.
@@ -229,21 +229,15 @@ type SettleSubagentInput struct {
 	Deliver bool `json:"deliver,omitempty"`
 }
 
-// AskInput and DecideInput are the inputs of Ask and Decide.
-type (
-	AskInput    = turn.AskInput
-	DecideInput = turn.DecideInput
-)
-
 // AskResult says that clients can see the requests.
 type AskResult struct {
 	// Decisions are those that the journal already has, because the turn was reset to a point before its requests.
 	Decisions []turn.Decision `json:"decisions,omitempty"`
 }
 
-// DecideResult says that the decisions are in the journal. If AlreadySent is set, nothing is recorded, because the
-// session already had all messages of DecideInput.MessageIDs.
-type DecideResult struct {
+// DecisionsResult says that the decisions are in the journal. If AlreadySent is set, nothing is recorded, because the
+// session already had all messages of DecisionsInput.MessageIDs.
+type DecisionsResult struct {
 	AlreadySent bool `json:"already_sent,omitempty"`
 }
 

@@ -145,10 +145,10 @@ func (r *run) request(
 // for the requests.
 func (r *run) openRequests(ctx workflow.Context, requests []turn.Request, fromUpdate bool) ([]turn.Request, error) {
 	r.requests.add(requests...)
-	in := AskInput{Session: r.session, Turn: r.turnID, Requests: requests, Head: r.progress.Head}
-	ask := runJournal[AskInput, AskResult]
+	in := turn.AskInput{Session: r.session, Turn: r.turnID, Requests: requests, Head: r.progress.Head}
+	ask := runJournal[turn.AskInput, AskResult]
 	if fromUpdate {
-		ask = recordUpdate[AskInput, AskResult]
+		ask = recordUpdate[turn.AskInput, AskResult]
 	}
 	asked, err := ask(ctx, Activities.Ask, in, askSummary(requests))
 	if err != nil {
@@ -207,7 +207,7 @@ func (r *run) collect(ctx workflow.Context, open []turn.Request, within time.Dur
 		if len(fresh) == 0 && r.mayMove(ctx, open) { // new decisions are recorded first
 			return errMoves
 		}
-		in := DecideInput{Session: r.session, Turn: r.turnID, Decisions: fresh, MessageIDs: messageIDs}
+		in := turn.DecisionsInput{Session: r.session, Turn: r.turnID, Decisions: fresh, MessageIDs: messageIDs}
 		res, err := recordUpdate(ctx, Activities.Decide, in, "record what was decided")
 		if err != nil {
 			return err
@@ -256,34 +256,4 @@ func (r *run) decideRemaining(ctx workflow.Context, open []turn.Request, ended b
 		}
 	}
 	return messageIDs
-}
-
-// findRequest returns the request that a client decides, by the request's ID and kind, or an error that says why it
-// accepts no decision. turnID is the turn that the client names; "" means the running turn. A request that is already
-// settled is no error, because the client may repeat its decision. If a workflow task has both the update and a stop or
-// the end of a call, the SDK runs findRequest before the workflow code that notices the latter.
-func (r *run) findRequest(ctx workflow.Context, turnID, id string, kind turn.RequestKind) (turn.Request, error) {
-	req, known := r.requests.find(id)
-	switch {
-	case r.stopping, ctx.Err() != nil:
-		return req, rejected(turn.CodeNotWaiting, "the turn was stopped")
-	case turnID != "" && turnID != r.turnID:
-		return req, rejected(turn.CodeNotWaiting,
-			fmt.Sprintf("turn %s is not the running turn of this session", turn.Truncate(turnID, 80)))
-	case !known || req.Kind != kind:
-		return req, rejected(turn.CodeNotWaiting,
-			fmt.Sprintf("this turn has no open %s %q", kind, turn.Truncate(id, 40)))
-	}
-	_, settled := r.requests.decision(id)
-	expired := !req.ExpiresAt.IsZero() && !workflow.Now(ctx).Before(req.ExpiresAt)
-	switch {
-	case settled:
-	case expired:
-		return req, rejected(turn.CodeApprovalExpired,
-			fmt.Sprintf("%s %s expired at %s", kind, id, req.ExpiresAt.UTC().Format(time.RFC3339)))
-	case r.abandoned(req):
-		return req, rejected(turn.CodeNotWaiting,
-			fmt.Sprintf("the server of call %s no longer waits for %s %s", req.Call, kind, id))
-	}
-	return req, nil
 }

@@ -2,12 +2,14 @@ package workflows
 
 import (
 	"context"
+	"encoding/json"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
 
@@ -42,12 +44,12 @@ func TestAMovedTurnTakesWhatArrivesWithItsStart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			u := &unavailable{}
 			env := u.environment()
-			var decided []DecideInput
-			env.RegisterActivityWithOptions(func(context.Context, AskInput) (AskResult, error) { return AskResult{}, nil },
+			var decided []turn.DecisionsInput
+			env.RegisterActivityWithOptions(func(context.Context, turn.AskInput) (AskResult, error) { return AskResult{}, nil },
 				activity.RegisterOptions{Name: "Ask"})
-			env.RegisterActivityWithOptions(func(_ context.Context, in DecideInput) (DecideResult, error) {
+			env.RegisterActivityWithOptions(func(_ context.Context, in turn.DecisionsInput) (DecisionsResult, error) {
 				decided = append(decided, in)
-				return DecideResult{}, nil
+				return DecisionsResult{}, nil
 			}, activity.RegisterOptions{Name: "Decide"})
 			question := turn.Request{ID: "q1", Kind: turn.RequestQuestion, Step: 1, Question: "Which?"}
 			in := Input{Turn: "t", Continued: &turn.Progress{
@@ -92,13 +94,13 @@ func TestADecisionWithoutEffectIsRejected(t *testing.T) {
 	elicitation := turn.Request{ID: "e1.0.1", Kind: turn.RequestElicitation, Step: 1, Call: "1.0",
 		Elicitation: &turn.Elicitation{Key: "1", Message: "?"}}
 	approve := func(ctx workflow.Context, r *run) error {
-		return r.validateApprove(ctx, Approval{Call: approval.ID, Allow: true, ArgumentsHash: "h"})
+		return r.validateDecide(ctx, DecideInput{Request: approval.ID, Allow: true, ArgumentsHash: "h"})
 	}
 	answer := func(ctx workflow.Context, r *run) error {
-		return r.validateAnswer(ctx, Answer{Question: question.ID, Text: "x"})
+		return r.validateDecide(ctx, DecideInput{Request: question.ID, Text: "x"})
 	}
 	respond := func(ctx workflow.Context, r *run) error {
-		return r.validateAnswer(ctx, Answer{Question: elicitation.ID,
+		return r.validateDecide(ctx, DecideInput{Request: elicitation.ID,
 			Response: &turn.ElicitationResponse{Action: turn.ElicitationDecline}})
 	}
 	type state struct {
@@ -145,4 +147,100 @@ func TestADecisionWithoutEffectIsRejected(t *testing.T) {
 			require.NoError(t, env.GetWorkflowError())
 		})
 	}
+}
+
+// TestADecisionFitsTheKindOfItsRequest sends decisions that have fields for another kind of request. In particular, a
+// text must not deny a call, and nothing but the response of an elicitation may settle it.
+func TestADecisionFitsTheKindOfItsRequest(t *testing.T) {
+	response := &turn.ElicitationResponse{Action: turn.ElicitationDecline}
+	for name, in := range map[string]DecideInput{
+		"text for an approval":             {Request: "1.0", Text: "yes", ArgumentsHash: "h"},
+		"a response for an approval":       {Request: "1.0", Response: response},
+		"allow for a question":             {Request: "q1", Allow: true, Text: "yes"},
+		"nothing for a question":           {Request: "q1"},
+		"a response for a question":        {Request: "q1", Response: response},
+		"deny for an elicitation":          {Request: "e1.0.1"},
+		"text for an elicitation":          {Request: "e1.0.1", Text: "yes"},
+		"allow and a response":             {Request: "e1.0.1", Allow: true, Response: response},
+		"text and a response":              {Request: "e1.0.1", Text: "yes", Response: response},
+		"a changed plan of an elicitation": {Request: "e1.0.1", ChangedPlan: json.RawMessage(`{}`)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorkflow(t, func(ctx workflow.Context) {
+				var r run
+				r.requests.add(turn.Request{ID: "1.0", Kind: turn.RequestApproval, Step: 1, ArgumentsHash: "h"},
+					turn.Request{ID: "q1", Kind: turn.RequestQuestion, Step: 1},
+					turn.Request{ID: "e1.0.1", Kind: turn.RequestElicitation, Step: 1, Elicitation: &turn.Elicitation{Key: "1"}})
+				assert.Equal(t, turn.CodeInputInvalid, code(r.validateDecide(ctx, in)))
+			})
+		})
+	}
+}
+
+// TestASecondDecisionGetsTheFirst covers repeated and contradicting decisions of each kind of request.
+func TestASecondDecisionGetsTheFirst(t *testing.T) {
+	inWorkflow(t, func(ctx workflow.Context) {
+		var r run
+		r.requests.add(turn.Request{ID: "1.0", Kind: turn.RequestApproval, Step: 1, ArgumentsHash: "h"},
+			turn.Request{ID: "q1", Kind: turn.RequestQuestion, Step: 1},
+			turn.Request{ID: "e1.0.1", Kind: turn.RequestElicitation, Step: 1, Elicitation: &turn.Elicitation{Key: "1"}})
+		response := &turn.ElicitationResponse{Action: turn.ElicitationDecline}
+		for _, c := range []struct {
+			first, second DecideInput
+			again         bool // the second is accepted
+		}{
+			{DecideInput{Request: "1.0", Allow: true, ArgumentsHash: "h", By: "ann"},
+				DecideInput{Request: "1.0", Allow: true, ArgumentsHash: "h", By: "ben"}, true},
+			{DecideInput{Request: "1.0", Allow: true, ArgumentsHash: "h", By: "ann"},
+				DecideInput{Request: "1.0", ArgumentsHash: "h", By: "ben"}, false},
+			{DecideInput{Request: "q1", Text: "x", By: "ann"}, DecideInput{Request: "q1", Text: "x"}, false},
+			{DecideInput{Request: "e1.0.1", Response: response, By: "ann"},
+				DecideInput{Request: "e1.0.1", Response: response}, false},
+		} {
+			require.NoError(t, r.validateDecide(ctx, c.first))
+			_, err := r.decide(ctx, c.first)
+			require.NoError(t, err)
+			err = r.validateDecide(ctx, c.second)
+			if c.again {
+				require.NoError(t, err)
+				continue
+			}
+			var refused *temporal.ApplicationError
+			require.ErrorAs(t, err, &refused)
+			assert.Equal(t, string(turn.CodeNotWaiting), refused.Type())
+			var stands turn.Decision
+			require.NoError(t, refused.Details(&stands))
+			assert.Equal(t, "ann", stands.By)
+		}
+		assert.Len(t, r.progress.Inbox, 1, "the answer is a message, once")
+	})
+}
+
+// TestAGrantAllowsTheCallsThatItCovers decides one of four calls with a grant of its tool.
+func TestAGrantAllowsTheCallsThatItCovers(t *testing.T) {
+	inWorkflow(t, func(ctx workflow.Context) {
+		var r run
+		requests := []turn.Request{{ID: "1.0", Tool: "a"}, {ID: "1.1", Tool: "b"}, {ID: "1.2", Tool: "a"},
+			{ID: "1.3", Tool: "a", MaxGrant: turn.GrantNever}}
+		for i := range requests {
+			requests[i].Kind, requests[i].Step, requests[i].ArgumentsHash = turn.RequestApproval, 1, "of "+requests[i].ID
+		}
+		r.requests.add(requests...)
+		in := DecideInput{Request: "1.0", Allow: true, ArgumentsHash: "of 1.0", Grant: turn.GrantTool, Covered: true, By: "ann"}
+		result, err := r.decide(ctx, in)
+		require.NoError(t, err)
+		assert.Equal(t, DecideResult{Pending: 2, Covered: []string{"1.2"}}, result)
+		also, _ := r.requests.decision("1.2")
+		assert.Equal(t, turn.Decision{ID: "1.2", Status: turn.StatusAllowed, Allowed: true, ArgumentsHash: "of 1.2", By: "ann",
+			Grant: turn.GrantTool, At: also.At}, also)
+	})
+}
+
+// inWorkflow runs f as the code of a workflow.
+func inWorkflow(t *testing.T, f func(workflow.Context)) {
+	t.Helper()
+	var suite testsuite.WorkflowTestSuite
+	env := suite.NewTestWorkflowEnvironment()
+	env.ExecuteWorkflow(func(ctx workflow.Context) error { f(ctx); return nil })
+	require.NoError(t, env.GetWorkflowError())
 }

@@ -12,13 +12,12 @@ import (
 
 // The names that clients use.
 const (
-	TurnWorkflow  = "Turn"     // the workflow type
-	TaskQueue     = "everturn" // the default task queue
-	SendUpdate    = "Send"     // update: a Message; the update's ID is the message's
-	ApproveUpdate = "Approve"  // update: an Approval
-	AnswerUpdate  = "Answer"   // update: an Answer
-	ElicitUpdate  = "Elicit"   // update: an ElicitInput, from the activity of a call
-	StateQuery    = "State"    // query: a Snapshot
+	TurnWorkflow = "Turn"     // the workflow type
+	TaskQueue    = "everturn" // the default task queue
+	SendUpdate   = "Send"     // update: a Message; the update's ID is the message's
+	DecideUpdate = "Decide"   // update: a DecideInput
+	ElicitUpdate = "Elicit"   // update: an ElicitInput, from the activity of a call
+	StateQuery   = "State"    // query: a Snapshot
 )
 
 // WireVersion is the version of the messages between clients and the workflow. A worker rejects messages of a newer

@@ -72,12 +72,9 @@ func decide(ctx context.Context, c *client.Client, session string, event turn.Ev
 	}
 	// An event has only the beginning of long arguments. A call is denied if the user has not seen all of them.
 	complete := int(request.ArgumentsBytes) <= len(request.Arguments)
-	send := c.Deny
-	if answer == "y" && complete {
-		send = c.Approve
-	}
-	_, err := send(ctx, client.DecideInput{
-		Session: session, Turn: event.Turn, Call: request.ID, ArgumentsHash: request.ArgumentsHash, By: "the example",
+	_, err := c.Decide(ctx, client.DecideInput{
+		Session: session, Turn: event.Turn, Request: request.ID, Allow: answer == "y" && complete,
+		ArgumentsHash: request.ArgumentsHash, By: "the example",
 	})
 	if errors.Is(err, client.ErrAlreadyDecided) {
 		fmt.Println(err)

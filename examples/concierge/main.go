@@ -114,6 +114,6 @@ func decide(ctx context.Context, c *client.Client, session string, event turn.Ev
 	if (*yes || answer == "y") && int(r.ArgumentsBytes) <= len(r.Arguments) {
 		send = c.Approve
 	}
-	_, err := send(ctx, client.DecideInput{Session: session, Turn: event.Turn, Call: r.ID, ArgumentsHash: r.ArgumentsHash})
+	_, err := send(ctx, client.DecideInput{Session: session, Turn: event.Turn, Request: r.ID, ArgumentsHash: r.ArgumentsHash})
 	return err
 }

@@ -97,7 +97,7 @@ func oneDecision(t *testing.T, a, b *journal.DB) {
 			r = allowed(req)
 			r.By = fmt.Sprint(i)
 		}
-		return j.Decide(t.Context(), turn.DecideInput{Session: "s", Turn: "t1", Decisions: []turn.Decision{r},
+		return j.Decide(t.Context(), turn.DecisionsInput{Session: "s", Turn: "t1", Decisions: []turn.Decision{r},
 			At: start})
 	})
 	decided := s.requestEvents(turn.EventApprovalDecided)

@@ -49,8 +49,8 @@ func (s *script) ask(requests ...turn.Request) {
 	require.Empty(s, ruled)
 }
 
-func (s *script) decideInput(decisions ...turn.Decision) turn.DecideInput {
-	return turn.DecideInput{Session: s.session, Turn: s.turn, Decisions: decisions, At: s.now()}
+func (s *script) decideInput(decisions ...turn.Decision) turn.DecisionsInput {
+	return turn.DecisionsInput{Session: s.session, Turn: s.turn, Decisions: decisions, At: s.now()}
 }
 
 func (s *script) decide(decisions ...turn.Decision) {

@@ -78,7 +78,7 @@ func fill(t *testing.T, db *journal.DB) turn.Head {
 		{ID: "q1", Kind: turn.RequestQuestion, Step: 1, Question: "canary question"},
 	}})
 	require.NoError(t, err)
-	require.NoError(t, db.Decide(ctx, turn.DecideInput{Session: "s", Turn: "t", At: at, Decisions: []turn.Decision{
+	require.NoError(t, db.Decide(ctx, turn.DecisionsInput{Session: "s", Turn: "t", At: at, Decisions: []turn.Decision{
 		{ID: "1.0", Status: turn.StatusAllowed, Allowed: true, ArgumentsHash: hash, Grant: turn.GrantTool, By: "me",
 			Reason: "canary reason"},
 	}}))

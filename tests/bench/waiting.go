@@ -185,10 +185,10 @@ func (c *crowd) wake(ctx context.Context, a client.Turn, odd int) (time.Duration
 	}
 	began := time.Now()
 	if odd == 0 {
-		_, err = c.sessions.Approve(ctx, client.DecideInput{Session: a.Session, Call: w.ID, ArgumentsHash: w.ArgumentsHash,
+		_, err = c.sessions.Approve(ctx, client.DecideInput{Session: a.Session, Request: w.ID, ArgumentsHash: w.ArgumentsHash,
 			By: "bench"})
 	} else {
-		err = c.sessions.Answer(ctx, client.AnswerInput{Session: a.Session, Question: w.ID,
+		err = c.sessions.Answer(ctx, client.DecideInput{Session: a.Session, Request: w.ID,
 			Text: scene{Kind: sceneFinal}.message(), By: "bench"})
 	}
 	if err != nil {

@@ -23,7 +23,7 @@ type asked struct {
 	decisions []timedDecision
 	row       *journal.RequestRecord
 	client    []Entry // deciding, decided and refused, of this request
-	accepted  []workflows.Approval
+	accepted  []workflows.DecideInput
 }
 
 // timedDecision is a decision and the time at which the stream had it.
@@ -51,7 +51,7 @@ func (c *checker) indexWaits() {
 	}
 	for id := range c.runs {
 		for _, approval := range c.accepted(id) {
-			a := c.ask(id, approval.Call)
+			a := c.ask(id, approval.Request)
 			a.accepted = append(a.accepted, approval)
 		}
 	}
@@ -85,12 +85,12 @@ func (c *checker) indexAsked(t *turnLedger, event turn.Event) {
 }
 
 // accepted returns the approvals of a turn that Temporal has accepted, in its own order.
-func (c *checker) accepted(turnID string) (out []workflows.Approval) {
+func (c *checker) accepted(turnID string) (out []workflows.DecideInput) {
 	for _, h := range c.runs[turnID] {
 		for _, e := range h.Events {
 			in := e.GetWorkflowExecutionUpdateAcceptedEventAttributes().GetAcceptedRequest().GetInput()
-			var approval workflows.Approval
-			if in.GetName() == workflows.ApproveUpdate &&
+			var approval workflows.DecideInput
+			if in.GetName() == workflows.DecideUpdate &&
 				converter.GetDefaultDataConverter().FromPayloads(in.GetArgs(), &approval) == nil {
 				out = append(out, approval)
 			}

@@ -22,13 +22,9 @@ func (u *user) decide(ctx context.Context, w journal.RequestRecord, allow bool) 
 	e := check.Entry{Event: check.Deciding, At: time.Now(), Session: w.Session, Turn: w.Turn, Call: w.ID,
 		Hash: w.ArgumentsHash, Allow: allow}
 	u.ledger.write(e)
-	decide := u.people.Deny
-	if allow {
-		decide = u.people.Approve
-	}
 	for {
-		_, err := decide(ctx, client.DecideInput{Session: w.Session, Turn: w.Turn, Call: w.ID, ArgumentsHash: w.ArgumentsHash,
-			By: "the schedule"})
+		_, err := u.people.Decide(ctx, client.DecideInput{Session: w.Session, Turn: w.Turn, Request: w.ID, Allow: allow,
+			ArgumentsHash: w.ArgumentsHash, By: "the schedule"})
 		var no *turn.Error
 		e.At = time.Now()
 		switch {
@@ -72,7 +68,7 @@ func (u *user) tell(ctx context.Context, t turnPlan) (client.Turn, error) {
 func (u *user) answer(ctx context.Context, w journal.RequestRecord, t turnPlan) error {
 	u.ledger.write(check.Entry{Event: check.Sending, At: time.Now(), Session: t.session, Message: t.id, Text: t.text})
 	for {
-		err := u.people.Answer(ctx, client.AnswerInput{Session: w.Session, Turn: w.Turn, Question: w.ID, Text: t.text,
+		err := u.people.Answer(ctx, client.DecideInput{Session: w.Session, Turn: w.Turn, Request: w.ID, Text: t.text,
 			By: "the schedule"})
 		var no *turn.Error
 		if err == nil {
@@ -100,8 +96,8 @@ func (u *user) reply(ctx context.Context, w journal.RequestRecord, note string) 
 	u.ledger.write(check.Entry{Event: check.Deciding, At: time.Now(), Session: w.Session, Turn: w.Turn, Call: w.ID,
 		Allow: true, Text: note})
 	for {
-		err := u.people.Respond(ctx, client.RespondInput{Session: w.Session, Turn: w.Turn, Request: w.ID, By: "the schedule",
-			Response: turn.ElicitationResponse{Action: turn.ElicitationAccept, Content: content}})
+		err := u.people.Respond(ctx, client.DecideInput{Session: w.Session, Turn: w.Turn, Request: w.ID, By: "the schedule",
+			Response: &turn.ElicitationResponse{Action: turn.ElicitationAccept, Content: content}})
 		var no *turn.Error
 		switch {
 		case err == nil, errors.Is(err, client.ErrNotRunning):

@@ -46,8 +46,8 @@ type AskInput struct {
 	At   time.Time `json:"at,omitzero"`
 }
 
-// DecideInput settles requests.
-type DecideInput struct {
+// DecisionsInput settles requests.
+type DecisionsInput struct {
 	Session   string     `json:"session"`
 	Turn      string     `json:"turn"`
 	Decisions []Decision `json:"decisions"`

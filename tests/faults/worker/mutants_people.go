@@ -91,21 +91,22 @@ func (m *decisionOverridden) Finish(ctx context.Context, in turn.FinishInput) (j
 type waits struct{ list []turn.Request }
 
 func (o *outbound) ExecuteLocalActivity(ctx workflow.Context, activity string, args ...any) workflow.Future {
-	if in, ok := args[0].(workflows.AskInput); ok {
+	if in, ok := args[0].(turn.AskInput); ok {
 		o.waits.list = in.Requests
 	}
 	return o.Next.ExecuteLocalActivity(ctx, activity, args...)
 }
 
 func (i *inbound) ValidateUpdate(ctx workflow.Context, in *interceptor.UpdateInput) error {
-	if in.Name == workflows.ApproveUpdate && (i.mutant.lax || i.mutant.crossed) {
+	a, ok := in.Args[0].(workflows.DecideInput)
+	if ok && a.ArgumentsHash != "" && (i.mutant.lax || i.mutant.crossed) { // a decision about a call
 		return nil
 	}
 	return i.Next.ValidateUpdate(ctx, in)
 }
 
 func (i *inbound) ExecuteUpdate(ctx workflow.Context, in *interceptor.UpdateInput) (any, error) {
-	if a, ok := in.Args[0].(workflows.Approval); ok {
+	if a, ok := in.Args[0].(workflows.DecideInput); ok && a.ArgumentsHash != "" {
 		a.Allow = a.Allow || i.mutant.allowing
 		if i.mutant.crossed {
 			a = i.waits.next(a)
@@ -116,11 +117,11 @@ func (i *inbound) ExecuteUpdate(ctx workflow.Context, in *interceptor.UpdateInpu
 }
 
 // next returns the approval for the call after the one that it names.
-func (w *waits) next(a workflows.Approval) workflows.Approval {
+func (w *waits) next(a workflows.DecideInput) workflows.DecideInput {
 	for n, request := range w.list {
-		if request.ID == a.Call {
+		if request.ID == a.Request {
 			other := w.list[(n+1)%len(w.list)]
-			a.Call, a.ArgumentsHash = other.ID, other.ArgumentsHash
+			a.Request, a.ArgumentsHash = other.ID, other.ArgumentsHash
 			break
 		}
 	}

@@ -57,7 +57,7 @@ func (m *begunAfresh) ClaimCall(ctx context.Context, in journal.ClaimInput) (jou
 // replyInvented records another response than the client sent.
 type replyInvented struct{ mutant }
 
-func (m *replyInvented) Decide(ctx context.Context, in turn.DecideInput) error {
+func (m *replyInvented) Decide(ctx context.Context, in turn.DecisionsInput) error {
 	for i, r := range in.Decisions {
 		if r.Response != nil {
 			other := *r.Response

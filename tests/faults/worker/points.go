@@ -67,7 +67,7 @@ func (p *points) Ask(ctx context.Context, in turn.AskInput) ([]turn.Decision, er
 	return at(p.killer, "Ask", func() ([]turn.Decision, error) { return p.Journal.Ask(ctx, in) })
 }
 
-func (p *points) Decide(ctx context.Context, in turn.DecideInput) error {
+func (p *points) Decide(ctx context.Context, in turn.DecisionsInput) error {
 	return p.killer.around("Decide", func() error { return p.Journal.Decide(ctx, in) })
 }
 

@@ -110,7 +110,7 @@ func answerNamed(ctx context.Context, t *app.TurnClient, names []string, text st
 		return app.Usage("%s is a question of the model, which takes a text: `everturn answer %s %s \"...\"`", r.ID,
 			app.Quoted(r.Session), r.ID)
 	case r.Kind == turn.RequestQuestion:
-		err = t.UntilWorkerAnswers(func() error { return answer(ctx, t, r, text) })
+		err = t.UntilWorkerAnswers(func() error { return answer(ctx, t, r, client.DecideInput{Text: text}) })
 	default:
 		status, err = respondWith(ctx, t, r, text, f)
 	}
@@ -130,7 +130,9 @@ func respondWith(ctx context.Context, t *app.TurnClient, r client.Request,
 	if err != nil {
 		return "", app.Usage("nothing was sent: %w; `everturn approvals %s` shows the request", err, app.Quoted(r.Session))
 	}
-	return form.Acted(response), t.UntilWorkerAnswers(func() error { return respond(ctx, t, r, response) })
+	return form.Acted(response), t.UntilWorkerAnswers(func() error {
+		return answer(ctx, t, r, client.DecideInput{Response: &response})
+	})
 }
 
 // response returns the response to the elicitation e that the flags or the text give.

@@ -163,15 +163,15 @@ func (f decideFlags) permits(a *app.App, r client.Request) error {
 func decideOne(ctx context.Context, t *app.TurnClient, r client.Request, f decideFlags,
 	quarantined map[string]string) (covered []string, err error) {
 	var result client.DecideResult
-	d := decision{allow: !f.deny, reason: f.reason, always: turn.GrantScope(f.always)}
-	if d.plan, err = f.changedPlan(t.App, r); err != nil {
+	in := client.DecideInput{Allow: !f.deny, Reason: f.reason, Grant: turn.GrantScope(f.always), Covered: true}
+	if in.ChangedPlan, err = f.changedPlan(t.App, r); err != nil {
 		return nil, err
 	}
-	err = t.UntilWorkerAnswers(func() (err error) { result, err = decide(ctx, t, r, d); return err })
+	err = t.UntilWorkerAnswers(func() (err error) { result, err = decide(ctx, t, r, in); return err })
 	if err != nil {
 		return nil, err
 	}
-	if server := quarantined[r.Tool]; server != "" && d.allow {
+	if server := quarantined[r.Tool]; server != "" && in.Allow {
 		t.App.Note("%s", quarantineWarning(r, server))
 	}
 	status := turn.StatusAllowed

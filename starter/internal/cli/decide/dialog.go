@@ -55,7 +55,7 @@ func (d *Dialog) Ask(ctx context.Context) (send, error) {
 		}
 		if text != "" {
 			return func(ctx context.Context) (string, []string, error) {
-				return "answered", nil, answer(ctx, d.t, r, text)
+				return "answered", nil, answer(ctx, d.t, r, client.DecideInput{Text: text})
 			}, nil
 		}
 	}
@@ -65,7 +65,7 @@ func (d *Dialog) Ask(ctx context.Context) (send, error) {
 func (d *Dialog) askForm(ctx context.Context) (send, error) {
 	response, err := d.t.App.RunForm(ctx, form.NewDialog(form.ElicitationOf(d.Request.Request)))
 	return func(ctx context.Context) (string, []string, error) {
-		return form.Acted(response), nil, respond(ctx, d.t, d.Request, response)
+		return form.Acted(response), nil, answer(ctx, d.t, d.Request, client.DecideInput{Response: &response})
 	}, err
 }
 
@@ -91,18 +91,19 @@ func (d *Dialog) askApproval(ctx context.Context, pages *app.Pages) (send, error
 		case ok && verdict.Refused(r.Request) != nil:
 			a.Note("%v", verdict.Refused(r.Request))
 		case ok:
-			dec := decision{allow: verdict.Allow, reason: strings.TrimSpace(reason), always: verdict.Grant}
+			in := client.DecideInput{Allow: verdict.Allow, Reason: strings.TrimSpace(reason), Grant: verdict.Grant,
+				Covered: true}
 			if verdict.Edit {
-				dec.plan, err = edit(a, r)
+				in.ChangedPlan, err = edit(a, r)
 				if err != nil {
 					a.Note("%v", err)
 				}
-				if dec.plan == nil { // not changed: ask again
+				if in.ChangedPlan == nil { // not changed: ask again
 					continue
 				}
 			}
 			return func(ctx context.Context) (string, []string, error) {
-				result, err := decide(ctx, d.t, r, dec)
+				result, err := decide(ctx, d.t, r, in)
 				return "", result.Covered, err
 			}, nil
 		}

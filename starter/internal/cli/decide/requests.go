@@ -2,7 +2,6 @@ package decide
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -152,44 +151,24 @@ func idsOf(requests []client.Request) string {
 	return strings.Join(ids, ", ")
 }
 
-// decision is a user's decision about an approval.
-type decision struct {
-	allow  bool
-	reason string
-	always turn.GrantScope
-	plan   json.RawMessage // instead of the model's
-}
-
-// decide sends a decision about a call to its turn, with the hash of the arguments that were shown. It does not allow a
-// call whose exact arguments cannot be shown; such a call can only be denied.
-func decide(ctx context.Context, t *app.TurnClient, r client.Request, d decision) (client.DecideResult, error) {
-	in := client.DecideInput{
-		Session: r.Session, Turn: r.Turn, Call: r.ID, ArgumentsHash: r.ArgumentsHash, By: app.UserName(), Reason: d.reason,
-		Grant: d.always, ChangedPlan: d.plan, Covered: true,
-	}
-	decide := t.Client.Deny
-	if d.allow {
+// decide sends a decision about a request to its turn, with the hash of the arguments that were shown. It does not allow
+// a call whose exact arguments cannot be shown; such a call can only be denied.
+func decide(ctx context.Context, t *app.TurnClient, r client.Request,
+	in client.DecideInput) (client.DecideResult, error) {
+	if in.Allow {
 		if err := ui.Exact(r.Request); err != nil {
 			return client.DecideResult{}, err
 		}
-		decide = t.Client.Approve
 	}
-	result, err := decide(ctx, in)
+	in.Session, in.Turn, in.Request, in.ArgumentsHash, in.By = r.Session, r.Turn, r.ID, r.ArgumentsHash, app.UserName()
+	result, err := t.Client.Decide(ctx, in)
 	return result, decideError(r, err)
 }
 
-// answer sends the answer to a question of the model.
-func answer(ctx context.Context, t *app.TurnClient, r client.Request, text string) error {
-	return decideError(r, t.Client.Answer(ctx, client.AnswerInput{
-		Session: r.Session, Turn: r.Turn, Question: r.ID, Text: text, By: app.UserName(),
-	}))
-}
-
-// respond sends the response to an elicitation.
-func respond(ctx context.Context, t *app.TurnClient, r client.Request, response turn.ElicitationResponse) error {
-	return decideError(r, t.Client.Respond(ctx, client.RespondInput{
-		Session: r.Session, Turn: r.Turn, Request: r.ID, Response: response, By: app.UserName(),
-	}))
+// answer sends the answer to a question, or the response to an elicitation.
+func answer(ctx context.Context, t *app.TurnClient, r client.Request, in client.DecideInput) error {
+	_, err := decide(ctx, t, r, in)
+	return err
 }
 
 // decideError returns the error for a decision that the turn did not accept, with what the user can do. It returns nil

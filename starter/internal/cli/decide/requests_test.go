@@ -62,7 +62,7 @@ func TestACallWithoutItsArgumentsCannotBeAllowed(t *testing.T) {
 		assert.NotContains(t, commandsFor(w), "everturn approve ", name)
 		assert.Equal(t, "[n] deny (and why): ", decisionPrompt(w.Request), name)
 		var unreachable app.TurnClient // nothing is sent
-		_, err := decide(t.Context(), &unreachable, w, decision{allow: true})
+		_, err := decide(t.Context(), &unreachable, w, client.DecideInput{Allow: true})
 		require.ErrorContains(t, err, "can only be denied", name)
 	}
 }
@@ -119,6 +119,6 @@ func TestNothingIsSaidToACallThatHasEnded(t *testing.T) {
 	require.NoError(t, err)
 	ended := turn.Decision{ID: held.ID, Status: turn.StatusExpired, Reason: turn.ReasonCallEnded}
 	require.NoError(t, db.Decide(t.Context(),
-		turn.DecideInput{Session: "s", Turn: "t", Decisions: []turn.Decision{ended}, At: time.Now()}))
+		turn.DecisionsInput{Session: "s", Turn: "t", Decisions: []turn.Decision{ended}, At: time.Now()}))
 	assert.ErrorContains(t, notPending(t.Context(), &app.TurnClient{Journal: db}, "s", held.ID, nil), turn.ReasonCallEnded)
 }

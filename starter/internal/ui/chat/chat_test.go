@@ -93,7 +93,7 @@ func TestAnApprovalIsBoundToWhatWasShown(t *testing.T) {
 	s.shows("Allow mcp/disk/write? (high risk)")
 	assert.Contains(t, s.live(), `{"text":"\u202eevil\u009b2J and so on`)
 	s.types("y")
-	assert.Empty(t, s.approvals, "nothing is decided in the first moment")
+	assert.Empty(t, s.decisions, "nothing is decided in the first moment")
 	s.press(tea.KeyPressMsg{Code: tea.KeyBackspace})
 	s.press(tab)
 	s.press(tea.KeyPressMsg{Code: tea.KeyEnd})
@@ -108,10 +108,10 @@ func TestAnApprovalIsBoundToWhatWasShown(t *testing.T) {
 	s.shows("decided; waiting for the turn")
 	assert.NotContains(t, s.bottom(), "y allow")
 	s.types("y")
-	s.until("it is sent", func() bool { return len(s.approvals) > 0 })
-	assert.Equal(t, []decision{{client.DecideInput{
-		Session: "s", Turn: "turn-1", Call: "1.0", ArgumentsHash: journal.HashOf([]byte(c.Arguments)), By: "me"}, true}},
-		s.approvals)
+	s.until("it is sent", func() bool { return len(s.decisions) > 0 })
+	assert.Equal(t, []client.DecideInput{{Session: "s", Turn: "turn-1", Request: "1.0", Allow: true,
+		ArgumentsHash: journal.HashOf([]byte(c.Arguments)), By: "me"}},
+		s.decisions)
 	s.rules(turn.Decision{ID: "1.0", Status: turn.StatusAllowed, Allowed: true,
 		ArgumentsHash: journal.HashOf([]byte(c.Arguments)), By: "me"})
 	s.prints("allowed by me")
@@ -144,8 +144,8 @@ func TestArgumentsThatCannotBeShownCannotBeAllowed(t *testing.T) {
 	s.types("y")
 	assert.Contains(t, s.live(), "can only be denied")
 	s.types("n")
-	s.until("it is denied", func() bool { return len(s.approvals) > 0 })
-	assert.False(t, s.approvals[0].Allow)
+	s.until("it is denied", func() bool { return len(s.decisions) > 0 })
+	assert.False(t, s.decisions[0].Allow)
 }
 
 // A terminal shows the last rows of what does not fit. Nothing may be allowed of which a row was cut off.
@@ -172,8 +172,8 @@ func TestACallIsAllowedOnlyWithItsToolAndArgumentsOnTheScreen(t *testing.T) {
 			assert.Contains(t, s.live(), arguments)
 			s.types("y")
 		}
-		s.until("it is sent", func() bool { return len(s.approvals) > 0 })
-		assert.True(t, s.approvals[0].Allow)
+		s.until("it is sent", func() bool { return len(s.decisions) > 0 })
+		assert.True(t, s.decisions[0].Allow)
 	}
 }
 
@@ -186,8 +186,8 @@ func TestACallThatWasSeenIsNotAllowedInASmallerWindow(t *testing.T) {
 	s.types("y")
 	assert.False(t, s.currentRequest().sent)
 	s.types("n")
-	s.until("it is denied", func() bool { return len(s.approvals) > 0 })
-	assert.False(t, s.approvals[0].Allow)
+	s.until("it is denied", func() bool { return len(s.decisions) > 0 })
+	assert.False(t, s.decisions[0].Allow)
 }
 
 func TestMarksOnALetterTakeRows(t *testing.T) {
@@ -202,12 +202,12 @@ func TestMarksOnALetterTakeRows(t *testing.T) {
 }
 
 func TestEveryKeyOfAnApproval(t *testing.T) {
-	for keys, want := range map[string]decision{
+	for keys, want := range map[string]client.DecideInput{
 		"y":        {Allow: true},
-		"a":        {client.DecideInput{Grant: turn.GrantCall, Covered: true}, true},
-		"t":        {client.DecideInput{Grant: turn.GrantTool, Covered: true}, true},
+		"a":        {Allow: true, Grant: turn.GrantCall, Covered: true},
+		"t":        {Allow: true, Grant: turn.GrantTool, Covered: true},
 		"n":        {},
-		"rnot now": {DecideInput: client.DecideInput{Reason: "not now"}},
+		"rnot now": {Reason: "not now"},
 	} {
 		s := newStage(t, 30, 12)
 		s.asksFor(pendingRequest{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval}, turn: "t"})
@@ -216,9 +216,9 @@ func TestEveryKeyOfAnApproval(t *testing.T) {
 		if len(keys) > 1 {
 			s.press(enter)
 		}
-		s.until("it is sent", func() bool { return len(s.approvals) > 0 })
-		want.Session, want.Turn, want.Call, want.ArgumentsHash, want.By = "s", "t", "1.0", journal.HashOf(nil), "me"
-		assert.Equal(t, want, s.approvals[0], keys)
+		s.until("it is sent", func() bool { return len(s.decisions) > 0 })
+		want.Session, want.Turn, want.Request, want.ArgumentsHash, want.By = "s", "t", "1.0", journal.HashOf(nil), "me"
+		assert.Equal(t, want, s.decisions[0], keys)
 	}
 }
 
@@ -235,13 +235,13 @@ func TestWhatIsDecidedElsewhereGoesAway(t *testing.T) {
 	s.prints(`! mcp/disk/write {"n":1} · denied by somebody[2J: no`)
 	s.shows(`{"n":2}`)
 	s.types("y")
-	assert.Empty(t, s.approvals, "keys that were meant for the first decide nothing about the second")
+	assert.Empty(t, s.decisions, "keys that were meant for the first decide nothing about the second")
 	s.press(tea.KeyPressMsg{Code: tea.KeyBackspace})
 	s.pass()
 	s.pass()
 	s.types("y")
-	s.until("it is sent", func() bool { return len(s.approvals) > 0 })
-	assert.Equal(t, "1.1", s.approvals[0].Call)
+	s.until("it is sent", func() bool { return len(s.decisions) > 0 })
+	assert.Equal(t, "1.1", s.decisions[0].Request)
 	s.requests.err = turn.Errorf(turn.CodeNotWaiting, nil, "call 1.1 was denied already")
 	s.take(decidedMsg{[]string{s.currentRequest().key()}, s.requests.err})
 	s.prints("call 1.1 was denied already")
@@ -267,7 +267,7 @@ func TestAReasonDeniesOnlyItsCall(t *testing.T) {
 		s.press(ctrlU)
 	}
 	s.prints("the call was decided meanwhile; your reason was not sent")
-	assert.Empty(t, s.approvals)
+	assert.Empty(t, s.decisions)
 }
 
 func TestAPlanIsChangedInTheChat(t *testing.T) {
@@ -284,11 +284,11 @@ func TestAPlanIsChangedInTheChat(t *testing.T) {
 	s.shows("not changed")
 	changed := json.RawMessage(`{"steps":[{"description":"see"}]}`)
 	s.take(editedMsg{key: "another", plan: changed})
-	assert.Empty(t, s.approvals)
+	assert.Empty(t, s.decisions)
 	s.take(editedMsg{key: key, plan: changed})
-	s.until("it is sent", func() bool { return len(s.approvals) > 0 })
-	require.Len(t, s.approvals, 1)
-	assert.Equal(t, changed, s.approvals[0].ChangedPlan)
+	s.until("it is sent", func() bool { return len(s.decisions) > 0 })
+	require.Len(t, s.decisions, 1)
+	assert.Equal(t, changed, s.decisions[0].ChangedPlan)
 }
 
 func TestAQuestionIsAnsweredOnce(t *testing.T) {
@@ -300,9 +300,9 @@ func TestAQuestionIsAnsweredOnce(t *testing.T) {
 	s.shows("? Which [2Jcolour?")
 	s.says("blue")
 	s.says("red")
-	s.until("it is sent", func() bool { return len(s.requests.answers) > 0 })
-	assert.Equal(t, []client.AnswerInput{{Session: "s", Turn: "turn-1", Question: "q1", Text: "blue", By: "me"}},
-		s.requests.answers)
+	s.until("it is sent", func() bool { return len(s.decisions) > 0 })
+	assert.Equal(t, []client.DecideInput{{Session: "s", Turn: "turn-1", Request: "q1", Text: "blue", By: "me"}},
+		s.decisions)
 	assert.Contains(t, s.live(), "> red", "the second stays in the input")
 }
 

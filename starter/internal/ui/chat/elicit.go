@@ -1,7 +1,6 @@
 package chat
 
 import (
-	"context"
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
@@ -49,12 +48,7 @@ func (m *Model) updateForm(msg tea.Msg) tea.Cmd {
 
 // respond sends the response r to the elicitation p.
 func (m *Model) respond(p *pendingRequest, r turn.ElicitationResponse) tea.Cmd {
-	p.sent, m.focused = true, false
-	in := client.RespondInput{Session: m.sessionOf(p), Turn: p.turn, Request: p.ID, Response: r, By: m.o.Person}
-	key := p.key()
-	return m.background(func(ctx context.Context) tea.Msg {
-		return decidedMsg{[]string{key}, m.o.Client.Respond(ctx, in)}
-	})
+	return m.send(p, client.DecideInput{Response: &r})
 }
 
 // declineCommand declines the current elicitation.

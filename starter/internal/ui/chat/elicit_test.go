@@ -34,10 +34,10 @@ func elicitation(q turn.Elicitation) turn.RequestEvent {
 		Tool: "mcp/git/commit", Call: "1.0", Elicitation: &q}}
 }
 
-func (s *stage) replies() []client.RespondInput {
+func (s *stage) replies() []client.DecideInput {
 	s.Helper()
-	s.until("a reply is sent", func() bool { return len(s.requests.responses) > 0 })
-	return s.requests.responses
+	s.until("a reply is sent", func() bool { return len(s.decisions) > 0 })
+	return s.decisions
 }
 
 func TestAServersFormIsFilledIn(t *testing.T) {
@@ -57,13 +57,13 @@ func TestAServersFormIsFilledIn(t *testing.T) {
 	s.press(enter)
 	s.shows(`{"name":"Ann","colour":"blue","sure":true}`)
 	s.press(enter)
-	assert.Equal(t, []client.RespondInput{{Session: "s", Turn: "t", Request: "e1.0.1", By: "me",
-		Response: turn.ElicitationResponse{Key: "k", Action: turn.ElicitationAccept,
+	assert.Equal(t, []client.DecideInput{{Session: "s", Turn: "t", Request: "e1.0.1", By: "me",
+		Response: &turn.ElicitationResponse{Key: "k", Action: turn.ElicitationAccept,
 			Content: json.RawMessage(`{"name":"Ann","colour":"blue","sure":true}`)}}}, s.replies())
 	s.shows("answered; waiting for the turn")
 	ruled := elicitation(turn.Elicitation{Message: "Who \x1b[2Jare you?"})
 	ruled.Decision = &turn.Decision{ID: "e1.0.1", Status: turn.StatusAnswered, By: "me",
-		Response: &s.requests.responses[0].Response}
+		Response: s.decisions[0].Response}
 	s.hears(turn.EventQuestionAnswered, ruled)
 	s.prints("? the server git: Who [2Jare you? · answered by me")
 	assert.NotContains(t, s.bottom(), "asks")
@@ -77,7 +77,7 @@ func TestAServersFormIsDeclined(t *testing.T) {
 	s.hears(turn.EventQuestionAsked,
 		elicitation(turn.Elicitation{Key: "k", Message: "Who?", Schema: json.RawMessage(oneField)}))
 	s.says("/decline")
-	assert.Equal(t, turn.ElicitationResponse{Key: "k", Action: turn.ElicitationDecline}, s.replies()[0].Response)
+	assert.Equal(t, &turn.ElicitationResponse{Key: "k", Action: turn.ElicitationDecline}, s.replies()[0].Response)
 }
 
 func TestAnAddressIsShownWholeAndNotOpened(t *testing.T) {
@@ -89,7 +89,7 @@ func TestAnAddressIsShownWholeAndNotOpened(t *testing.T) {
 	s.prints("warning: it is not an https address")
 	s.shows("have you opened it")
 	s.press(tab, enter)
-	assert.Equal(t, turn.ElicitationResponse{Action: turn.ElicitationAccept}, s.replies()[0].Response)
+	assert.Equal(t, &turn.ElicitationResponse{Action: turn.ElicitationAccept}, s.replies()[0].Response)
 }
 
 func TestTextTypedBeforeAServerAsksStaysInTheInput(t *testing.T) {
@@ -98,7 +98,7 @@ func TestTextTypedBeforeAServerAsksStaysInTheInput(t *testing.T) {
 	s.hears(turn.EventQuestionAsked, elicitation(turn.Elicitation{Message: "Who?", Schema: json.RawMessage(oneField)}))
 	s.press(enter)
 	s.until("the text is sent as a message", func() bool { return len(s.messages) == 1 })
-	assert.Empty(t, s.requests.responses)
+	assert.Empty(t, s.decisions)
 	s.pass()
 	s.pass()
 	s.says("Ann")
@@ -121,8 +121,8 @@ func TestAResponseThatDidNotArriveIsAskedForAgain(t *testing.T) {
 	s.prints("sending the decision: no Temporal answers")
 	s.requests.err = nil
 	answer("Bob")
-	s.until("it is sent again", func() bool { return len(s.requests.responses) == 2 })
-	assert.JSONEq(t, `{"name":"Bob"}`, string(s.requests.responses[1].Response.Content))
+	s.until("it is sent again", func() bool { return len(s.decisions) == 2 })
+	assert.JSONEq(t, `{"name":"Bob"}`, string(s.decisions[1].Response.Content))
 }
 
 func TestProgressAndLateResultsAreShown(t *testing.T) {

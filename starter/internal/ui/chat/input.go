@@ -308,7 +308,7 @@ func (m *Model) denyWithReason(text string) tea.Cmd {
 		m.note("the call was decided meanwhile; your reason was not sent")
 		return nil
 	}
-	return m.send(p, false, client.DecideInput{Reason: text})
+	return m.send(p, client.DecideInput{Reason: text})
 }
 
 // queueMessage puts a message into the outbox and clears the input, unless too many messages wait or a file that the

@@ -38,18 +38,11 @@ const within = 20 * time.Second
 type requests struct {
 	mu        sync.Mutex
 	messages  []client.SendInput
-	approvals []decision
-	answers   []client.AnswerInput
-	responses []client.RespondInput
+	decisions []client.DecideInput
+	covered   []string // what the turn says that a decision covers
 	sessions  *journal.DB
 	stops     []string
 	err       error
-}
-
-// decision is an approval, or with Allow false a denial.
-type decision struct {
-	client.DecideInput
-	Allow bool
 }
 
 // says reads what was asked.
@@ -66,33 +59,11 @@ func (r *requests) Send(_ context.Context, q client.SendInput) (client.Turn, err
 	return client.Turn{Session: q.Session, MessageID: q.Message.ID}, r.err
 }
 
-func (r *requests) Approve(_ context.Context, in client.DecideInput) (client.DecideResult, error) {
-	return r.decide(decision{in, true})
-}
-
-func (r *requests) Deny(_ context.Context, in client.DecideInput) (client.DecideResult, error) {
-	return r.decide(decision{in, false})
-}
-
-func (r *requests) decide(d decision) (client.DecideResult, error) {
+func (r *requests) Decide(_ context.Context, in client.DecideInput) (client.DecideResult, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.approvals = append(r.approvals, d)
-	return client.DecideResult{}, r.err
-}
-
-func (r *requests) Answer(_ context.Context, in client.AnswerInput) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.answers = append(r.answers, in)
-	return r.err
-}
-
-func (r *requests) Respond(_ context.Context, in client.RespondInput) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.responses = append(r.responses, in)
-	return r.err
+	r.decisions = append(r.decisions, in)
+	return client.DecideResult{Covered: r.covered}, r.err
 }
 
 func (r *requests) Fork(ctx context.Context, in client.ForkInput) (journal.SessionRecord, error) {
@@ -390,7 +361,7 @@ func (s *story) rules(r turn.Decision) {
 	s.t.Helper()
 	r.At = s.now()
 	require.NoError(s.t, s.journal.Decide(s.t.Context(),
-		turn.DecideInput{Session: "s", Turn: s.turn, Decisions: []turn.Decision{r}, At: r.At}))
+		turn.DecisionsInput{Session: "s", Turn: s.turn, Decisions: []turn.Decision{r}, At: r.At}))
 }
 
 func (s *story) finish(state turn.State, reason turn.FinishReason, message string) {

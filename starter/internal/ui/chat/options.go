@@ -18,10 +18,7 @@ import (
 // Client is what a chat needs to act on its session. A client.Client implements it.
 type Client interface {
 	Send(ctx context.Context, in client.SendInput) (client.Turn, error)
-	Approve(ctx context.Context, in client.DecideInput) (client.DecideResult, error)
-	Deny(ctx context.Context, in client.DecideInput) (client.DecideResult, error)
-	Answer(ctx context.Context, in client.AnswerInput) error
-	Respond(ctx context.Context, in client.RespondInput) error
+	Decide(ctx context.Context, in client.DecideInput) (client.DecideResult, error)
 	Stop(ctx context.Context, session string) error
 	Fork(ctx context.Context, in client.ForkInput) (client.Session, error)
 	Compact(ctx context.Context, in client.CompactInput) (workflows.CompactResult, error)

@@ -127,7 +127,9 @@ func (m *Model) diffOf(p *pendingRequest) string {
 }
 
 // key identifies the request among those of all turns.
-func (p *pendingRequest) key() string { return p.turn + " " + p.ID }
+func (p *pendingRequest) key() string { return requestKey(p.turn, p.ID) }
+
+func requestKey(turnID, request string) string { return turnID + " " + request }
 
 // elicitation returns the current request if it is an elicitation; otherwise nil.
 func (m *Model) elicitation() *pendingRequest {
@@ -267,7 +269,7 @@ func (m *Model) decide(p *pendingRequest, v ui.Verdict) tea.Cmd {
 	case v.Edit:
 		return m.editPlan(p)
 	default:
-		return m.send(p, v.Allow, client.DecideInput{Grant: v.Grant, Covered: v.Grant != ""})
+		return m.send(p, client.DecideInput{Allow: v.Allow, Grant: v.Grant, Covered: v.Grant != ""})
 	}
 	return nil
 }
@@ -307,53 +309,54 @@ func (m *Model) edited(msg editedMsg) tea.Cmd {
 	case p == nil || p.key() != msg.key:
 		m.note("the plan was decided meanwhile; your changes were not sent")
 	default:
-		return m.send(p, true, client.DecideInput{ChangedPlan: msg.plan})
+		return m.send(p, client.DecideInput{Allow: true, ChangedPlan: msg.plan})
 	}
 	return nil
 }
 
-// send sends a decision about a call: allow it, or deny it. in has what is special about the decision, such as a grant
-// or a reason; send fills in the rest. If a decision has been sent already, send does nothing.
-func (m *Model) send(p *pendingRequest, allow bool, in client.DecideInput) tea.Cmd {
+// send sends the decision in about a request; send fills in the request and the person. If a decision has been sent
+// already, send does nothing.
+func (m *Model) send(p *pendingRequest, in client.DecideInput) tea.Cmd {
 	if p.sent {
 		return nil
 	}
 	p.sent, m.focused = true, false
-	in.Session, in.Turn, in.Call, in.ArgumentsHash, in.By = m.sessionOf(p), p.turn, p.ID, p.ArgumentsHash, m.o.Person
-	decide, keys := m.o.Client.Deny, []string{p.key()}
-	if allow {
-		decide = m.o.Client.Approve
-	}
+	in.Session, in.Turn, in.Request, in.ArgumentsHash, in.By = m.sessionOf(p), p.turn, p.ID, p.ArgumentsHash, m.o.Person
+	keys := []string{p.key()}
 	for _, other := range m.pending {
-		// With a grant, Approve also allows the calls that it covers: see DecideInput.Covered.
-		if !other.sent && other.turn == p.turn && p.Covers(in.Grant, other.Request) {
+		if !other.sent && other.turn == p.turn && in.Covered && p.Covers(in.Grant, other.Request) {
 			other.sent, keys = true, append(keys, other.key())
 		}
 	}
 	return m.background(func(ctx context.Context) tea.Msg {
-		_, err := decide(ctx, in)
+		result, err := m.o.Client.Decide(ctx, in)
+		if err == nil { // the turn may have allowed fewer calls
+			allowed := append(result.Covered, in.Request)
+			keys = slices.DeleteFunc(keys, func(key string) bool {
+				return slices.ContainsFunc(allowed, func(id string) bool { return key == requestKey(in.Turn, id) })
+			})
+		}
 		return decidedMsg{keys, err}
 	})
 }
 
 // decidedMsg is the result of sending a decision, an answer or a response.
 type decidedMsg struct {
-	keys []string // the keys of the requests
+	keys []string // the keys of the requests that the user can decide again
 	err  error
 }
 
 // decided handles the result of sending a decision. After an error, the user can decide again, unless the request no
 // longer waits. An accepted decision is shown when the feed reads it from the journal: see showDecision.
 func (m *Model) decided(msg decidedMsg) {
-	if msg.err == nil {
-		return
-	}
 	var refused *turn.Error
 	if errors.As(msg.err, &refused) && refused.Code == turn.CodeNotWaiting {
 		m.note("%s", refused.Message) // the request was already decided; the journal says by whom
 		return
 	}
-	m.printError("sending the decision: %v", msg.err)
+	if msg.err != nil {
+		m.printError("sending the decision: %v", msg.err)
+	}
 	for i := range m.pending {
 		if slices.Contains(msg.keys, m.pending[i].key()) {
 			// A form that is complete takes no keys: watchRequest starts a new one.
@@ -364,13 +367,10 @@ func (m *Model) decided(msg decidedMsg) {
 
 // answer sends the answer to a question. The message that holds it is shown as one that was sent from this chat.
 func (m *Model) answer(p *pendingRequest, text string) tea.Cmd {
-	p.sent = true
 	if p.session == "" {
 		m.outbox.addOwn(workflows.AnswerID(p.turn, p.ID))
 	}
-	in := client.AnswerInput{Session: m.sessionOf(p), Turn: p.turn, Question: p.ID, Text: text, By: m.o.Person}
-	key := p.key()
-	return m.background(func(ctx context.Context) tea.Msg { return decidedMsg{[]string{key}, m.o.Client.Answer(ctx, in)} })
+	return m.send(p, client.DecideInput{Text: text})
 }
 
 // showDecision removes a decided request from those that wait and shows the decision, wherever it was made, or that the

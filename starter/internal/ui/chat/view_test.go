@@ -39,11 +39,12 @@ func (s *stage) asksTwo() {
 
 func TestAlwaysThisToolAlsoAllowsItsOtherCalls(t *testing.T) {
 	s := newStage(t, 80, 24)
+	s.covered = []string{"1.1"}
 	s.asksTwo()
 	s.press(tab)
 	s.types("t")
-	s.until("it is sent", func() bool { return len(s.approvals) == 1 })
-	assert.True(t, s.approvals[0].Covered)
+	s.until("it is sent", func() bool { return len(s.decisions) == 1 })
+	assert.True(t, s.decisions[0].Covered)
 	assert.True(t, s.pending[1].sent, "the client allows it, too")
 }
 
@@ -52,7 +53,7 @@ func TestAlwaysThisCallAllowsNoOtherArguments(t *testing.T) {
 	s.asksTwo()
 	s.press(tab)
 	s.types("a")
-	s.until("one is sent", func() bool { return len(s.approvals) == 1 })
+	s.until("one is sent", func() bool { return len(s.decisions) == 1 })
 	assert.False(t, s.pending[1].sent)
 }
 
@@ -62,13 +63,13 @@ func TestAnApprovalGetsTheKeysAfterTheTextIsSent(t *testing.T) {
 	s.asksTwo()
 	s.pass()
 	s.types("y")
-	assert.Empty(t, s.approvals, "the user is typing")
+	assert.Empty(t, s.decisions, "the user is typing")
 	s.press(enter)
 	s.pass()
 	s.pass()
 	assert.Contains(t, s.bottom(), "y allow")
 	s.types("y")
-	s.until("both are sent", func() bool { return len(s.approvals) == 1 && len(s.messages) == 1 })
+	s.until("both are sent", func() bool { return len(s.decisions) == 1 && len(s.messages) == 1 })
 	assert.Equal(t, "helloy", s.messages[0].Message.Text)
 }
 
