@@ -52,7 +52,7 @@ func HostOf(arguments string) string {
 	if err != nil {
 		return ""
 	}
-	u, err := url.Parse(address)
+	u, err := url.Parse(address) //workflowcheck:ignore: its result depends only on the address
 	if err != nil || u.User != nil {
 		return ""
 	}
