@@ -19,6 +19,7 @@ type spending struct {
 	model    turn.Model           // its Price is nil if the price is unknown
 	maxCost  *turn.USD            // of the turn, less the cost of its subagents; nil means no limit
 	reserved bool                 // the journal has a reservation for the attempt
+	latency  time.Duration        // of the provider, once it has answered
 }
 
 // spending returns the spending of an attempt that has not begun to cost anything. The price and the limit are those

@@ -57,8 +57,7 @@ func (a *Activities) infer(ctx context.Context, in workflows.InferInput, model m
 	resume := pauseClock(ctx) // waiting for the journal is not working time
 	inf, err := a.journal.StartInference(ctx, journal.StartInference{
 		Session: in.Session, Key: journal.StepKey{Turn: in.Turn, Step: in.Step}, Expect: in.Expect,
-		Outcomes: in.Outcomes, Messages: in.Messages, Model: in.Prompt.Model, At: time.Now(),
-		Events: []turn.Event{eventOf(turn.EventPhase, "", turn.PhaseEvent{Phase: turn.PhaseLlmInfer})},
+		Outcomes: in.Outcomes, Messages: in.Messages, Provider: in.Provider, Model: in.Prompt.Model, At: time.Now(),
 	})
 	resume()
 	if err != nil {
@@ -207,7 +206,7 @@ func (a *Activities) send(ctx context.Context, in workflows.InferInput, inf jour
 	a.endLease(lease, in, answer, err)
 	if err == nil {
 		try.Up()
-		answer.Usage = spending.priced(answer.Usage)
+		answer.Usage, spending.latency = spending.priced(answer.Usage), time.Since(asked)
 		return answer, lastEvents, nil
 	}
 	if mayCompact && asking.Err() == nil && turn.CodeOf(err) == turn.CodeContextOverflow {
@@ -281,7 +280,8 @@ func (a *Activities) settle(ctx context.Context, in workflows.InferInput, inf jo
 	settled, err := retryUntilAvailable(ctx, a.settleWithin(ctx), func(ctx context.Context) (journal.Inference, error) {
 		return a.journal.SettleInference(ctx, journal.SettleInference{
 			Session: in.Session, Key: inf.Key, Attempt: inf.Attempt, Answer: answer, Message: m, Events: lastEvents,
-			At: time.Now(), Provider: spending.attempt.Provider, Model: spending.attempt.Model, Reserved: spending.reserved,
+			At: time.Now(), Provider: spending.attempt.Provider, Model: spending.attempt.Model, Latency: spending.latency,
+			Reserved: spending.reserved,
 		})
 	})
 	if err != nil {

@@ -3,6 +3,8 @@ package docs
 
 import _ "embed"
 
+//go:generate go test -run TestGenerated -update
+
 // EventsSchema is the JSON schema (draft 2020-12) of one line of -o jsonl.
 //
 //go:embed events.schema.json

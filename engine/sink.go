@@ -18,11 +18,13 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Event is an event of a turn, as Client.Follow yields it, with the turn's session. Server events (EventServerStarted,
+// Event is an event of a turn, as Client.Follow yields it, with the turn's session and trace. Server events (EventServerStarted,
 // EventServerEnded) belong to no turn: they have a tenant, a time and data.
 type Event struct {
 	Tenant  string
 	Session string
+	// TraceID is the ID of the turn's OpenTelemetry trace; empty for server events.
+	TraceID string
 	turn.Event
 }
 
@@ -153,7 +155,8 @@ func (s *sink) forward(turnID string, after int64) {
 		events, err := s.read(ctx, reader, &cfg)
 		for _, e := range events {
 			waitsForUser = e.Kind == turn.EventApprovalRequested || e.Kind == turn.EventQuestionAsked
-			s.push(Event{Tenant: cfg.Tenant, Session: cfg.Session, Event: withoutSensitive(e, cfg)}, &patience)
+			s.push(Event{Tenant: cfg.Tenant, Session: cfg.Session, TraceID: turn.TraceID(turnID),
+				Event: withoutSensitive(e, cfg)}, &patience)
 		}
 		// Without new events, a follower ends if the turn waits for its user or the worker stops.
 		position, stop := reader.After, err != nil || len(events) == 0 && (waitsForUser || s.stopping())

@@ -195,17 +195,16 @@ func (t *tx) openTurn(sc *scope, in turn.BeginInput, subagent subagentRow) (out 
 		return out, err
 	}
 	t.Changed[Topic{Session: sc.SessionID, Tenant: t.Tenant}] = true
-	if err := t.emit(sc, turn.Event{Kind: turn.EventTurnStarted, At: in.At}); err != nil {
-		return out, err
+	events := []turn.Event{
+		{Kind: turn.EventTurnStarted, At: in.At,
+			Data: mustJSON(turn.StartedEvent{TraceID: turn.TraceID(in.Turn), TraceParent: in.Message.TraceParent})},
+		phaseEvent(0, 0, in.At, turn.PhaseEvent{Phase: turn.PhaseStart}),
 	}
 	if in.Skills != nil {
-		data, err := json.Marshal(in.Skills)
-		if err == nil {
-			err = t.emit(sc, turn.Event{Kind: turn.EventSkillsSelected, At: in.At, Data: data})
-		}
-		if err != nil {
-			return out, err
-		}
+		events = append(events, turn.Event{Kind: turn.EventSkillsSelected, At: in.At, Data: mustJSON(in.Skills)})
+	}
+	if err := t.emit(sc, events...); err != nil {
+		return out, err
 	}
 	out.Head, out.Config = sc.Head, in.Config
 	out.Turn, err = t.TurnRecord(`t.id = ?`, sc.Turn)

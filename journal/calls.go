@@ -84,7 +84,7 @@ func (t *tx) claim(c *callRow, in ClaimInput) (ClaimState, error) {
 			ClaimedAt: instant(nanos(in.At)),
 		}
 		c.Granted = in.Attempt
-		return ClaimGranted, t.insertCall(c, in.Sensitive, in.At)
+		return ClaimGranted, t.insertCall(c, in.Sensitive, in.At, true)
 	}
 	c.Rec.Attempt = in.Attempt
 	c.Rec.Runs++
@@ -106,19 +106,20 @@ func outcomeUnknown(c *callRow) bool {
 	return mayHaveRun(c) || c.Rec.Suspended != 0 && !c.Continuation.Valid
 }
 
-// insertCall inserts the row of c in the ledger, sets c.Row, and emits tool_call_started. sensitive are names of
-// arguments: see ClaimInput.
-func (t *tx) insertCall(c *callRow, sensitive []string, at time.Time) (err error) {
-	r := c.Rec
+// insertCall inserts the row of c in the ledger, sets c.Row, and emits tool_call_started, and before it the phase
+// CallTool if the call runs and is the first of its step. sensitive are names of arguments: see ClaimInput.
+func (t *tx) insertCall(c *callRow, sensitive []string, at time.Time, runs bool) (err error) {
+	r, later := c.Rec, false // later: the step has an earlier call
 	if c.Arguments, err = t.Put(r.Call.Arguments, textPlain); err != nil {
 		return err
 	}
 	c.ArgumentsHash = HashOf([]byte(r.Call.Arguments))
 	err = t.Row(`INSERT INTO calls (turn, step, call_id, wire_id, tool, arguments, arguments_blob, arguments_hash, attempt,
-		claimed_attempt, runs, repeatable, worker, claimed_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
+		claimed_attempt, runs, repeatable, worker, claimed_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id,
+		EXISTS (SELECT 1 FROM calls o WHERE o.turn = calls.turn AND o.step = calls.step AND o.id <> calls.id)`,
 		c.Turn, r.Step, r.Call.ID, r.Call.WireID, r.Call.Tool, c.Arguments.Inline, c.Arguments.Blob, c.ArgumentsHash,
 		r.Attempt,
-		c.Granted, r.Runs, r.Repeatable, r.Worker, nanos(r.ClaimedAt)).Scan(&c.Row)
+		c.Granted, r.Runs, r.Repeatable, r.Worker, nanos(r.ClaimedAt)).Scan(&c.Row, &later)
 	if err != nil {
 		return err
 	}
@@ -128,8 +129,12 @@ func (t *tx) insertCall(c *callRow, sensitive []string, at time.Time) (err error
 	if len(started.Arguments) < len(shown) {
 		started.ArgumentsBytes = int64(len(r.Call.Arguments))
 	}
-	return t.emitData(&c.scope, turn.Event{Kind: turn.EventToolCallStarted, Step: r.Step, Attempt: r.Attempt, At: at},
-		started)
+	var events []turn.Event
+	if runs && !later {
+		events = append(events, phaseEvent(r.Step, 0, at, turn.PhaseEvent{Phase: turn.PhaseCallTool}))
+	}
+	return t.emit(&c.scope, append(events, turn.Event{Kind: turn.EventToolCallStarted, Step: r.Step, Attempt: r.Attempt, At: at,
+		Data: mustJSON(started)})...)
 }
 
 // ReleaseCall withdraws the claim of an attempt that never reached its tool, so that the next attempt is granted as if

@@ -5,18 +5,38 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// emit appends an event to the turn's stream under the next index, and notifies the turn's followers after the commit.
-func (t *tx) emit(sc *scope, e turn.Event) error {
-	t.Changed[Topic{Turn: sc.TurnID}] = true
-	return t.Exec(`INSERT INTO events (turn, idx, step, attempt, kind, at, text, data)
-		SELECT ?1, coalesce(max(idx), -1) + 1, ?2, ?3, ?4, ?5, ?6, ?7 FROM events WHERE turn = ?1`,
-		sc.Turn, e.Step, e.Attempt, string(e.Kind), nanos(e.At), contentOf(CleanText(e.Text)),
-		contentOrNull(CleanText(string(e.Data))))
+// emittedAtOnce is how many events one statement inserts.
+const emittedAtOnce = 16
+
+// emit appends events to the turn's stream under the next indexes, and notifies the turn's followers after the commit.
+func (t *tx) emit(sc *scope, events ...turn.Event) error {
+	for some := range slices.Chunk(events, emittedAtOnce) {
+		t.Changed[Topic{Turn: sc.TurnID}] = true
+		rows, args := make([]string, len(some)), []any{sc.Turn}
+		for i, e := range some {
+			n := len(args)
+			rows[i] = fmt.Sprintf("(?1, (SELECT coalesce(max(idx), -1) FROM events WHERE turn = ?1) + %d, ?%d, ?%d, ?%d, ?%d, ?%d, ?%d)",
+				i+1, n+1, n+2, n+3, n+4, n+5, n+6)
+			args = append(args, e.Step, e.Attempt, string(e.Kind), nanos(e.At), contentOf(CleanText(e.Text)),
+				contentOrNull(CleanText(string(e.Data))))
+		}
+		err := t.Exec(`INSERT INTO events (turn, idx, step, attempt, kind, at, text, data) VALUES `+strings.Join(rows, ", "), args...)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// phaseEvent returns the event that the turn has entered a phase.
+func phaseEvent(step, attempt int, at time.Time, data turn.PhaseEvent) turn.Event {
+	return turn.Event{Kind: turn.EventPhase, Step: step, Attempt: attempt, At: at, Data: mustJSON(data)}
 }
 
 // emitData is emit with data, encoded as JSON, as the event's Data.
@@ -102,10 +122,7 @@ func checkEvents(events []turn.Event) error {
 		return fmt.Errorf("%d events at once; the maximum is %d", len(events), MaxEvents)
 	}
 	for _, e := range events {
-		switch e.Kind {
-		case turn.EventTextDelta, turn.EventReasoningDelta, turn.EventError, turn.EventPhase,
-			turn.EventInferenceWaiting:
-		default:
+		if t, _ := e.Kind.Type(); !t.ByWorker {
 			return fmt.Errorf("an event of kind %q: the journal writes those itself", e.Kind)
 		}
 		if n := len(e.Text) + len(e.Data); n > MaxEventBytes {
@@ -121,20 +138,17 @@ func checkEvents(events []turn.Event) error {
 // emitDeltas appends the events of the attempt a.Inf.Attempt. With the first text of an attempt it also sets emitted in
 // the inference's row: if the attempt is lost, the next one then emits attempt_restarted.
 func (t *tx) emitDeltas(a attemptRow, events []turn.Event) error {
-	for _, e := range events {
+	isText := false
+	numbered := slices.Clone(events)
+	for i := range numbered {
+		e := &numbered[i]
 		e.Step, e.Attempt = a.Inf.Key.Step, a.Inf.Attempt
-		if err := t.emit(&a.scope, e); err != nil {
-			return err
-		}
-		if a.Emitted || (e.Kind != turn.EventTextDelta && e.Kind != turn.EventReasoningDelta) {
-			continue
-		}
-		a.Emitted = true
-		if err := t.Exec(`UPDATE inferences SET emitted = TRUE WHERE id = ?`, a.Row); err != nil {
-			return err
-		}
+		isText = isText || e.Kind == turn.EventTextDelta || e.Kind == turn.EventReasoningDelta
 	}
-	return nil
+	if err := t.emit(&a.scope, numbered...); err != nil || a.Emitted || !isText {
+		return err
+	}
+	return t.Exec(`UPDATE inferences SET emitted = TRUE WHERE id = ?`, a.Row)
 }
 
 // Events returns the events of a turn with index > after (-1: from the first), in order, at most limit of them. It

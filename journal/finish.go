@@ -77,10 +77,15 @@ func (t *tx) endTurn(sc *scope, in turn.FinishInput) error {
 	if err := t.closeTurn(*sc, in); err != nil {
 		return err
 	}
-	return t.emitData(sc, turn.Event{Kind: turn.EventTurnCompleted, Step: in.Counters.Step, At: in.At}, turn.DoneEvent{
-		State: in.State, FinishReason: in.Reason, Message: in.Result.Message, Usage: in.Counters.Usage,
-		Steps: in.Counters.Step, ToolCalls: in.Counters.ToolCalls,
-	})
+	var events []turn.Event
+	if in.State != turn.StateClosed { // the workflow of a closed turn never reached Done
+		events = append(events, phaseEvent(in.Counters.Step, 0, in.At, turn.PhaseEvent{Phase: turn.PhaseDone}))
+	}
+	return t.emit(sc, append(events, turn.Event{Kind: turn.EventTurnCompleted, Step: in.Counters.Step, At: in.At,
+		Data: mustJSON(turn.DoneEvent{
+			State: in.State, FinishReason: in.Reason, Message: in.Result.Message, Usage: in.Counters.Usage,
+			Steps: in.Counters.Step, ToolCalls: in.Counters.ToolCalls,
+		})})...)
 }
 
 // closeTurn writes the state, the result and the usage of an ended turn to its row.
@@ -217,7 +222,7 @@ func (t *tx) settleOpenCall(c *callRow, step int, tc turn.ToolCall, r turn.CallO
 	}
 	if c.Row == 0 {
 		c.Rec = CallRecord{Turn: c.TurnID, Step: step, Call: tc}
-		if err := t.insertCall(c, nil, at); err != nil {
+		if err := t.insertCall(c, nil, at, false); err != nil {
 			return err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -67,7 +68,7 @@ func stepName(doing string, key StepKey) string {
 }
 
 // firstAttempt opens the first attempt of an inference: it appends the results of the step before and the messages
-// that came in meanwhile, emits in.Events, and inserts the inference's row. ErrConflict if the session's head is not
+// that came in meanwhile, emits the phases BuildPrompt and LlmInfer, and inserts the inference's row. ErrConflict if the session's head is not
 // in.Expect.
 func (t *tx) firstAttempt(a *attemptRow, in StartInference) error {
 	if in.Key.Step < 1 {
@@ -87,11 +88,11 @@ func (t *tx) firstAttempt(a *attemptRow, in StartInference) error {
 			return err
 		}
 	}
-	for _, e := range in.Events {
-		e.Step, e.Attempt = in.Key.Step, 1
-		if err := t.emit(&a.scope, e); err != nil {
-			return err
-		}
+	err := t.emit(&a.scope, phaseEvent(in.Key.Step, 0, in.At, turn.PhaseEvent{Phase: turn.PhaseBuildPrompt}),
+		phaseEvent(in.Key.Step, 1, in.At, turn.PhaseEvent{Phase: turn.PhaseLlmInfer, Provider: CleanText(in.Provider),
+			Model: CleanText(in.Model)}))
+	if err != nil {
+		return err
 	}
 	a.Inf.Attempt, a.Inf.Model, a.Inf.Base, a.Inf.StartedAt = 1, CleanText(in.Model), a.Head,
 		instant(nanos(in.At))
@@ -173,7 +174,8 @@ func conflict(head, expect turn.Head) error {
 	return fmt.Errorf("the head is %d %.8s, not %d %.8s: %w", head.Seq, head.Hash, expect.Seq, expect.Hash, ErrConflict)
 }
 
-// SettleInference appends the assistant's message, settles the inference and emits its last events. If the inference
+// SettleInference appends the assistant's message, settles the inference, and emits its last events,
+// inference_completed and the phase ParseAction. If the inference
 // is settled already, it returns the settled one, and counts in.Answer as late if another attempt settled it.
 // ErrStale if a newer attempt runs, ErrClosed if the turn has ended.
 func (db *DB) SettleInference(ctx context.Context, in SettleInference) (out Inference, err error) {
@@ -246,7 +248,10 @@ func (t *tx) settleInference(a attemptRow, in SettleInference) (Inference, error
 	if a.Head != a.Inf.Base {
 		return a.Inf, conflict(a.Head, a.Inf.Base)
 	}
-	if err := t.emitDeltas(a, in.Events); err != nil {
+	completed := turn.Event{Kind: turn.EventInferenceCompleted, At: in.At, Data: mustJSON(turn.InferenceEvent{
+		Provider: CleanText(in.Provider), Model: CleanText(in.Model), LatencyMS: in.Latency.Milliseconds(), Usage: in.Answer.Usage})}
+	parsed := phaseEvent(0, 0, in.At, turn.PhaseEvent{Phase: turn.PhaseParseAction})
+	if err := t.emitDeltas(a, append(slices.Clip(in.Events), completed, parsed)); err != nil {
 		return a.Inf, err
 	}
 	in.Message.Role, in.Message.Step = turn.RoleAssistant, in.Key.Step

@@ -66,10 +66,9 @@ type StartInference struct {
 	Outcomes []turn.CallOutcome // of the step before, in the order of its calls
 	// Messages are appended after Outcomes, each with message_added. A message whose ID the session has had is skipped.
 	Messages []turn.UserMessage
-	// Events are emitted by the first attempt, after the events of Outcomes and Messages.
-	Events []turn.Event
-	Model  string
-	At     time.Time
+	// Provider and Model are those that the attempt asks.
+	Provider, Model string
+	At              time.Time
 }
 
 // ForkInput names a point of a session and the new session that begins there.
@@ -96,6 +95,7 @@ type SettleInference struct {
 	At     time.Time
 	// Provider and Model are those that the attempt was sent to, and whose prices Answer.Usage.Cost is computed with.
 	Provider, Model string
+	Latency         time.Duration // of the provider
 	// Reserved means that ReserveUsage has reserved the attempt's usage.
 	Reserved bool
 }

@@ -6,12 +6,13 @@ import (
 	"fmt"
 
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/everturn/everturn/workflows/turn"
 )
 
-// traceID returns the ID of a turn's trace: the first 16 bytes of the SHA-256 of the turn's ID.
-func traceID(turnID string) (id trace.TraceID) {
-	sum := sha256.Sum256([]byte(turnID))
-	copy(id[:], sum[:])
+// traceID returns the ID of a turn's trace.
+func traceID(turnID string) trace.TraceID {
+	id, _ := trace.TraceIDFromHex(turn.TraceID(turnID)) // always 32 digits
 	return id
 }
 

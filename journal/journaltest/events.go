@@ -1,9 +1,11 @@
 package journaltest
 
 import (
+	"encoding/json"
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -17,8 +19,11 @@ var eventPromises = []promise{
 	{"events are paged by index", eventPages},
 	{"only deltas and notices can be appended", eventKinds},
 	{"calls of a settled step can fail", eventsOfCalls},
-	{"a step's events are emitted once", eventsOfAStep},
+	{"each phase has one event", phases},
 }
+
+// started is how many events a turn has after its first StartInference: turn_started and three phases.
+const started = 4
 
 func noGaps(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
@@ -40,10 +45,10 @@ func noGaps(t *testing.T, open func() *journal.DB) {
 	for err := range errs {
 		require.NoError(t, err)
 	}
-	list := s.events()
-	require.Len(t, list, 1+2*appenders*each)
+	list := s.events()[started:]
+	require.Len(t, list, 2*appenders*each)
 	next := map[int]int{}
-	for i := 1; i < len(list); i += 2 {
+	for i := 0; i < len(list); i += 2 {
 		var a, n int
 		_, err := fmt.Sscanf(list[i].Text, "%d:%d", &a, &n)
 		require.NoError(t, err, "an append's events stay together")
@@ -58,12 +63,12 @@ func eventPages(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	s.start(1)
 	require.NoError(t, s.append(1, 1, "a", "b", "c"))
-	page := must(s.Events(t.Context(), "t1", 1, 2))(t)
+	page := must(s.Events(t.Context(), "t1", started, 2))(t)
 	require.Len(t, page, 2)
 	assert.Equal(t, "b", page[0].Text)
-	assert.Equal(t, int64(3), page[1].Index)
+	assert.Equal(t, int64(started+2), page[1].Index)
 	assert.False(t, page[1].At.IsZero())
-	page = must(s.Events(t.Context(), "t1", 3, 2))(t)
+	page = must(s.Events(t.Context(), "t1", started+2, 2))(t)
 	assert.Empty(t, page)
 }
 
@@ -115,13 +120,53 @@ func eventsOfCalls(t *testing.T, open func() *journal.DB) {
 	})
 }
 
-// eventsOfAStep: the events of StartInference are emitted once, by the first attempt.
-func eventsOfAStep(t *testing.T, open func() *journal.DB) {
+// phases: each phase has one event, with the write that shows it, and a phase that was not entered has none.
+func phases(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
-	in := s.startInput(1)
-	in.Events = []turn.Event{{Kind: turn.EventPhase, Data: []byte(`{"phase":"LlmInfer"}`)}}
+	list := calls(1, 3)
+	s.start(1)
+	second := s.start(1).Attempt // as after a crash
+	settle := s.settleInput(1, second, "", list...)
+	settle.Provider, settle.Latency = "openai", 1500*time.Millisecond
 	for range 2 {
-		_ = must(s.StartInference(t.Context(), in))(t)
+		s.head = must(s.SettleInference(s.Context(), settle))(s).Head
 	}
-	assert.Equal(t, 1, s.count(turn.EventPhase))
+	s.run(list[0], "a")
+	s.run(list[1], "b") // the third never runs
+	s.infer(2, "more", calls(2, 1)...)
+	s.finish()
+	assert.Equal(t, []string{
+		"0 Start", "1 BuildPrompt", "1 LlmInfer", "1 ParseAction", "1 CallTool", "2 BuildPrompt", "2 LlmInfer",
+		"2 ParseAction", "2 Done"}, s.phases(), "no call of step 2 has run")
+	var ended []turn.InferenceEvent
+	for _, e := range s.events() {
+		if e.Kind == turn.EventInferenceCompleted {
+			var data turn.InferenceEvent
+			require.NoError(t, json.Unmarshal(e.Data, &data))
+			assert.Equal(t, len(ended)+1, e.Step)
+			ended = append(ended, data)
+		}
+	}
+	require.Len(t, ended, 2)
+	assert.Equal(t, turn.InferenceEvent{Provider: "openai", Model: "model", LatencyMS: 1500,
+		Usage: turn.Usage{InputTokens: 10, OutputTokens: 1}}, ended[0])
+
+	closed := &script{T: t, DB: s.DB, session: s.session, turn: "t2", at: s.at}
+	closed.begin()
+	s.turn = "t3"
+	s.begin() // closes t2, whose workflow has not ended it
+	assert.Equal(t, []string{"0 Start"}, closed.phases())
+}
+
+// phases returns the phases of the turn's events, each after its step.
+func (s *script) phases() (list []string) {
+	s.Helper()
+	for _, e := range s.events() {
+		var data turn.PhaseEvent
+		if e.Kind == turn.EventPhase {
+			require.NoError(s, json.Unmarshal(e.Data, &data))
+			list = append(list, fmt.Sprintf("%d %s", e.Step, data.Phase))
+		}
+	}
+	return list
 }

@@ -199,7 +199,7 @@ func (r row) Scan(into ...any) error {
 	return sql.ErrNoRows
 }
 
-// queries is the cache of numbered. All queries are constants, so it is bounded.
+// queries is the cache of numbered. It is bounded, because queries are constants or, for events, a few dozen.
 var queries sync.Map
 
 // numbered returns a query with the parameters of Postgres: it replaces ? by $1, $2 and so on, and ?1 by $1.

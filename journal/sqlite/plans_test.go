@@ -64,7 +64,7 @@ func collect(statements map[string]bool, db *database) {
 // of an index that end with a LIMIT.
 func scans(step string) bool {
 	rest, found := strings.CutPrefix(step, "SCAN ")
-	if !found {
+	if !found || strings.HasSuffix(rest, " CONSTANT ROWS") { // of an INSERT of several rows
 		return false
 	}
 	for _, fine := range []string{

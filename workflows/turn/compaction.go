@@ -207,20 +207,20 @@ func RenderCompacted(plan PromptSpec, cfg PromptConfig, c *Compaction, anchor *M
 type CompactedEvent struct {
 	Reason    CompactionReason `json:"reason"`
 	Method    CompactionMethod `json:"method"`
-	From      int64            `json:"from,omitempty"`
-	To        int64            `json:"to,omitempty"`
-	PrunedTo  int64            `json:"pruned_to,omitempty"`
-	Before    int64            `json:"before"` // tokens of the prompt
-	After     int64            `json:"after"`
-	Context   int64            `json:"context,omitempty"`
-	Threshold int64            `json:"threshold,omitempty"`
+	From      int64            `json:"from,omitempty"`      // the first message that is replaced now
+	To        int64            `json:"to,omitempty"`        // the last message that is replaced
+	PrunedTo  int64            `json:"pruned_to,omitempty"` // the last message whose tool output is a reference
+	Before    int64            `json:"before"`              // tokens of the prompt, as projected
+	After     int64            `json:"after"`               // tokens of the prompt, as estimated
+	Context   int64            `json:"context,omitempty"`   // the model's context window in tokens
+	Threshold int64            `json:"threshold,omitempty"` // the tokens from which prompts are compacted
 	Provider  string           `json:"provider,omitempty"`
-	Model     string           `json:"model,omitempty"`
+	Model     string           `json:"model,omitempty"` // the model that wrote the summary
 	Usage     Usage            `json:"usage,omitzero"`
-	Users     int              `json:"users"` // how many user messages, calls and references are kept
-	Calls     int              `json:"calls"`
-	Refs      int              `json:"refs"`
-	Warning   string           `json:"warning,omitempty"`
+	Users     int              `json:"users"`             // user messages that are kept word for word
+	Calls     int              `json:"calls"`             // calls that the prompt still names
+	Refs      int              `json:"refs"`              // tool outputs that are references
+	Warning   string           `json:"warning,omitempty"` // why there is no summary
 }
 
 // Report returns the data of the event that reports the compaction.

@@ -88,26 +88,14 @@ func (v *view) event(e turn.Event) {
 		v.retry(e)
 	case turn.EventInferenceWaiting:
 		v.modelWait(e)
-	case turn.EventModelChanged:
-		v.activity("%s", app.Line(e.Text, 300))
-	case turn.EventCompacted:
-		var data turn.CompactedEvent
-		if decode(e, &data) {
-			v.activity("%s", app.Line(data.String(), 300))
-		}
-	case turn.EventSkillsSelected:
-		var data turn.SkillsEvent
-		if decode(e, &data) {
-			v.activity("%s", app.Line(data.String(), 300))
-		}
 	case turn.EventPlan:
 		var p plan.Progress
 		if decode(e, &p) {
 			v.activity("%s", ui.Plan(p))
 		}
-	case turn.EventPhase:
-		if e.Text != "" { // what the inference waits for
-			v.activity("%s", app.Line(e.Text, 300))
+	default:
+		if line := e.Line(); line != "" {
+			v.activity("%s", app.Line(line, 300))
 		}
 	}
 }

@@ -63,27 +63,17 @@ func (m *Model) showItem(i item) {
 		}
 	case turn.EventModelChanged:
 		m.addText(entryError, e.Text)
-	case turn.EventCompacted:
-		var data turn.CompactedEvent
-		if json.Unmarshal(e.Data, &data) == nil {
-			m.addText(entryNote, data.String())
-		}
-	case turn.EventSkillsSelected:
-		var data turn.SkillsEvent
-		if json.Unmarshal(e.Data, &data) == nil {
-			m.addText(entryNote, data.String())
-		}
 	case turn.EventPlan:
 		var p plan.Progress
 		if json.Unmarshal(e.Data, &p) == nil {
 			m.addText(entryNote, ui.Plan(p))
 		}
-	case turn.EventPhase:
-		if e.Text != "" { // what the inference waits for
-			m.addText(entryNote, e.Text)
-		}
 	case turn.EventTurnCompleted:
 		m.endTurn(e)
+	default:
+		if line := e.Line(); line != "" {
+			m.addText(entryNote, line)
+		}
 	}
 }
 
