@@ -89,7 +89,8 @@ func TestAWorkerRemovesOldStreamsNowAndEveryHour(t *testing.T) {
 	stop()
 	running.Wait()
 	assert.Equal(t, []turn.EventKind{turn.EventTurnCompleted}, kinds(t, j, "old-0"))
-	assert.Equal(t, []turn.EventKind{turn.EventTurnStarted, turn.EventTurnCompleted}, kinds(t, j, "young"))
+	assert.Equal(t, []turn.EventKind{turn.EventTurnStarted, turn.EventPhase, turn.EventPhase,
+		turn.EventTurnCompleted}, kinds(t, j, "young"))
 	assert.Contains(t, logged.String(), "the disk is full")
 	assert.Contains(t, logged.String(), fmt.Sprintf("turns=%d", pruneBatch+3))
 	output, err := j.Messages(t.Context(), "s-old-0", 1, 9)

@@ -44,6 +44,9 @@ func newSinkFixture(t *testing.T) *sinkFixture {
 func (f *sinkFixture) keep(_ context.Context, e Event) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if e.TraceID != turn.TraceID(e.Turn) {
+		return errors.New("the event has another trace")
+	}
 	if len(f.kinds) == 0 && e.Session != "s" {
 		return errors.New("the event has no session")
 	}
@@ -80,12 +83,12 @@ func TestASinkDoesNotFollowATurnThatWaits(t *testing.T) {
 	_, err := f.journal.Ask(t.Context(), turn.AskInput{Session: "s", Turn: "t", At: time.Now(),
 		Requests: []turn.Request{{ID: "q1", Kind: turn.RequestQuestion, Step: 1, Question: "which one?"}}})
 	require.NoError(t, err)
-	f.gets(turn.EventTurnStarted, turn.EventQuestionAsked)
+	f.gets(turn.EventTurnStarted, turn.EventPhase, turn.EventQuestionAsked)
 	f.left()
 	require.NoError(t, f.journal.Decide(t.Context(), turn.DecisionsInput{Session: "s", Turn: "t", At: time.Now(),
 		Decisions: []turn.Decision{{ID: "q1", Status: turn.StatusAnswered}}}))
 	f.follow("t", false)
-	f.gets(turn.EventTurnStarted, turn.EventQuestionAsked, turn.EventQuestionAnswered)
+	f.gets(turn.EventTurnStarted, turn.EventPhase, turn.EventQuestionAsked, turn.EventQuestionAnswered)
 	_, err = f.journal.Finish(t.Context(), turn.FinishInput{Session: "s", Turn: "t", At: time.Now(),
 		Result: turn.Result{State: turn.StateCompleted, Reason: turn.FinishAnswered}})
 	require.NoError(t, err)
@@ -93,7 +96,8 @@ func TestASinkDoesNotFollowATurnThatWaits(t *testing.T) {
 	f.left()
 	f.follow("t", true) // Finish may run twice
 	f.close()
-	f.gets(turn.EventTurnStarted, turn.EventQuestionAsked, turn.EventQuestionAnswered, turn.EventTurnCompleted)
+	f.gets(turn.EventTurnStarted, turn.EventPhase, turn.EventQuestionAsked, turn.EventQuestionAnswered,
+		turn.EventPhase, turn.EventTurnCompleted)
 }
 
 // TestASinkGetsTheTurnsOfEveryTenant checks that a tenant's turn arrives, and leaves no goroutine.
@@ -103,12 +107,12 @@ func TestASinkGetsTheTurnsOfEveryTenant(t *testing.T) {
 		RunID: "t2", Message: turn.UserMessage{ID: "m", Text: "which one?"}, At: time.Now()})
 	require.NoError(t, err)
 	f.follow("t2", true)
-	f.gets(turn.EventTurnStarted)
+	f.gets(turn.EventTurnStarted, turn.EventPhase)
 	_, err = f.journal.Finish(t.Context(), turn.FinishInput{Session: "s", Turn: "t2", At: time.Now(),
 		Result: turn.Result{State: turn.StateCompleted, Reason: turn.FinishAnswered}})
 	require.NoError(t, err)
-	f.gets(turn.EventTurnStarted, turn.EventTurnCompleted)
+	f.gets(turn.EventTurnStarted, turn.EventPhase, turn.EventPhase, turn.EventTurnCompleted)
 	f.left()
 	f.close()
-	assert.Equal(t, []string{"acme", "acme"}, f.tenants)
+	assert.Equal(t, []string{"acme", "acme", "acme", "acme"}, f.tenants)
 }

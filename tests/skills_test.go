@@ -48,9 +48,9 @@ func TestATurnGetsTheSkillsThatFitItsRequest(t *testing.T) {
 
 	events := decodedLines[turn.Event](h.everturn("attach", "one", "-o", "jsonl").exits(0))
 	require.Equal(t, released.Turn, events[0].Turn)
-	assert.Equal(t, turn.EventSkillsSelected, events[1].Kind)
-	assert.Equal(t, "skills: release", selected(t, events[1]).String())
-	assert.InDelta(t, 1, selected(t, events[1]).Skills[0].Score, 0.001)
+	assert.Equal(t, turn.EventSkillsSelected, events[2].Kind)
+	assert.Equal(t, "skills: release", selected(t, events[2]).String())
+	assert.InDelta(t, 1, selected(t, events[2]).Skills[0].Score, 0.001)
 
 	assert.Contains(t, h.everturn("show", "one").exits(0).out.String(), "skills: release")
 	h.everturn("run", "-s", "two", "What is our style?").exits(0)
