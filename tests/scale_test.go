@@ -86,7 +86,7 @@ func (e *env) seed(session string, turns, size int) {
 		require.NoError(e.t, err)
 		key := journal.StepKey{Turn: id, Step: 1}
 		inf, err := e.journal.StartInference(ctx,
-			journal.StartInference{Session: session, Key: key, Expect: begun.Head, At: time.Now()})
+			journal.StartInference{Session: session, Key: key, Expect: begun.Head, Provider: "openai", Model: "scripted", At: time.Now()})
 		require.NoError(e.t, err)
 		answer := turn.Completion{Text: text("model"), FinishReason: "stop"}
 		_, err = e.journal.SettleInference(ctx, journal.SettleInference{Session: session, Key: key, Attempt: inf.Attempt,

@@ -21,7 +21,7 @@ type item struct {
 	// call is, for tool_call_completed, the call with its complete arguments and result; nil if it cannot be read.
 	call *client.Call
 	// usage is what the turn has used so far, and model the model of its last inference. They are set for events of calls
-	// and requests and for the first text of a step; nil and empty otherwise.
+	// and requests and for the end of an inference, and model also for its start; nil and empty otherwise.
 	usage *turn.Usage
 	model string
 }
@@ -95,7 +95,6 @@ func (f *feed) next() tea.Msg {
 
 // run reads the session's events after the cursor at, until ctx ends. After an error it pauses and reads again.
 func (f *feed) run(ctx context.Context, at client.Cursor) {
-	step := 0 // of the last event
 	for ctx.Err() == nil {
 		for e, err := range client.FollowSession(ctx, f.journal, f.session, at) {
 			if err != nil {
@@ -103,10 +102,8 @@ func (f *feed) run(ctx context.Context, at client.Cursor) {
 				break
 			}
 			at = client.After(e)
-			i := f.withDetails(ctx, e, e.Step != step)
-			step = e.Step
 			select {
-			case f.items <- i:
+			case f.items <- f.withDetails(ctx, e):
 			case <-ctx.Done():
 				return
 			}
@@ -131,9 +128,9 @@ func (f *feed) pause(ctx context.Context, err error) {
 	}
 }
 
-// withDetails returns an event as an item, with related data from the journal. newStep means that the previous event
-// belongs to another step. If the journal cannot be read, the data is missing: the event is shown without it.
-func (f *feed) withDetails(ctx context.Context, e turn.Event, newStep bool) item {
+// withDetails returns an event as an item, with related data from the journal. If the journal cannot be read, the data
+// is missing: the event is shown without it.
+func (f *feed) withDetails(ctx context.Context, e turn.Event) item {
 	i := item{event: e}
 	switch e.Kind {
 	case turn.EventTurnStarted:
@@ -144,12 +141,12 @@ func (f *feed) withDetails(ctx context.Context, e turn.Event, newStep bool) item
 		i.call = callRecord(ctx, f.journal, e)
 	}
 	switch e.Kind {
-	case turn.EventToolCallStarted, turn.EventApprovalRequested, turn.EventQuestionAsked, turn.EventTextDelta,
-		turn.EventReasoningDelta:
-		isDelta := e.Kind == turn.EventTextDelta || e.Kind == turn.EventReasoningDelta
-		if newStep || !isDelta { // reading the usage for each of many deltas would cost too much
-			i.usage, i.model = usageOf(ctx, f.journal, e.Turn)
-		}
+	case turn.EventToolCallStarted, turn.EventApprovalRequested, turn.EventQuestionAsked, turn.EventInferenceCompleted:
+		i.usage, i.model = usageOf(ctx, f.journal, e.Turn)
+	case turn.EventPhase:
+		var p turn.PhaseEvent
+		_ = json.Unmarshal(e.Data, &p) // without it, the model is shown later
+		i.model = p.Model
 	}
 	return i
 }
