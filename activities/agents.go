@@ -89,8 +89,9 @@ func namesAgents(patterns []string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return strings.HasPrefix(p, turn.AgentTools) })
 }
 
-// compactionSettings returns how the turn's prompts are compacted, or nil if they are not. The context window is that of
-// the turn's first model, 0 if it is unknown. A model of summaries that the agent leaves open is the turn's first model. It returns an error if the agent names a model of summaries that is not configured.
+// compactionSettings returns how the turn's prompts are compacted, or nil if they are not. The context window is that
+// of the turn's first model, 0 if it is unknown. A model of summaries that the agent leaves open is the turn's first
+// model. It returns an error if the agent names a model of summaries that is not configured.
 func (a Agent) compactionSettings(cfg turn.Config) (*turn.CompactionSettings, error) {
 	if a.Compaction == nil {
 		return nil, nil

@@ -20,10 +20,10 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// TestTreesKeepToTheirMessagesLimits plays 1,000 messages whose models call tools and subagents at random, inline and in
-// the background, and whose answers arrive in any order. Begin, BeginSubagent, SettleSubagent, Finish, the journal and the
-// rules of package turn are the real ones; the test counts for itself. Nothing that comes of a message exceeds the
-// message's limits, or has a tool that it did not have.
+// TestTreesKeepToTheirMessagesLimits plays 1,000 messages whose models call tools and subagents at random, inline and
+// in the background, and whose answers arrive in any order. Begin, BeginSubagent, SettleSubagent, Finish, the journal
+// and the rules of package turn are the real ones; the test counts for itself. Nothing that comes of a message exceeds
+// the message's limits, or has a tool that it did not have.
 func TestTreesKeepToTheirMessagesLimits(t *testing.T) {
 	t.Parallel()
 	const trees, groups = 1000, 4

@@ -120,9 +120,9 @@ func (e *elicitor) decision(ctx context.Context, request string) (turn.Decision,
 	}
 }
 
-// withdraw closes the request that await has opened, because the server waits no longer although the call may go on: the
-// user's later response would be accepted without effect. If the response came first, withdraw returns its decision. The
-// end of the attempt closes the request, too.
+// withdraw closes the request that await has opened, because the server waits no longer although the call may go on:
+// the user's later response would be accepted without effect. If the response came first, withdraw returns its
+// decision. The end of the attempt closes the request, too.
 func (e *elicitor) withdraw(request string) (decision turn.Decision) {
 	if e.ctx.Err() != nil {
 		return decision

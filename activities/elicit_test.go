@@ -16,8 +16,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// TestAWorkerHasABoundedNumberOfWaitingCalls checks that a server gets a cancel, and no user is asked, while half of the
-// worker's slots wait already.
+// TestAWorkerHasABoundedNumberOfWaitingCalls checks that a server gets a cancel, and no user is asked, while half of
+// the worker's slots wait already.
 func TestAWorkerHasABoundedNumberOfWaitingCalls(t *testing.T) {
 	for slots, most := range map[int]int64{1: 0, 3: 1, 100: maxWaitingCalls} {
 		a, err := New(Options{Slots: slots})
@@ -60,8 +60,8 @@ func TestACallThatHasAskedIsNotRepeatedAfterItsError(t *testing.T) {
 	}
 }
 
-// TestAStoppingWorkerPassesOnTheResponseThatCameFirst checks that a stopping worker withdraws the elicitation before the
-// server gets a cancel, and that the server gets the response if the workflow has accepted one before.
+// TestAStoppingWorkerPassesOnTheResponseThatCameFirst checks that a stopping worker withdraws the elicitation before
+// the server gets a cancel, and that the server gets the response if the workflow has accepted one before.
 func TestAStoppingWorkerPassesOnTheResponseThatCameFirst(t *testing.T) {
 	decline := &turn.ElicitationResponse{Action: turn.ElicitationDecline}
 	for name, c := range map[string]struct {

@@ -62,8 +62,8 @@ func (a *Activities) configOf(ctx context.Context, turnID string) (turn.Config, 
 	return decodeConfig(rec.Config)
 }
 
-// apply replaces the choices of the input (agent, limits, model, tools, temperature, plan, output schema, context) by those of
-// the caller's turn. For a nil origin it does nothing.
+// apply replaces the choices of the input (agent, limits, model, tools, temperature, plan, output schema, context) by
+// those of the caller's turn. For a nil origin it does nothing.
 func (o *origin) apply(in *workflows.BeginInput) {
 	if o == nil {
 		return

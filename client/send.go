@@ -121,8 +121,8 @@ func (c *Client) Send(ctx context.Context, in SendInput) (Turn, error) {
 	return t, err
 }
 
-// withChoices returns in with the message's own agent, limits and output schema, if it has any, in place of those of in,
-// and without them in the message: older workers read them only in a turn's input.
+// withChoices returns in with the message's own agent, limits and output schema, if it has any, in place of those of
+// in, and without them in the message: older workers read them only in a turn's input.
 func (in SendInput) withChoices() SendInput {
 	m := &in.Message
 	in.Agent, in.Limits = cmp.Or(m.Agent, in.Agent), cmp.Or(m.Limits, in.Limits)

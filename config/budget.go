@@ -1,7 +1,7 @@
 package config
 
-// Budget limits what sessions and tenants may spend. All workers with this journal share it. Each inference reserves the
-// most that it may cost before it is sent, and lowers its limit of output tokens to what is left.
+// Budget limits what sessions and tenants may spend. All workers with this journal share it. Each inference reserves
+// the most that it may cost before it is sent, and lowers its limit of output tokens to what is left.
 type Budget struct {
 	// US dollars of each session, over all of its turns; 0 means that nothing may be spent. If it is not set, there is no
 	// limit.

@@ -37,9 +37,9 @@ type Config struct {
 	// Model providers besides OpenAI, one block each. anthropic, deepseek, gemini, groq, mistral, openrouter and xai need
 	// no block if their key is in the environment: ANTHROPIC_API_KEY, and so on.
 	Providers []ModelProvider `toml:"providers"`
-	// Models that the built-in list lacks or describes wrongly: `everturn models list` shows it. On an endpoint of base_url
-	// that is not a known vendor's, any name is accepted, and its context window and price are unknown unless they are set
-	// here.
+	// Models that the built-in list lacks or describes wrongly: `everturn models list` shows it. On an endpoint of
+	// base_url that is not a known vendor's, any name is accepted, and its context window and price are unknown unless
+	// they are set here.
 	Models []Model `toml:"models"`
 	// How a conversation that becomes too long for the model's context window is compacted. The transcript stays as it
 	// is: only prompts change, `everturn show` says when, and `everturn rewind` to before that moment undoes it.
@@ -202,8 +202,8 @@ const ModeAuto turn.Mode = "auto"
 type LLM struct {
 	// The provider of the model. "openai": OpenAI, or any server that implements its Chat Completions. "demo": a built-in
 	// set of rules without a language model. Or the id of another provider: see [[providers]]. "auto": openai if an
-	// api_key or a base_url is set; else the first of [[providers]] that has a key or an address of its own; else the first
-	// of anthropic, deepseek, gemini, groq, mistral, openrouter and xai whose key is in the environment; else demo.
+	// api_key or a base_url is set; else the first of [[providers]] that has a key or an address of its own; else the
+	// first of anthropic, deepseek, gemini, groq, mistral, openrouter and xai whose key is in the environment; else demo.
 	Provider Provider `toml:"provider" default:"auto" maxbytes:"32"`
 	// The model, as its name or "provider:name"; empty means the one that [llm.select] selects, or else the provider's
 	// default: gpt-4.1-mini, claude-sonnet-5-5, deepseek-flash, gemini-3.8-flash, openai/gpt-oss-120b of groq,
@@ -313,9 +313,9 @@ const (
 type Journal struct {
 	// The file of a SQLite database, for the workers of one machine, relative to the working directory.
 	Path string `toml:"path" default:".everturn/journal.db" required:"true"`
-	// The connection string of a Postgres database, for workers on several machines; then path has no effect. For instance "postgres://everturn@db.example/everturn". A password
-	// is better in the environment: "postgres://everturn:${JOURNAL_PASSWORD}@db.example/everturn". Run `everturn journal
-	// migrate` first.
+	// The connection string of a Postgres database, for workers on several machines; then path has no effect. For instance
+	// "postgres://everturn@db.example/everturn". A password is better in the environment:
+	// "postgres://everturn:${JOURNAL_PASSWORD}@db.example/everturn". Run `everturn journal migrate` first.
 	URL Secret `toml:"url" shown:"written"`
 	// SQLite only: "full" survives a power cut, "normal" a crash of the process.
 	Synchronous Synchronous `toml:"synchronous" default:"full" enum:"full,normal"`

@@ -11,6 +11,6 @@
 // An unknown key, a wrong type, an unset variable and a contradiction are errors. Load reports all of them at once,
 // each with its line and column and how to correct it. Secrets never appear in an error or in Show.
 //
-// A file can name programs that run and addresses that get keys. Load uses the file that it is given or finds: whether it
-// may be trusted is the caller's decision.
+// A file can name programs that run and addresses that get keys. Load uses the file that it is given or finds: whether
+// it may be trusted is the caller's decision.
 package config

@@ -42,8 +42,8 @@ func newOptions(opts []Option) options {
 // WithLogger sets the engine's logger. Without it, the engine does not log.
 func WithLogger(log *slog.Logger) Option { return func(o *options) { o.log = log } }
 
-// WithEnviron sets the environment, in the form of os.Environ, which is the default. Temporal's TEMPORAL_* variables are read from it, and
-// MCP servers inherit from it what their configuration allows.
+// WithEnviron sets the environment, in the form of os.Environ, which is the default. Temporal's TEMPORAL_* variables
+// are read from it, and MCP servers inherit from it what their configuration allows.
 func WithEnviron(environ []string) Option { return func(o *options) { o.environ = environ } }
 
 // Model answers prompts. Its errors are *turn.Error, whose code says whether the inference is tried again.
@@ -96,8 +96,8 @@ func Repeatable() ToolOption { return tools.Repeatable() }
 // calls cost fewer events in Temporal's history.
 func LocalActivity() ToolOption { return tools.LocalActivity() }
 
-// ReadOnly declares that the tool changes nothing and sends nothing out, so that the taint of a session (see Taints) does
-// not make its calls need an approval.
+// ReadOnly declares that the tool changes nothing and sends nothing out, so that the taint of a session (see Taints)
+// does not make its calls need an approval.
 func ReadOnly() ToolOption { return tools.ReadOnly() }
 
 // Risk declares how much harm the tool can do. The policy decides by it whether a call needs an approval: by default,
@@ -119,8 +119,8 @@ func Values(argument string, values ...any) ToolOption { return tools.Values(arg
 // the call in all of its attempts. The result is false for another context.
 func CallInfo(ctx context.Context) (turn.ToolRequest, bool) { return tools.CallInfo(ctx) }
 
-// RequestContext returns the value that the client has sent as client.SendInput.Context with the message of the turn for
-// which a tool runs, decoded into a T. It returns a zero T if there is none.
+// RequestContext returns the value that the client has sent as client.SendInput.Context with the message of the turn
+// for which a tool runs, decoded into a T. It returns a zero T if there is none.
 func RequestContext[T any](ctx context.Context) (value T, err error) {
 	req, ok := tools.CallInfo(ctx)
 	if !ok || len(req.Context) == 0 {

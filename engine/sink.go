@@ -18,8 +18,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Event is an event of a turn, as Client.Follow yields it, with the turn's session and trace. Server events (EventServerStarted,
-// EventServerEnded) belong to no turn: they have a tenant, a time and data.
+// Event is an event of a turn, as Client.Follow yields it, with the turn's session and trace. Server events
+// (EventServerStarted, EventServerEnded) belong to no turn: they have a tenant, a time and data.
 type Event struct {
 	Tenant  string
 	Session string
@@ -177,8 +177,8 @@ func (s *sink) forward(turnID string, after int64) {
 	}
 }
 
-// withoutSensitive returns an event without the sensitive arguments of a call that needs an approval. In the journal the
-// event has them, because users approve exactly these arguments. cfg is the config of the event's turn.
+// withoutSensitive returns an event without the sensitive arguments of a call that needs an approval. In the journal
+// the event has them, because users approve exactly these arguments. cfg is the config of the event's turn.
 func withoutSensitive(e turn.Event, cfg journal.TurnConfig) turn.Event {
 	if e.Kind != turn.EventApprovalRequested && e.Kind != turn.EventApprovalDecided {
 		return e

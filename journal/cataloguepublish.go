@@ -86,8 +86,8 @@ func publishOutage(t *tx, c turn.Catalogue) error {
 	return nil
 }
 
-// encodeCatalogue returns a catalogue as JSON, and the hash of the JSON. Since is left out of a catalogue without a Problem, so
-// that an unchanged catalogue has an unchanged hash.
+// encodeCatalogue returns a catalogue as JSON, and the hash of the JSON. Since is left out of a catalogue without a
+// Problem, so that an unchanged catalogue has an unchanged hash.
 func encodeCatalogue(c turn.Catalogue) (content, hash string, err error) {
 	if c.Problem == "" {
 		c.Since = time.Time{}

@@ -61,8 +61,8 @@ const (
 // reviewTools decides about the tools that a server publishes. It returns the tools to approve now and the tools to
 // quarantine; the others are approved already. approved are the hashes of all approved versions, by tool ID. newConfig
 // means that the server was never published with this configuration: then tools without an approved version are
-// approved, because the operator has just configured the server. With c.AllowToolChanges all tools are approved. reviewTools
-// returns none for LocalServer.
+// approved, because the operator has just configured the server. With c.AllowToolChanges all tools are approved.
+// reviewTools returns none for LocalServer.
 func reviewTools(c turn.Catalogue, approved map[string][]string,
 	newConfig bool) (toApprove, toQuarantine []turn.Descriptor) {
 	if c.Server == LocalServer {

@@ -27,7 +27,8 @@ func Next(prev turn.Head, m turn.Message) turn.Head {
 // fields of turn.Message must have omitempty, and the order of the existing fields must not change.
 func Canonical(m turn.Message) []byte { return mustJSON(m) }
 
-// mustJSON is encodeJSON for values that always have a JSON form: strings, numbers and valid raw JSON. It panics for others.
+// mustJSON is encodeJSON for values that always have a JSON form: strings, numbers and valid raw JSON. It panics for
+// others.
 func mustJSON(v any) []byte {
 	b, err := encodeJSON(v)
 	if err != nil {

@@ -19,8 +19,8 @@ const (
 	MaxExportLineBytes = MaxBlobBytes/3*4 + 8<<20
 )
 
-// ExportLine is one line of an export: a session as JSON lines in UTF-8. Exactly one of the pointers is set. The first line
-// is the header and the last one the end. A blob comes before the lines that name it, and a turn before the lines
+// ExportLine is one line of an export: a session as JSON lines in UTF-8. Exactly one of the pointers is set. The first
+// line is the header and the last one the end. A blob comes before the lines that name it, and a turn before the lines
 // that belong to it.
 //
 // Sum chains the lines: it is SHA-256, in lower-case hex, over the sum of the line before (empty for the first), a

@@ -52,9 +52,9 @@ func ImportTaint(at time.Time) TaintSource {
 	return TaintSource{Turn: "import", CallID: "import", Tool: "an imported file", At: at}
 }
 
-// ReadExport yields the lines of an export. It checks each line before it yields it: its size, content and position, its sum,
-// and the transcript's hash chain. The first error names the line and ends the sequence; the caller must then discard
-// the lines before it. Without an error, the lines are one whole export.
+// ReadExport yields the lines of an export. It checks each line before it yields it: its size, content and position,
+// its sum, and the transcript's hash chain. The first error names the line and ends the sequence; the caller must then
+// discard the lines before it. Without an error, the lines are one whole export.
 func ReadExport(r io.Reader) iter.Seq2[ExportLine, error] {
 	return func(yield func(ExportLine, error) bool) {
 		lines := lineReader{r: bufio.NewReaderSize(r, 64<<10)}

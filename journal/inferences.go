@@ -67,9 +67,9 @@ func stepName(doing string, key StepKey) string {
 	return fmt.Sprintf("%s step %d of turn %s", doing, key.Step, key.Turn)
 }
 
-// firstAttempt opens the first attempt of an inference: it appends the results of the step before and the messages
-// that came in meanwhile, emits the phases BuildPrompt and LlmInfer, and inserts the inference's row. ErrConflict if the session's head is not
-// in.Expect.
+// firstAttempt opens the first attempt of an inference: it appends the results of the step before and the messages that
+// came in meanwhile, emits the phases BuildPrompt and LlmInfer, and inserts the inference's row. ErrConflict if the
+// session's head is not in.Expect.
 func (t *tx) firstAttempt(a *attemptRow, in StartInference) error {
 	if in.Key.Step < 1 {
 		return fmt.Errorf("step %d: steps count from 1", in.Key.Step)

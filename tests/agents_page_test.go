@@ -126,8 +126,8 @@ func (p agentsPage) checkDoneOnce(session string, interrupted int, tools ...stri
 	return s.Turn.ID
 }
 
-// TestTheRecipeOfTheAgentsPage does what docs/agents.md says: a slow worker is killed while an agent that another one has
-// called is at work and a plan is carried out, and another worker takes over.
+// TestTheRecipeOfTheAgentsPage does what docs/agents.md says: a slow worker is killed while an agent that another one
+// has called is at work and a plan is carried out, and another worker takes over.
 func TestTheRecipeOfTheAgentsPage(t *testing.T) {
 	t.Parallel()
 	p := newAgentsPage(t)

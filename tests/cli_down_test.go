@@ -181,7 +181,8 @@ func TestCLIReadsAReadOnlyPostgres(t *testing.T) {
 	assert.Equal(t, "fail", statesOf(h.everturn("doctor", "-o", "json", "--set", readOnly).exits(5))["journal"])
 }
 
-// TestCLIFailsIfItsOutputCannotBeWritten has a full disk as standard output: a script must not go on with half an answer.
+// TestCLIFailsIfItsOutputCannotBeWritten has a full disk as standard output: a script must not go on with half an
+// answer.
 func TestCLIFailsIfItsOutputCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	h := newUserFolder(t, asking(fakellm.Start(t, fakellm.Text("Hello back."))))

@@ -57,8 +57,8 @@ func TestCLIShowsWhatASubagentWaitsFor(t *testing.T) {
 	assert.Empty(t, decoded[[]journal.RequestRecord](h.everturn("approvals", "shows-errand", "-o", "json").exits(0)))
 }
 
-// TestCLIADialogAboutASubagentEndsWhenItIsDecidedElsewhere decides a subagent's request while its caller's terminal asks
-// about it.
+// TestCLIADialogAboutASubagentEndsWhenItIsDecidedElsewhere decides a subagent's request while its caller's terminal
+// asks about it.
 func TestCLIADialogAboutASubagentEndsWhenItIsDecidedElsewhere(t *testing.T) {
 	t.Parallel()
 	h := helperHome(t, callAgent("helper", "task"))
@@ -69,8 +69,8 @@ func TestCLIADialogAboutASubagentEndsWhenItIsDecidedElsewhere(t *testing.T) {
 	c.exits(0).says("All done.")
 }
 
-// TestCLIASubagentInTheBackgroundWaits lets a subagent in the background wait. Its caller's turn ends without it, and the
-// session shows that something is pending until it is decided, or stopped.
+// TestCLIASubagentInTheBackgroundWaits lets a subagent in the background wait. Its caller's turn ends without it, and
+// the session shows that something is pending until it is decided, or stopped.
 func TestCLIASubagentInTheBackgroundWaits(t *testing.T) {
 	t.Parallel()
 	h := helperHome(t, inBackground("helper", "task"))

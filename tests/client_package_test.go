@@ -92,8 +92,8 @@ func TestAProgramStartsFollowsAndApprovesATurn(t *testing.T) {
 	require.ErrorIs(t, err, client.ErrExists)
 }
 
-// TestToolsGetTheContextOfAMessage sends a value with a message: the turn's tools get it, and those of its subagents, and
-// no prompt has it.
+// TestToolsGetTheContextOfAMessage sends a value with a message: the turn's tools get it, and those of its subagents,
+// and no prompt has it.
 func TestToolsGetTheContextOfAMessage(t *testing.T) {
 	t.Parallel()
 	type customer struct{ Customer string }

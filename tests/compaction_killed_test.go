@@ -119,8 +119,8 @@ func TestASettledSummaryIsNotPaidForAgain(t *testing.T) {
 	}
 }
 
-// TestARateLimitedSummaryIsRetried checks that a failure of the summary that may pass is retried as the inference's, and
-// does not cut the conversation.
+// TestARateLimitedSummaryIsRetried checks that a failure of the summary that may pass is retried as the inference's,
+// and does not cut the conversation.
 func TestARateLimitedSummaryIsRetried(t *testing.T) {
 	m := &reader{window: 9_000, script: fakellm.Text("done"), summary: fakellm.Attempts(
 		fakellm.Status(429, "rate_limit", "slow down").RetryAfter("0"), fakellm.Text("They talked."))}
@@ -135,8 +135,8 @@ func TestARateLimitedSummaryIsRetried(t *testing.T) {
 	assert.Equal(t, 2, m.asked)
 }
 
-// TestAPaidSummaryThatLeadsToNothingIsCounted lets the first summary be empty and the second one fail with an error that
-// is retried: the turn's usage has all three summaries that the provider has answered, and no reservation is left.
+// TestAPaidSummaryThatLeadsToNothingIsCounted lets the first summary be empty and the second one fail with an error
+// that is retried: the turn's usage has all three summaries that the provider has answered, and no reservation is left.
 func TestAPaidSummaryThatLeadsToNothingIsCounted(t *testing.T) {
 	t.Parallel()
 	m := &reader{script: fakellm.Text("done")}

@@ -19,7 +19,8 @@ import (
 	"github.com/everturn/everturn/tests/stdio"
 )
 
-// newDevUserFolder makes a home whose --dev uses its own ports. All processes that it starts must be gone when the test ends.
+// newDevUserFolder makes a home whose --dev uses its own ports. All processes that it starts must be gone when the test
+// ends.
 func newDevUserFolder(t *testing.T) *userFolder {
 	t.Helper()
 	port, err := loopback.Port()

@@ -32,8 +32,8 @@ chmod +x %[1]s/bin/everturn
 `
 
 // firstRun runs the script of the README's first command, with these arguments, on a machine that compiles slowly. The
-// `temporal` on its PATH has a server of this version; if server is empty, there is none. Its standard error is given, or
-// else discarded. The compilers wait until resume is called.
+// `temporal` on its PATH has a server of this version; if server is empty, there is none. Its standard error is given,
+// or else discarded. The compilers wait until resume is called.
 func firstRun(t *testing.T, stderr io.Writer, server string, args ...string) (cmd *exec.Cmd, stdout *bytes.Buffer,
 	dir string) {
 	t.Helper()

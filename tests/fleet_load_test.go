@@ -226,8 +226,8 @@ func (s *standby) takesOver() {
 }
 
 // TestAQuietTenantBesideAFlood measures how long the turns of one tenant take while another one has queued hundreds.
-// The figure is in the log; the test checks that the quiet tenant's turns do not wait for the flood. If inferences have no
-// queue of their own, the server of a fleet hands them out eagerly.
+// The figure is in the log; the test checks that the quiet tenant's turns do not wait for the flood. If inferences have
+// no queue of their own, the server of a fleet hands them out eagerly.
 func TestAQuietTenantBesideAFlood(t *testing.T) {
 	t.Parallel()
 	for name, separate := range map[string]bool{"separate queues": true, "one queue": false} {

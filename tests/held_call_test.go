@@ -73,8 +73,8 @@ func TestAnElicitationEndsWithItsCall(t *testing.T) {
 	}
 }
 
-// TestAServerIsToldThatNobodyResponds checks that a server gets cancel when its elicitation expires or its worker stops,
-// so that the call ends with a known outcome, and that later responses are refused.
+// TestAServerIsToldThatNobodyResponds checks that a server gets cancel when its elicitation expires or its worker
+// stops, so that the call ends with a known outcome, and that later responses are refused.
 func TestAServerIsToldThatNobodyResponds(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -18,8 +18,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// mixedWorkers returns a harness whose workers may or may not have the file tools that write. The model writes a file if it
-// can, after the gate is open.
+// mixedWorkers returns a harness whose workers may or may not have the file tools that write. The model writes a file
+// if it can, after the gate is open.
 func mixedWorkers(t *testing.T, gate *fakellm.Gate) (e *env, work func(write bool) (stop func())) {
 	e = newEnv(t, fakellm.Func(func(q fakellm.Request) fakellm.Reply {
 		reply := fakellm.Text("read only")
@@ -104,8 +104,8 @@ func TestACallWaitsForAWorkerWithItsTool(t *testing.T) {
 	}
 }
 
-// TestCLITellsWhichWorkersOfferATool checks that doctor warns of workers of a task queue that offer different tools, and
-// that the list of tools has those of all of them.
+// TestCLITellsWhichWorkersOfferATool checks that doctor warns of workers of a task queue that offer different tools,
+// and that the list of tools has those of all of them.
 func TestCLITellsWhichWorkersOfferATool(t *testing.T) {
 	t.Parallel()
 	h := newUserFolder(t, "[llm]\nprovider = \"demo\"\n")

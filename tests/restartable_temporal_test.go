@@ -31,8 +31,9 @@ type restartableTemporal struct {
 }
 
 // newRestartableTemporal starts a server. With a database the server keeps its state across restarts; without one it
-// keeps everything in memory, which is several times faster. It suggests continue-as-new after that many events; 0 means
-// the server's default. Start it before its harness, so that it still runs when the harness replays its histories.
+// keeps everything in memory, which is several times faster. It suggests continue-as-new after that many events; 0
+// means the server's default. Start it before its harness, so that it still runs when the harness replays its
+// histories.
 func newRestartableTemporal(t *testing.T, database string, suggest int) *restartableTemporal {
 	t.Helper()
 	path, err := temporalServer()

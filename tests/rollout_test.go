@@ -182,8 +182,8 @@ func rolling(t *testing.T, gate *fakellm.Gate) *fakellm.Server {
 const versioned = "[policy]\nask = [\"local/list_files\"]\n[worker]\ndeployment = \"agents\"\n" +
 	"max_concurrent_activities = 200\n"
 
-// TestARolloutAndItsRollback rolls out a second version of the workers and takes it back while turns run and wait. Turns
-// that run end on their version, those that wait move on a nudge, and each version drains.
+// TestARolloutAndItsRollback rolls out a second version of the workers and takes it back while turns run and wait.
+// Turns that run end on their version, those that wait move on a nudge, and each version drains.
 func TestARolloutAndItsRollback(t *testing.T) {
 	t.Parallel()
 	const waiting = 20

@@ -154,8 +154,8 @@ func TestAnAnswerWithoutLimitsIsKeptForTheNextTurn(t *testing.T) {
 	assert.Equal(t, string(turn.CodeConfigInvalid), app.Type())
 }
 
-// TestAnAnswersTurnIsNarrowedLikeItsMessage narrows a message to some tools, or lets it work by a plan. The turn that the
-// answer of its subagent begins has no other tools, and needs a plan as well.
+// TestAnAnswersTurnIsNarrowedLikeItsMessage narrows a message to some tools, or lets it work by a plan. The turn that
+// the answer of its subagent begins has no other tools, and needs a plan as well.
 func TestAnAnswersTurnIsNarrowedLikeItsMessage(t *testing.T) {
 	t.Parallel()
 	errand := fakellm.When("errand of the user", fakellm.Steps(fakellm.Calls(inBackground("a", "task")), fakellm.Text("Begun.")))
@@ -208,8 +208,8 @@ func TestAnAnswersTurnIsNarrowedLikeItsMessage(t *testing.T) {
 	}
 }
 
-// TestAStopEndsWhatAnEarlierTurnHasBegun stops a session whose turn has ended, and one whose running turn is another one
-// than the turn that called the subagent. Nothing goes on.
+// TestAStopEndsWhatAnEarlierTurnHasBegun stops a session whose turn has ended, and one whose running turn is another
+// one than the turn that called the subagent. Nothing goes on.
 func TestAStopEndsWhatAnEarlierTurnHasBegun(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"idle", "running", "web-ui"} {

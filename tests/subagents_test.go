@@ -230,8 +230,8 @@ func (e *env) awaitFailedStart(run client.WorkflowRun, fails bool) {
 	}, within, 10*time.Millisecond)
 }
 
-// TestPolicyDecidesAboutCallsOfAgents lets a turn call an agent for which the operator requires approvals. A user denies
-// one task and approves the other. Another agent is denied.
+// TestPolicyDecidesAboutCallsOfAgents lets a turn call an agent for which the operator requires approvals. A user
+// denies one task and approves the other. Another agent is denied.
 func TestPolicyDecidesAboutCallsOfAgents(t *testing.T) {
 	t.Parallel()
 	m := fakellm.Cases(

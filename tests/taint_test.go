@@ -14,8 +14,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// withApprovals returns a harness whose only server is untrusted: its tools may be called without approval, but their results
-// taint the session.
+// withApprovals returns a harness whose only server is untrusted: its tools may be called without approval, but their
+// results taint the session.
 func withApprovals(t *testing.T, mode turn.TaintMode, l *effectServer, s fakellm.Script) *env {
 	return newEnv(t, s, l.host(config.MCPTool{}), func(c *config.Config) { c.Policy.Taint = mode })
 }

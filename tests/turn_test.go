@@ -142,7 +142,8 @@ func TestInvalidActionsAreRepromptedOnce(t *testing.T) {
 	}
 }
 
-// TestAnUnknownToolIsAnsweredWithTheCatalogue checks the note that follows a call of a tool that the turn does not have.
+// TestAnUnknownToolIsAnsweredWithTheCatalogue checks the note that follows a call of a tool that the turn does not
+// have.
 func TestAnUnknownToolIsAnsweredWithTheCatalogue(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []turn.Mode{turn.ModeNative, turn.ModeJSON} {

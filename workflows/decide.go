@@ -101,8 +101,8 @@ func (in DecideInput) decision(kind turn.RequestKind, now time.Time) turn.Decisi
 }
 
 // validateDecide rejects an invalid decision before the workflow records it. It accepts a repeat of the decision about
-// an approval that stands, unless that is an expiry. The rejection of any other second decision has the first one as its
-// detail.
+// an approval that stands, unless that is an expiry. The rejection of any other second decision has the first one as
+// its detail.
 func (r *run) validateDecide(ctx workflow.Context, in DecideInput) error {
 	if err := in.checkSizes(); err != nil {
 		return rejected(err.Code, err.Message)
@@ -199,8 +199,8 @@ func (r *run) findRequest(ctx workflow.Context, in DecideInput) (turn.Request, e
 // maxDecision bounds a DecideInput without its text, its plan and its response's content, in bytes of JSON.
 const maxDecision = 16 << 10
 
-// checkSizes rejects a decision of a newer client, or one whose fields are too large. The text and the changed plan have
-// their own bounds: see validateDecide.
+// checkSizes rejects a decision of a newer client, or one whose fields are too large. The text and the changed plan
+// have their own bounds: see validateDecide.
 func (in DecideInput) checkSizes() *turn.Error {
 	if err := checkVersion(in.Version); err != nil {
 		return err

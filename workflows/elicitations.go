@@ -158,8 +158,8 @@ func (r *run) holdElicitation(_ workflow.Context, in ElicitInput) (ElicitResult,
 }
 
 // awaitAttempt waits for the end of the call's attempt, and opens a request for each elicitation that the server sends
-// meanwhile. A request that is open when the attempt ends, or when the server no longer waits for it, expires at once. If
-// ctx is cancelled, awaitAttempt returns before the attempt has ended: see call.
+// meanwhile. A request that is open when the attempt ends, or when the server no longer waits for it, expires at once.
+// If ctx is cancelled, awaitAttempt returns before the attempt has ended: see call.
 func (r *run) awaitAttempt(ctx workflow.Context, c *callState, attempt workflow.Future) (out CallResult, err error) {
 	c.running = attempt
 	defer func() { c.running, c.held = nil, nil }()

@@ -197,8 +197,8 @@ func TestAHeldCallGetsItsResponses(t *testing.T) {
 		"it is open for as long as the server waits")
 }
 
-// TestAnElicitationExpiresWithItsAttempt checks that a request that is open when the attempt ends, is lost, or no longer
-// waits for the response, expires at once.
+// TestAnElicitationExpiresWithItsAttempt checks that a request that is open when the attempt ends, is lost, or no
+// longer waits for the response, expires at once.
 func TestAnElicitationExpiresWithItsAttempt(t *testing.T) {
 	for name, end := range map[string]func(*elicitingPort, CallInput) error{
 		"ended": func(*elicitingPort, CallInput) error { return nil },

@@ -111,10 +111,10 @@ func expiry(ctx workflow.Context, within time.Duration) time.Time {
 }
 
 // request opens requests and waits until each is settled: by a decision, by its expiry, or because ended reports that
-// the server of a call under way no longer waits. ended is nil for requests that belong to no call under way. It returns
-// the decisions by request ID. within is the time until the requests expire; 0 means never. If the turn should continue
-// in a new run (see mayMove), request returns errMoves. Waiting occupies no process and uses neither the turn's time nor
-// its steps.
+// the server of a call under way no longer waits. ended is nil for requests that belong to no call under way. It
+// returns the decisions by request ID. within is the time until the requests expire; 0 means never. If the turn should
+// continue in a new run (see mayMove), request returns errMoves. Waiting occupies no process and uses neither the
+// turn's time nor its steps.
 func (r *run) request(
 	ctx workflow.Context, requests []turn.Request, within time.Duration, ended func() bool,
 ) (map[string]turn.Decision, error) {
@@ -223,9 +223,10 @@ func (r *run) collect(ctx workflow.Context, open []turn.Request, within time.Dur
 	return nil
 }
 
-// recordUpdate runs an activity that writes to the journal what has come with updates. It is a regular activity, which the
-// server schedules together with the updates. A local activity's write would survive even if its workflow task is lost.
-// The updates would then be redelivered, possibly in a different order, and get answers that contradict the journal.
+// recordUpdate runs an activity that writes to the journal what has come with updates. It is a regular activity, which
+// the server schedules together with the updates. A local activity's write would survive even if its workflow task is
+// lost. The updates would then be redelivered, possibly in a different order, and get answers that contradict the
+// journal.
 func recordUpdate[In, Out any](ctx workflow.Context, act func(Activities, context.Context, In) (Out, error), in In,
 	summary string) (out Out, err error) {
 	future := runRegular(ctx, act, in, summary)

@@ -86,8 +86,8 @@ func TestARequestThatIsOpenedAgainKeepsItsDecision(t *testing.T) {
 	assert.False(t, decided, "of an earlier step")
 }
 
-// TestADecisionWithoutEffectIsRejected covers a workflow task that has a decision and also the reason why it can have no
-// effect. The SDK then runs the update's validator before the workflow code that notices the reason.
+// TestADecisionWithoutEffectIsRejected covers a workflow task that has a decision and also the reason why it can have
+// no effect. The SDK then runs the update's validator before the workflow code that notices the reason.
 func TestADecisionWithoutEffectIsRejected(t *testing.T) {
 	approval := turn.Request{ID: "1.0", Kind: turn.RequestApproval, Step: 1, ArgumentsHash: "h"}
 	question := turn.Request{ID: "q1", Kind: turn.RequestQuestion, Step: 1}

@@ -28,8 +28,8 @@ func inferRaw(t *testing.T, w inference.Wire, events ...string) (turn.Completion
 	return chatOf(t, s.URL, speaking(w)).Infer(t.Context(), prompt("hello"), newRecorder())
 }
 
-// TestWhatAProviderCallsIncompleteIsNotWhole has the words and statuses by which providers say that a completion is cut,
-// besides those of the APIs' documentation.
+// TestWhatAProviderCallsIncompleteIsNotWhole has the words and statuses by which providers say that a completion is
+// cut, besides those of the APIs' documentation.
 func TestWhatAProviderCallsIncompleteIsNotWhole(t *testing.T) {
 	const chatCall = `{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"local_x","arguments":"{}"}}]}}]}`
 	finish := func(reason string) string { return `{"choices":[{"delta":{},"finish_reason":"` + reason + `"}]}` }

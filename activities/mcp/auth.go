@@ -40,7 +40,8 @@ type tokens struct {
 }
 
 // issued holds the most recent access tokens of a server, which must be redacted in what that server says. An
-// authorization server chooses its tokens, so a token is no secret elsewhere: it could be a name that other servers use.
+// authorization server chooses its tokens, so a token is no secret elsewhere: it could be a name that other servers
+// use.
 type issued struct {
 	redact redactor
 	mu     sync.Mutex
@@ -147,8 +148,8 @@ func (t *tokens) current(ctx context.Context, refused *oauth2.Token) (*oauth2.To
 }
 
 // remember adds issued tokens to the server's own redactor; empty ones do not count. It keeps the tokens that were
-// issued last, at most maxPastTokens and maxPastTokenBytes of them, and removes older ones from the redactor. If a token
-// is too long to be redacted, it adds none and returns an error: such a token must not be sent.
+// issued last, at most maxPastTokens and maxPastTokenBytes of them, and removes older ones from the redactor. If a
+// token is too long to be redacted, it adds none and returns an error: such a token must not be sent.
 func (i *issued) remember(tokens ...string) error {
 	for _, t := range tokens {
 		if len(t) > redact.MaxSecret {

@@ -214,8 +214,8 @@ func (a *account) credential() *syscall.Credential {
 // maxProcessEvents bounds Health.Processes.
 const maxProcessEvents = 8
 
-// processes logs and reports the starts and ends of a server's processes and keeps the last of them. It has its own lock, because a
-// process may end while the connector's lock is held.
+// processes logs and reports the starts and ends of a server's processes and keeps the last of them. It has its own
+// lock, because a process may end while the connector's lock is held.
 type processes struct {
 	server string
 	log    *slog.Logger

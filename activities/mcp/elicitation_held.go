@@ -33,9 +33,9 @@ func (s *session) handleElicitation(ctx context.Context, req *sdk.ElicitRequest)
 	return responseOf(a.elicit(ctx, q)), nil
 }
 
-// elicitingCall returns the call to which an elicitation of the server belongs. It fails if no call or several calls are
-// possible, or if the call has sent too many elicitations. If several are possible, it logs a warning for each of them,
-// once per call.
+// elicitingCall returns the call to which an elicitation of the server belongs. It fails if no call or several calls
+// are possible, or if the call has sent too many elicitations. If several are possible, it logs a warning for each of
+// them, once per call.
 func (s *session) elicitingCall() (a *attempt, err error) {
 	a, ambiguous, err := s.attempts.onlyCandidate()
 	if err == nil {

@@ -238,8 +238,8 @@ func TestAnOlderServerMayElicitOnlyIfAllowed(t *testing.T) {
 	assert.Contains(t, r.Text, "cannot ask", "the server does not know the capability")
 }
 
-// TestACallWaitsForTheResponseToItsElicitation checks that the time until the response counts against no timeout, that a
-// response that does not fit is elicited again, and that the server gets one response.
+// TestACallWaitsForTheResponseToItsElicitation checks that the time until the response counts against no timeout, that
+// a response that does not fit is elicited again, and that the server gets one response.
 func TestACallWaitsForTheResponseToItsElicitation(t *testing.T) {
 	h := newHost(t, mcp.Options{}, oldActor(t))
 	u := newUser()

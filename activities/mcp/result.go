@@ -129,8 +129,8 @@ func sameJSON(text string, raw []byte) bool {
 }
 
 // keepBinaries sets out.Full if the response has binary blocks that are not kept as media: to the data of the binary if
-// it is the only block, otherwise to all blocks except the media, as MCP content in JSON. It redacts that JSON, and data
-// that is text.
+// it is the only block, otherwise to all blocks except the media, as MCP content in JSON. It redacts that JSON, and
+// data that is text.
 func keepBinaries(out *turn.ToolResult, r *sdk.CallToolResult, binaries []binary, redact redactor) {
 	switch {
 	case len(binaries) == 1 && len(r.Content) == 1:

@@ -95,9 +95,9 @@ func OpenInstructions(cfg config.Config, r *tools.Registry, secrets *redact.Reda
 // Load returns what was read last.
 func (i *Instructions) Load() Instructed { return *i.current.Load() }
 
-// Refresh reads the skills and AGENTS.md again if they have changed. Turns that begin afterwards use them. If the skills
-// cannot be read, it logs the error, those in use stay, and the next change is awaited. It is not safe for concurrent
-// use.
+// Refresh reads the skills and AGENTS.md again if they have changed. Turns that begin afterwards use them. If the
+// skills cannot be read, it logs the error, those in use stay, and the next change is awaited. It is not safe for
+// concurrent use.
 func (i *Instructions) Refresh() {
 	stamp := stampInstructions(i.cfg)
 	if stamp == i.stamp {

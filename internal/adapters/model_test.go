@@ -69,7 +69,8 @@ func TestATapeHasNoPartOfASecret(t *testing.T) {
 	assert.Equal(t, answer, replayed)
 }
 
-// TestTheDefaultModelsAreInTheList: with only the key of a known provider, one of its models answers that can use tools.
+// TestTheDefaultModelsAreInTheList: with only the key of a known provider, one of its models answers that can use
+// tools.
 func TestTheDefaultModelsAreInTheList(t *testing.T) {
 	for _, id := range []config.Provider{"openai", "anthropic", "deepseek", "gemini", "groq", "mistral", "openrouter", "xai"} {
 		loaded, err := config.Load(config.LoadOptions{Environ: []string{config.KeyVariable(id) + "=k"}})

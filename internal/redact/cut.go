@@ -36,8 +36,8 @@ func (r *Redactor) Mask(s string) string {
 	return string(v.buf)
 }
 
-// Keeps reports whether after has each known value of before at least as often. Otherwise Mask may not recognize what is
-// left of a value.
+// Keeps reports whether after has each known value of before at least as often. Otherwise Mask may not recognize what
+// is left of a value.
 func (r *Redactor) Keeps(before, after string) bool {
 	if r == nil {
 		return true

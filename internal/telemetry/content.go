@@ -15,8 +15,8 @@ func (t *Telemetry) content(text string) string {
 	return turn.Truncate(t.options.Redact(text), maxContent)
 }
 
-// arguments returns the arguments of a call in the form in which spans contain them: like content, without the values of
-// sensitive arguments.
+// arguments returns the arguments of a call in the form in which spans contain them: like content, without the values
+// of sensitive arguments.
 func (t *Telemetry) arguments(cfg turn.Config, c turn.ToolCall) string {
 	tool, _ := cfg.Find(c.Tool)
 	return t.content(turn.BlankArguments(c.Arguments, tool.Sensitive))

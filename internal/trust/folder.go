@@ -133,9 +133,9 @@ func (f Folder) programs() (paths []string, err error) {
 	return paths, nil
 }
 
-// secretFiles returns the files that the settings read by ${file:PATH}, by PATH: the real path of each regular file. The
-// content of one in the folder can be an environment variable that decides what runs, or a URL. A link in the folder can
-// lead to any file of the user.
+// secretFiles returns the files that the settings read by ${file:PATH}, by PATH: the real path of each regular file.
+// The content of one in the folder can be an environment variable that decides what runs, or a URL. A link in the
+// folder can lead to any file of the user.
 func (f Folder) secretFiles() map[string]string {
 	targets := map[string]string{}
 	for _, path := range f.Settings.SecretFiles() {

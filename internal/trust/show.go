@@ -194,8 +194,8 @@ func (f Folder) Changes(r Record) ([]string, error) {
 	return lines, nil
 }
 
-// leads returns the end of a line about a file of a record: where it leads now, and where it led before, if it is or was
-// a link. Both are content of a record: see Folder.Files.
+// leads returns the end of a line about a file of a record: where it leads now, and where it led before, if it is or
+// was a link. Both are content of a record: see Folder.Files.
 func leads(before, now string) (text string) {
 	if target, ok := strings.CutPrefix(now, leadsTo); ok {
 		text = ", which leads to " + target

@@ -138,8 +138,8 @@ func TestAChangeOfAValueIsShown(t *testing.T) {
 	}
 }
 
-// TestAFileThatASecretIsReadFromIsWatched checks files of the folder whose content is a setting: an environment variable
-// that decides what runs, or a URL. A file elsewhere is the user's own.
+// TestAFileThatASecretIsReadFromIsWatched checks files of the folder whose content is a setting: an environment
+// variable that decides what runs, or a URL. A file elsewhere is the user's own.
 func TestAFileThatASecretIsReadFromIsWatched(t *testing.T) {
 	for name, settings := range map[string]string{
 		"environment":     serving + "env = { GIT_SSH_COMMAND = \"${file:DIR/value}\" }",

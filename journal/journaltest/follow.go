@@ -24,8 +24,8 @@ var followPromises = []promise{
 	{"follow ends with its context", followCancelled},
 }
 
-// followLive appends through one journal and follows through another one. It appends only when the follower has read all
-// events, so that the follower must be woken.
+// followLive appends through one journal and follows through another one. It appends only when the follower has read
+// all events, so that the follower must be woken.
 func followLive(t *testing.T, writer, reader *journal.DB) {
 	s := newScript(t, writer, "t1")
 	s.start(1)

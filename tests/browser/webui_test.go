@@ -102,8 +102,8 @@ type userFolder struct {
 	webUI    string
 }
 
-// newUserFolder starts `everturn dev` in a folder of its own, with an agent whose every tool call needs an approval. more are
-// further tables of agent.toml, and before are commands that run first.
+// newUserFolder starts `everturn dev` in a folder of its own, with an agent whose every tool call needs an approval.
+// more are further tables of agent.toml, and before are commands that run first.
 func newUserFolder(t *testing.T, more string, before ...[]string) userFolder {
 	t.Helper()
 	h := userFolder{t: t, dir: t.TempDir()}

@@ -95,8 +95,8 @@ func newChecker(l Ledgers) *checker {
 	return c
 }
 
-// subagentCall files the task of a call of an agent as a message to the agent's session, and the call's result as what its
-// sender was told. The answer of a subagent in the background is a message to the caller's session.
+// subagentCall files the task of a call of an agent as a message to the agent's session, and the call's result as what
+// its sender was told. The answer of a subagent in the background is a message to the caller's session.
 func (c *checker) subagentCall(t *turnLedger, call journal.ExportCall) {
 	session := turn.SubagentSession(call.Turn, call.Call.ID)
 	c.callers[session] = turn.Caller{Session: t.session, Turn: call.Turn, Call: call.Call.ID}

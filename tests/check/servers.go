@@ -24,8 +24,8 @@ func (c *checker) eventsOf(key string, event string) (out []Effect) {
 	return out
 }
 
-// elicitations checks what servers ask in the middle of calls: I2, a suspended call continues and does not start over; and
-// I5, a server gets the response to that very call.
+// elicitations checks what servers ask in the middle of calls: I2, a suspended call continues and does not start over;
+// and I5, a server gets the response to that very call.
 func (c *checker) elicitations() {
 	for _, t := range c.sortedTurns() {
 		for _, one := range t.calls {

@@ -8,8 +8,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// streams checks I3 in the numbered output: there is no gap, each start of a call or a step has one end, and an event that was
-// read once never changes.
+// streams checks I3 in the numbered output: there is no gap, each start of a call or a step has one end, and an event
+// that was read once never changes.
 func (c *checker) streams() {
 	for _, t := range c.sortedTurns() {
 		c.stream(t)

@@ -132,8 +132,8 @@ func (c callPlan) arguments() string {
 	return string(b)
 }
 
-// callsFor returns the calls that the model makes in answer to a request; none if it answers with text. A model calls no
-// tool that it is not offered: a turn that begins while a server is away has none of that server's.
+// callsFor returns the calls that the model makes in answer to a request; none if it answers with text. A model calls
+// no tool that it is not offered: a turn that begins while a server is away has none of that server's.
 func (t *turnPlan) callsFor(q fakellm.Request) []callPlan {
 	if t.patient {
 		return t.patientCall(q)

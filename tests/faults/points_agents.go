@@ -31,7 +31,8 @@ func helpers() []point {
 
 func second(*harness) int { return 2 }
 
-// asides returns the points at which the worker dies while an agent works in the background, or its answer begins a turn.
+// asides returns the points at which the worker dies while an agent works in the background, or its answer begins a
+// turn.
 func asides() []point {
 	return []point{
 		aside(dies("aside_started", "the agent works in the background and its call is not settled", "SettleCall:before",
@@ -45,8 +46,8 @@ func asides() []point {
 // fourth is the turn of the answer, after those of the companion, the target and the agent.
 func fourth(*harness) int { return 4 }
 
-// theAnswer is the settlement with the answer. The calls of the agent are settled before, and its own call twice: by the
-// turn that made it, and before its answer.
+// theAnswer is the settlement with the answer. The calls of the agent are settled before, and its own call twice: by
+// the turn that made it, and before its answer.
 func theAnswer(r *harness) int { return 3 + r.task().calls() }
 
 // task returns the plan of the agent's task.

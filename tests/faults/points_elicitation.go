@@ -10,8 +10,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// withElicitation gives the target a call whose server asks for confirmation before it continues, beside a call that does
-// not.
+// withElicitation gives the target a call whose server asks for confirmation before it continues, beside a call that
+// does not.
 func withElicitation(r *harness) { elicit(r, confirm) }
 
 func elicit(r *harness, tool string) {
@@ -26,8 +26,8 @@ func elicit(r *harness, tool string) {
 // elicitations returns the points around elicitations in the middle of calls.
 func elicitations() []point { return append(suspensions(), holds()...) }
 
-// suspensions returns the points around calls of servers of the newest protocol: nothing is held meanwhile, and the call
-// continues wherever there is a worker and a process of its server.
+// suspensions returns the points around calls of servers of the newest protocol: nothing is held meanwhile, and the
+// call continues wherever there is a worker and a process of its server.
 func suspensions() []point {
 	once := func(r *harness) {
 		withElicitation(r)

@@ -11,8 +11,8 @@ import (
 	"github.com/everturn/everturn/journal"
 )
 
-// withApprovals gives the target a step whose calls need approval, beside one call that does not: some are to be allowed and
-// one is to be denied.
+// withApprovals gives the target a step whose calls need approval, beside one call that does not: some are to be
+// allowed and one is to be denied.
 func withApprovals(r *harness) { guard(r, r.target) }
 
 func guard(r *harness, t *turnPlan) {
@@ -67,8 +67,8 @@ func (r *harness) heard(ctx context.Context) error {
 	return err
 }
 
-// waiting makes a point at which something breaks while the target waits for decisions. A client decides from the moment
-// when broken says so, or else at the end.
+// waiting makes a point at which something breaks while the target waits for decisions. A client decides from the
+// moment when broken says so, or else at the end.
 func whileWaiting(name, about string, shape func(*harness), broken func(context.Context, *harness) error) point {
 	return point{name: name, about: about, shape: shape, interruptions: 1, act: func(ctx context.Context, r *harness) error {
 		if err := r.askToWait(ctx); err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/everturn/everturn/tests/fakellm"
 )
 
-// soak runs many sessions for a long time, with one fault after the other: a harness whose first two workers survive it and
-// are watched, and whose others are killed.
+// soak runs many sessions for a long time, with one fault after the other: a harness whose first two workers survive it
+// and are watched, and whose others are killed.
 type soak struct {
 	*harness
 	order   order

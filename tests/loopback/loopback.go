@@ -26,9 +26,9 @@ func Address() (string, error) {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), err
 }
 
-// Port returns a port of 127.0.0.1 without a listener, and none on the port of a Web UI, 1000 above. It is not one of the ports that the system hands out to programs
-// that ask for any port: before the port is used, and while it is closed in the middle of a test, other tests connect
-// and listen many times.
+// Port returns a port of 127.0.0.1 without a listener, and none on the port of a Web UI, 1000 above. It is not one of
+// the ports that the system hands out to programs that ask for any port: before the port is used, and while it is
+// closed in the middle of a test, other tests connect and listen many times.
 func Port() (int, error) {
 	last := beforeEphemeral()
 	for range 100 {

@@ -70,7 +70,8 @@ func TestIndependentStepsAreCurrentTogether(t *testing.T) {
 	assert.Contains(t, p.Instruction(), "Do step 3 now")
 }
 
-// TestNoStepBeginsUnseen reflects on two independent steps in one completion: each reflection names the step after them.
+// TestNoStepBeginsUnseen reflects on two independent steps in one completion: each reflection names the step after
+// them.
 func TestNoStepBeginsUnseen(t *testing.T) {
 	p := Fold([]Event{proposal(1, independent("a"), independent("b"), "join")})
 	for step := range 2 {

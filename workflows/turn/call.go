@@ -114,9 +114,9 @@ type ToolRequest struct {
 	OwningCall string
 	// Progress, if set, receives the progress of the call. It must not block.
 	Progress func(ToolProgress)
-	// Elicit, if set, asks the user for the response to an elicitation that the server sends in the middle of the call, and
-	// waits for it. If end is closed first, or the user cannot be asked, the response is a cancel. If Elicit is nil, the
-	// server gets an error.
+	// Elicit, if set, asks the user for the response to an elicitation that the server sends in the middle of the call,
+	// and waits for it. If end is closed first, or the user cannot be asked, the response is a cancel. If Elicit is nil,
+	// the server gets an error.
 	Elicit func(q Elicitation, end <-chan struct{}) ElicitationResponse
 	// Kept is closed when the caller has stored the result that Call returned. Until then, a large result counts
 	// against the host's memory limit for results. If Kept is nil, a result counts until Call returns.

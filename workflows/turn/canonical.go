@@ -115,9 +115,9 @@ func canonicalHost(host string) bool {
 	return hostName.MatchString(host)
 }
 
-// CheckPattern returns an error if the pattern of a rule is invalid or not in canonical form. Rules match only canonical
-// values, so such a pattern could never match what it means; configuration refuses it. The error completes the sentence
-// "the pattern must be …".
+// CheckPattern returns an error if the pattern of a rule is invalid or not in canonical form. Rules match only
+// canonical values, so such a pattern could never match what it means; configuration refuses it. The error completes
+// the sentence "the pattern must be …".
 func CheckPattern(pattern string) error {
 	inner := strings.TrimSuffix(pattern, "/**")
 	k := kindOf(pattern)

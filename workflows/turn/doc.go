@@ -5,5 +5,6 @@
 // limits (may the turn continue?), the policy (may this tool be called, and what follows an error?), the prompt plan
 // (which slice of the transcript does the model see?), and the action parser (what does the model ask for?).
 //
-// Everything here is a pure function of its arguments: no clock, no randomness, no environment, no Temporal. Workflow code may call all of it, and a replay gets the same result.
+// Everything here is a pure function of its arguments: no clock, no randomness, no environment, no Temporal. Workflow
+// code may call all of it, and a replay gets the same result.
 package turn

@@ -47,8 +47,8 @@ func dataLine[T interface{ String() string }](e Event) string {
 // textLine is an EventType.Line: the event's text.
 func textLine(e Event) string { return e.Text }
 
-// TraceID returns the ID of a turn's OpenTelemetry trace in hexadecimal: the first 16 bytes of the SHA-256 of the turn's
-// ID.
+// TraceID returns the ID of a turn's OpenTelemetry trace in hexadecimal: the first 16 bytes of the SHA-256 of the
+// turn's ID.
 func TraceID(turnID string) string {
 	sum := sha256.Sum256([]byte(turnID))
 	return hex.EncodeToString(sum[:16])

@@ -53,8 +53,8 @@ type PromptSpec struct {
 
 // Window returns the sequence number of the first message in the window of the next prompt. from is that of the
 // previous prompt, and head is the last message of the transcript. The window begins at from until it exceeds
-// max_history_messages, so that each prompt extends the previous one. Then it is cut to
-// Limits.KeptMessages at once. Without a maximum it always begins at from, and a prompt that becomes too long is compacted.
+// max_history_messages, so that each prompt extends the previous one. Then it is cut to Limits.KeptMessages at once.
+// Without a maximum it always begins at from, and a prompt that becomes too long is compacted.
 func Window(from, head int64, l Limits) int64 {
 	from = max(from, 1)
 	if l.MaxHistoryMessages == 0 || head-from+1 <= int64(l.MaxHistoryMessages) {

@@ -25,7 +25,8 @@ type CallWithResult struct {
 	ResultHash          string
 }
 
-// After returns the count after one more step, with these calls; there must be one. An unknown result differs from every other.
+// After returns the count after one more step, with these calls; there must be one. An unknown result differs from
+// every other.
 func (r Repeats) After(calls []CallWithResult) Repeats {
 	var b strings.Builder
 	for _, c := range calls {

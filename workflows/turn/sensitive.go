@@ -13,8 +13,8 @@ import (
 // maxSensitive bounds the names that Sensitive returns for a schema.
 const maxSensitive = 64
 
-// Sensitive returns the names of the properties, at any depth of a tool's schema, whose values are secret by the schema:
-// those with the format "password" and those that are writeOnly.
+// Sensitive returns the names of the properties, at any depth of a tool's schema, whose values are secret by the
+// schema: those with the format "password" and those that are writeOnly.
 func Sensitive(schema json.RawMessage) (names []string) {
 	if !bytes.Contains(schema, []byte("password")) && !bytes.Contains(schema, []byte("writeOnly")) {
 		return nil // most schemas

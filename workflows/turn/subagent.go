@@ -31,8 +31,8 @@ const answerSuffix = "/answer"
 // session. session is the subagent's session. No other message has such an ID.
 func SubagentAnswerID(session string) string { return session + answerSuffix }
 
-// AnsweringSubagent returns the session of the subagent whose answer the message is, by the form of the message's ID; ok
-// is false for every other message. A client may send any ID, so the journal must know the subagent.
+// AnsweringSubagent returns the session of the subagent whose answer the message is, by the form of the message's ID;
+// ok is false for every other message. A client may send any ID, so the journal must know the subagent.
 func AnsweringSubagent(messageID string) (session string, ok bool) {
 	session, ok = strings.CutSuffix(messageID, answerSuffix)
 	return session, ok && ReservedSession(session)

@@ -88,8 +88,8 @@ func (w *workspace) edit(_ context.Context, in EditInput) (string, error) {
 }
 
 // Edit returns the text old with the replacement that in describes, and a line that says what was done. name is the
-// name of the file, for messages. Edit looks for in.OldString in the text as read_file shows it, so that the result does
-// not reveal whether a secret begins with a guessed text.
+// name of the file, for messages. Edit looks for in.OldString in the text as read_file shows it, so that the result
+// does not reveal whether a secret begins with a guessed text.
 func Edit(name string, old []byte, in EditInput, secrets *redact.Redactor) (text []byte, done string, err error) {
 	shown := secrets.Mask(string(old)) // has the same length
 	n := strings.Count(shown, in.OldString)
@@ -119,8 +119,8 @@ func Edit(name string, old []byte, in EditInput, secrets *redact.Redactor) (text
 		checkSecrets(name, old, text, secrets)
 }
 
-// checkSecrets returns an error if a change of a file from old to text removes or alters a known secret: the tools would
-// show what is left of it.
+// checkSecrets returns an error if a change of a file from old to text removes or alters a known secret: the tools
+// would show what is left of it.
 func checkSecrets(name string, old, text []byte, secrets *redact.Redactor) error {
 	if secrets.Keeps(string(old), string(text)) {
 		return nil

@@ -59,7 +59,8 @@ func execute(ctx context.Context, a *app.App, args []string, signals <-chan os.S
 	return app.ExitCode(err)
 }
 
-// checkedWriter keeps the first error of its Writer, because a command that could not write its whole output has failed.
+// checkedWriter keeps the first error of its Writer, because a command that could not write its whole output has
+// failed.
 type checkedWriter struct {
 	io.Writer
 	err error

@@ -17,9 +17,9 @@ type Part struct {
 	Fields bool // the part is about the fields of a form
 }
 
-// Describe returns what a user must see to decide about a request: a line that names it, the calls that run
-// together with it, the reason (up to 300 characters), and the whole question, form, or arguments of the call. The steps of a plan, and the diff of a call that
-// edits a file, precede the arguments. A quoted part may be unsafe for a terminal.
+// Describe returns what a user must see to decide about a request: a line that names it, the calls that run together
+// with it, the reason (up to 300 characters), and the whole question, form, or arguments of the call. The steps of a
+// plan, and the diff of a call that edits a file, precede the arguments. A quoted part may be unsafe for a terminal.
 func Describe(session string, r turn.Request) []Part {
 	var parts []Part
 	add := func(text string) { parts = append(parts, Part{Text: text}) }

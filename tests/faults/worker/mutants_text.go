@@ -58,8 +58,9 @@ func (m *messageLost) Finish(ctx context.Context, in turn.FinishInput) (journal.
 		`UPDATE turns SET message_id = $1 WHERE turn_id = $2`)
 }
 
-// textForgotten ends a turn in the middle of an inference without the text that was shown: meanwhile the inference seems
-// to be at an attempt that has shown nothing. A worker that dies meanwhile leaves it so until the next one repeats Finish.
+// textForgotten ends a turn in the middle of an inference without the text that was shown: meanwhile the inference
+// seems to be at an attempt that has shown nothing. A worker that dies meanwhile leaves it so until the next one
+// repeats Finish.
 type textForgotten struct{ mutant }
 
 func (m *textForgotten) Finish(ctx context.Context, in turn.FinishInput) (journal.TurnRecord, error) {

@@ -151,8 +151,8 @@ func idsOf(requests []client.Request) string {
 	return strings.Join(ids, ", ")
 }
 
-// decide sends a decision about a request to its turn, with the hash of the arguments that were shown. It does not allow
-// a call whose exact arguments cannot be shown; such a call can only be denied.
+// decide sends a decision about a request to its turn, with the hash of the arguments that were shown. It does not
+// allow a call whose exact arguments cannot be shown; such a call can only be denied.
 func decide(ctx context.Context, t *app.TurnClient, r client.Request,
 	in client.DecideInput) (client.DecideResult, error) {
 	if in.Allow {

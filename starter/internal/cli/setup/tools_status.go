@@ -53,9 +53,9 @@ Exit codes: 0 every server is available, 1 a server fails or is unavailable.`,
 	return cmd
 }
 
-// readStatus returns the status of each configured server: see client.Servers.Status. It connects to the servers of which
-// neither a worker nor the journal knows or, if connect is true, to all servers; their status then replaces what workers
-// report.
+// readStatus returns the status of each configured server: see client.Servers.Status. It connects to the servers of
+// which neither a worker nor the journal knows or, if connect is true, to all servers; their status then replaces what
+// workers report.
 func readStatus(ctx context.Context, a *app.App, loaded *config.Loaded, connect bool) ([]client.ServerStatus, error) {
 	cfg := loaded.Config
 	known, err := readServers(ctx, cfg)

@@ -54,7 +54,8 @@ var pathLike = regexp.MustCompile(`^[\pL\pN_~.-]*(/[\pL\pN_~./-]*|\.[\pL\pN]{1,8
 
 // attach reads the files that the user names after an @. Images and PDFs become attachments of the message; the text of
 // other files is appended to it. typed is the input, and out.text the same text with long pastes, whose words name no
-// files. Two @ begin a word that names no file either. The error for a file that is missing or too large is for the user.
+// files. Two @ begin a word that names no file either. The error for a file that is missing or too large is for the
+// user.
 func (out *outgoing) attach(typed string) error {
 	files, size := "", 0
 	seen := map[string]bool{}

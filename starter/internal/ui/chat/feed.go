@@ -183,8 +183,8 @@ func (f *feed) arguments(ctx context.Context, e turn.Event) string {
 	return ""
 }
 
-// callRecord returns the journal's record of a completed call; nil if it cannot be read. The event has only the beginning of
-// the arguments and of the result, and does not list the parts of the result that are not text.
+// callRecord returns the journal's record of a completed call; nil if it cannot be read. The event has only the
+// beginning of the arguments and of the result, and does not list the parts of the result that are not text.
 func callRecord(ctx context.Context, j client.Journal, e turn.Event) *client.Call {
 	var done turn.CallEvent
 	if json.Unmarshal(e.Data, &done) != nil {

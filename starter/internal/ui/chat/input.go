@@ -183,8 +183,8 @@ func (m *Model) inputKey(msg tea.KeyPressMsg) tea.Cmd {
 	return tea.Batch(cmd, m.complete())
 }
 
-// escape handles Esc in the input. It ends the input of a denial's reason, or stops the user's command or the running turn. While a request
-// waits, it stops nothing: the same key has just switched from the request to the input.
+// escape handles Esc in the input. It ends the input of a denial's reason, or stops the user's command or the running
+// turn. While a request waits, it stops nothing: the same key has just switched from the request to the input.
 func (m *Model) escape() tea.Cmd {
 	switch p := m.currentRequest(); {
 	case m.toDeny() != nil:
@@ -202,8 +202,8 @@ func (m *Model) escape() tea.Cmd {
 	return nil
 }
 
-// interrupt handles Ctrl-C. It stops the user's command. If none runs, the first one clears the input or shows a hint; a second one stops the turn, or leaves if
-// no turn runs.
+// interrupt handles Ctrl-C. It stops the user's command. If none runs, the first one clears the input or shows a hint;
+// a second one stops the turn, or leaves if no turn runs.
 func (m *Model) interrupt() tea.Cmd {
 	if m.stopShell() {
 		return nil
@@ -264,8 +264,8 @@ func (m *Model) recall(name string) bool {
 	return true
 }
 
-// submit handles Enter in the input. Its text is the reason of a denial, a slash command, a command of the shell, the answer to the current
-// question, or a message.
+// submit handles Enter in the input. Its text is the reason of a denial, a slash command, a command of the shell, the
+// answer to the current question, or a message.
 func (m *Model) submit() tea.Cmd {
 	text := strings.TrimSpace(m.pastes.expand(m.input.Value()))
 	if text == "" {

@@ -122,7 +122,8 @@ func (m *Model) Init() tea.Cmd {
 }
 
 // Update implements tea.Model. It handles a message, and then does what the new state requires: it sends the next
-// message of the outbox, watches a new request and rings the bell for it, starts the spinner, removes a new hint later, and lays out the screen.
+// message of the outbox, watches a new request and rings the bell for it, starts the spinner, removes a new hint later,
+// and lays out the screen.
 func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	before := m.noticeCount
 	cmds := []tea.Cmd{m.handle(msg), m.sendNext(), m.watchRequest(), m.ringBell(), m.startSpinner()}

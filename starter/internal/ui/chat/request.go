@@ -116,8 +116,8 @@ func (p *pendingRequest) verdicts() []ui.Verdict {
 	return p.offered
 }
 
-// diffOf returns the diff of the call that waits for approval; "" if it changes no file. It is computed once, so that it
-// stays while the user reads it.
+// diffOf returns the diff of the call that waits for approval; "" if it changes no file. It is computed once, so that
+// it stays while the user reads it.
 func (m *Model) diffOf(p *pendingRequest) string {
 	if p.diff == nil {
 		diff := ui.DiffIn(m.o.Workspace, p.Tool, p.Arguments)

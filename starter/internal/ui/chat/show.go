@@ -204,7 +204,8 @@ func (m *Model) showProgress(ev turn.Event) {
 	}
 }
 
-// foldCalls shows the details of all calls and all of each user message, later ones too, or hides them if they are shown.
+// foldCalls shows the details of all calls and all of each user message, later ones too, or hides them if they are
+// shown.
 func (m *Model) foldCalls() {
 	m.open = !m.open
 	for _, e := range m.entries {

@@ -330,7 +330,8 @@ func TestEveryCharacterOfTheArgumentsIsOnTheScreen(t *testing.T) {
 	}
 }
 
-// The renderer of the screen drops a cell that is wider than the window, and all characters of the grapheme cluster in it.
+// The renderer of the screen drops a cell that is wider than the window, and all characters of the grapheme cluster in
+// it.
 func TestNoClusterOfTheArgumentsVanishes(t *testing.T) {
 	for _, hiding := range []string{
 		strings.Repeat("\u0d4e", 250) + "; touch x",

@@ -91,8 +91,9 @@ func Visible(s string) string {
 const maxMarks = 4
 
 // maxCluster is the number of characters of a grapheme cluster that Visible keeps. Clusters have no bound in Unicode: a
-// hundred letters of class Prepend and the semicolon after them are one, and so are a hundred conjoining jamo, or an emoji
-// with a hundred skin tones. A terminal may draw a cluster in one cell, and draws none that is wider than its window.
+// hundred letters of class Prepend and the semicolon after them are one, and so are a hundred conjoining jamo, or an
+// emoji with a hundred skin tones. A terminal may draw a cluster in one cell, and draws none that is wider than its
+// window.
 const maxCluster = 8
 
 // hidden reports whether a terminal shows nothing for r: a control or format character, a surrogate, a private or
