@@ -129,7 +129,8 @@ func (in SendInput) withChoices() SendInput {
 	if len(m.OutputSchema) > 0 {
 		in.OutputSchema = m.OutputSchema
 	}
-	m.Agent, m.Limits, m.OutputSchema = "", nil, nil
+	in.context = m.Context
+	m.Agent, m.Limits, m.OutputSchema, m.Context = "", nil, nil, nil
 	return in
 }
 
@@ -286,7 +287,7 @@ func (c *Client) startTurn(ctx context.Context, in SendInput) (client.WorkflowRu
 // starts a new turn for the message. If it ends before it takes the update, the error is errClosing.
 func (c *Client) updateWithStart(ctx context.Context, in SendInput, res *workflows.SendResult) error {
 	m := in.Message // it may begin a turn of its own after the running one
-	m.Agent, m.Limits, m.OutputSchema = in.Agent, in.Limits, in.OutputSchema
+	m.Agent, m.Limits, m.OutputSchema, m.Context = in.Agent, in.Limits, in.OutputSchema, in.context
 	o := c.start(in, enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING)
 	h, err := c.temporal.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
 		StartWorkflowOperation: c.temporal.NewWithStartWorkflowOperation(o, workflows.TurnWorkflow, c.input(in, nil)),

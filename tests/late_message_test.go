@@ -193,9 +193,10 @@ func TestAMessageBehindALeftOneKeepsItsChoices(t *testing.T) {
 			func(t *testing.T, r fakellm.Request) { assert.Contains(t, string(r.Body), "plan") }},
 		"agent": {everturn.SendInput{Agent: "reviewer"}, "new",
 			func(t *testing.T, r fakellm.Request) { assert.Contains(t, string(r.Body), "You review.") }},
-		"limits": {everturn.SendInput{Limits: &workflows.LimitsRequest{MaxSteps: ptr(1)}}, "new", nil},
-		"alone":  {everturn.SendInput{Alone: true}, "new", nil},
-		"schema": {everturn.SendInput{OutputSchema: schema}, `{"n":1}`, nil},
+		"limits":  {everturn.SendInput{Limits: &workflows.LimitsRequest{MaxSteps: ptr(1)}}, "new", nil},
+		"alone":   {everturn.SendInput{Alone: true}, "new", nil},
+		"schema":  {everturn.SendInput{OutputSchema: schema}, `{"n":1}`, nil},
+		"context": {everturn.SendInput{Context: "ada"}, "new", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -224,6 +225,13 @@ func TestAMessageBehindALeftOneKeepsItsChoices(t *testing.T) {
 			assert.Contains(t, offered(requests[0]), "local_echo")
 			if tc.check != nil {
 				tc.check(t, requests[1])
+			}
+			for id, want := range map[string]any{left.ID: nil, own.ID: tc.in.Context} {
+				recorded, err := e.journal.TurnConfig(ctx, id)
+				require.NoError(t, err)
+				var cfg struct{ Context any }
+				require.NoError(t, json.Unmarshal(recorded.Config, &cfg))
+				assert.Equal(t, want, cfg.Context, "only the tools of the message's own turn get its context")
 			}
 			e.ran = append(e.ran, workflow.Execution{ID: session(t), RunID: own.ID})
 			if name == "tools" {

@@ -107,7 +107,7 @@ var nonRetryable = []string{"payloadSizeError"}
 // the message was acknowledged and its turn must have an end in the journal. The only exception is a journal that stays
 // unavailable for stopTimeout after the cancellation: the turn then leaves no trace in the journal.
 func (r *run) begin(ctx workflow.Context, m Message) (out BeginResult, err error) {
-	in := BeginInput{Limits: m.Limits, OutputSchema: m.OutputSchema, Context: r.in.Context, BeginInput: turn.BeginInput{
+	in := BeginInput{Limits: m.Limits, OutputSchema: m.OutputSchema, Context: m.Context, BeginInput: turn.BeginInput{
 		Session: r.session, Tenant: r.in.Tenant, Turn: r.turnID, WorkflowID: r.id, RunID: r.runID, Agent: m.Agent,
 		Caller: r.in.Caller, Message: m,
 	}}

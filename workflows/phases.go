@@ -57,12 +57,15 @@ func (r *run) start(ctx workflow.Context, p turn.Start) turn.Phase {
 
 // beginWith runs Begin with message m. It repeats Begin with another message in two cases. If the session's previous
 // turn left messages that come before m, the first of them begins the turn. If m begins no turn (BeginResult.Kept), the
-// next message of the inbox does, if there is one. The agent, limits and output schema of the run's input are those of
-// m.
+// next message of the inbox does, if there is one. The agent, limits, output schema and context of the run's input are
+// those of m.
 func (r *run) beginWith(ctx workflow.Context, m Message) (BeginResult, error) {
 	m.Limits = cmp.Or(m.Limits, r.in.Limits)
 	if len(m.OutputSchema) == 0 {
 		m.OutputSchema = r.in.OutputSchema
+	}
+	if len(m.Context) == 0 {
+		m.Context = r.in.Context
 	}
 	var waiting *Message // the message that Earlier ones come before
 	for {

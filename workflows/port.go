@@ -75,7 +75,7 @@ type BeginInput struct {
 	Limits *LimitsRequest `json:"limits,omitempty"`
 	// OutputSchema is the OutputSchema of the turn's message or Input.
 	OutputSchema json.RawMessage `json:"output_schema,omitempty"`
-	Context      json.RawMessage `json:"context,omitempty"` // that of the turn's Input
+	Context      json.RawMessage `json:"context,omitempty"` // of the turn's message or Input
 }
 
 // BeginResult is the state from which a turn starts.

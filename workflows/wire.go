@@ -130,25 +130,25 @@ func (in Input) check(workflowID string) *turn.Error {
 	if err := turn.CheckSession(session); err != nil {
 		return invalid("%s", err.Error())
 	}
-	if len(in.Context) > maxContext {
-		return invalid("the context is %d bytes; the maximum is %d", len(in.Context), maxContext)
-	}
-	return checkRequested(in.Limits, in.OutputSchema)
+	return checkRequested(in.Limits, in.OutputSchema, in.Context)
 }
 
-// maxContext bounds Input.Context, in bytes.
-const maxContext = 4 << 10
-
-// checkRequested rejects limits and an output schema that no turn can apply.
-func checkRequested(limits *LimitsRequest, outputSchema json.RawMessage) *turn.Error {
+// checkRequested rejects limits, an output schema and a context that no turn can apply.
+func checkRequested(limits *LimitsRequest, outputSchema, toolContext json.RawMessage) *turn.Error {
 	if _, err := limits.Apply(turn.DefaultLimits()); err != nil {
 		return invalid("%s", err.Error())
 	}
 	if len(outputSchema) > maxOutputSchema {
 		return invalid("the output_schema is %d bytes; the maximum is %d", len(outputSchema), maxOutputSchema)
 	}
+	if len(toolContext) > maxContext {
+		return invalid("the context is %d bytes; the maximum is %d", len(toolContext), maxContext)
+	}
 	return nil
 }
+
+// maxContext bounds the context of a message for its tools, in bytes.
+const maxContext = 4 << 10
 
 // maxOutputSchema bounds an output schema, in bytes. It is in every prompt of the turn.
 const maxOutputSchema = 64 << 10
@@ -222,7 +222,7 @@ func checkMessage(m Message) *turn.Error {
 	if err := checkAgent(m.Agent); err != nil {
 		return err
 	}
-	if err := checkRequested(m.Limits, m.OutputSchema); err != nil {
+	if err := checkRequested(m.Limits, m.OutputSchema, m.Context); err != nil {
 		return err
 	}
 	return checkChoices(m)

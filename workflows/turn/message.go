@@ -99,12 +99,13 @@ type UserMessage struct {
 	// Plan lets the turn that begins with the message work by a plan, and says what users must confirm. The agent's own
 	// setting applies if it is stricter. Plan has no effect if the message is merged into a running turn.
 	Plan plan.Confirm `json:"plan,omitempty"`
-	// Agent, Limits and OutputSchema are those of the turn that begins with the message, and take the place of the ones
+	// Agent, Limits, OutputSchema and Context are those of the turn that begins with the message, and take the place of the ones
 	// in the turn's input. If Agent is empty, the input's applies, or that of the turn that left the message. They have no
 	// effect if the message is merged into a running turn. The Go client sets them.
 	Agent        string          `json:"agent,omitempty"`
 	Limits       *LimitsRequest  `json:"limits,omitempty"`
 	OutputSchema json.RawMessage `json:"output_schema,omitempty"`
+	Context      json.RawMessage `json:"context,omitempty"`
 	// Queue starts a turn of its own for the message after the running turn has ended. Otherwise the message is merged
 	// into the running turn.
 	Queue bool `json:"queue,omitempty"`
@@ -123,7 +124,7 @@ const OwnTurnVersion = 3
 // Chooses reports whether the message has a choice, other than an agent, for the turn that begins with it.
 func (m UserMessage) Chooses() bool {
 	return m.Model != "" || len(m.Tools) > 0 || m.Temperature != nil || m.Plan != "" || m.Limits != nil ||
-		len(m.OutputSchema) > 0
+		len(m.OutputSchema) > 0 || len(m.Context) > 0
 }
 
 // Head identifies a transcript exactly: the sequence number of its last message and the hash of the chain up to it. The
