@@ -101,8 +101,8 @@ func (in *Input) UnmarshalJSON(b []byte) error {
 		p = plain{}
 		if lenient := json.Unmarshal(b, &p); lenient != nil || p.Continued == nil {
 			p = plain{refusal: invalid(
-				"the input cannot be read: %s; its keys are session, tenant, message {id, text}, agent, limits and "+
-					"output_schema",
+				"the input cannot be read: %s; its keys are session, tenant, message {id, text}, agent, limits, "+
+					"output_schema and context",
 				turn.Truncate(strings.TrimPrefix(err.Error(), "json: "), 200))}
 		}
 	}

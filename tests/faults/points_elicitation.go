@@ -72,7 +72,7 @@ func suspensions() []point {
 }
 
 // holds returns the points around calls that a server of an older protocol holds open while its worker waits. A call
-// that has lost its worker or its server is unknown, and nobody can respond any more.
+// that has lost its worker or its server is unknown, and takes no response.
 func holds() []point {
 	minute := held("1m")
 	killWorker := func(r *harness) error { r.first().kill(); return nil }
@@ -120,7 +120,7 @@ func holds() []point {
 			closes(killWorker)), verdict{turn.OutcomeUnknown, 0, 0}),
 		became(whileWaiting("elicitation_held_server", "the server dies that holds a call", minute, closes(killServer)),
 			verdict{turn.OutcomeUnknown, 0, 0}),
-		became(whileWaiting("elicitation_held_late", "nobody replies to a held call in time", held("3s"),
+		became(whileWaiting("elicitation_held_late", "a held call gets no response in time", held("3s"),
 			closes(func(*harness) error { return nil })), verdict{turn.OutcomeOK, 0, 0}),
 	}
 }
