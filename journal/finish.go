@@ -2,9 +2,7 @@ package journal
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -142,7 +140,7 @@ func (t *tx) appendResults(sc *scope, results []turn.CallOutcome, at time.Time, 
 		if c.hasResult {
 			continue
 		}
-		if err := t.appendResult(sc, step, c.call, byCall[c.call.ID], at); err != nil {
+		if err := t.appendResult(sc, step, c, byCall[c.call.ID], at); err != nil {
 			return fmt.Errorf("the result of call %s: %w", c.call.ID, err)
 		}
 	}
@@ -152,31 +150,34 @@ func (t *tx) appendResults(sc *scope, results []turn.CallOutcome, at time.Time, 
 // requestedCall is a call of an assistant message.
 type requestedCall struct {
 	call      turn.ToolCall
-	hasResult bool // the transcript has the call's result
+	row       callRow // of the ledger; its Row is 0 if the ledger does not have the call
+	hasResult bool    // the transcript has the call's result
 }
 
 // lastRequestedCalls returns the calls of the turn's last assistant message, and the step of that message. It returns
 // none if the message requests no calls or the turn has no such message. All results after the message are those of its
 // calls.
 func (t *tx) lastRequestedCalls(sc *scope) (list []requestedCall, step int, err error) {
-	var seq int64
 	var stored content
-	err = t.Row(`SELECT seq, step, tool_calls FROM messages WHERE session = ? AND seq > ? AND role = 'assistant'
-		ORDER BY seq DESC LIMIT 1`, sc.Session, sc.MessageSeq).Scan(&seq, &step, &stored)
-	if errors.Is(err, sql.ErrNoRows) || !stored.Valid {
-		return nil, 0, ignoreNoRows(err)
-	}
-	if err != nil {
+	rows, err := collect(t.querier, func(scan scanner) (r requestedCall, err error) {
+		err = r.row.Scan(scan, &step, &stored, &r.hasResult)
+		return r, err
+	}, `SELECT m.step, m.tool_calls, EXISTS (SELECT 1 FROM messages r WHERE r.session = m.session AND r.seq > m.seq
+			AND r.role = 'tool' AND r.call_id = c.call_id), `+callColumns+`
+		FROM messages m LEFT JOIN calls c ON c.turn = m.turn AND c.step = m.step WHERE m.session = ?1 AND m.seq = (SELECT a.seq
+			FROM messages a WHERE a.session = ?1 AND a.seq > ?2 AND a.role = 'assistant' ORDER BY a.seq DESC LIMIT 1)`,
+		sc.Session, sc.MessageSeq)
+	if err != nil || !stored.Valid {
 		return nil, 0, err
 	}
 	calls, err := t.GetCalls(stored)
-	if err != nil {
-		return nil, 0, err
-	}
-	withResult, err := column[string](t.querier,
-		`SELECT call_id FROM messages WHERE session = ? AND seq > ? AND role = 'tool'`, sc.Session, seq)
 	for _, c := range calls {
-		list = append(list, requestedCall{c, slices.Contains(withResult, c.ID)})
+		r := requestedCall{}
+		if i := slices.IndexFunc(rows, func(r requestedCall) bool { return r.row.Rec.Call.ID == c.ID }); i >= 0 {
+			r = rows[i]
+		}
+		r.call, r.row.Rec.Turn = c, sc.TurnID
+		list = append(list, r)
 	}
 	return list, step, err
 }
@@ -184,22 +185,19 @@ func (t *tx) lastRequestedCalls(sc *scope) (list []requestedCall, step int, err 
 // appendResult appends the result of a call to the transcript. If the ledger has no outcome of the call, r settles it:
 // see settleOpenCall. Otherwise the ledger's outcome is appended instead of r: a call that the workflow abandoned may
 // have ended after all.
-func (t *tx) appendResult(sc *scope, step int, tc turn.ToolCall, r turn.CallOutcome, at time.Time) error {
-	c, err := t.Call(sc.TurnID, tc.ID)
-	if err != nil {
-		return err
-	}
-	c.scope = *sc // its head may be newer than that of the row
+func (t *tx) appendResult(sc *scope, step int, requested requestedCall, r turn.CallOutcome, at time.Time) error {
+	c := requested.row
+	c.scope = *sc
 	if c.Rec.Outcome == "" {
-		if err := t.settleOpenCall(&c, step, tc, r, at); err != nil {
+		if err := t.settleOpenCall(&c, step, requested.call, r, at); err != nil {
 			return err
 		}
 	}
 	if err := t.Load(&c); err != nil {
 		return err
 	}
-	_, err = t.AppendMessage(sc, turn.Message{
-		Role: turn.RoleTool, Text: c.Rec.Text, CallID: tc.ID, Outcome: c.Rec.Outcome, Media: c.Rec.Media, Step: step,
+	_, err := t.AppendMessage(sc, turn.Message{
+		Role: turn.RoleTool, Text: c.Rec.Text, CallID: requested.call.ID, Outcome: c.Rec.Outcome, Media: c.Rec.Media, Step: step,
 	})
 	return err
 }
