@@ -191,9 +191,6 @@ func (t *tx) openTurn(sc *scope, in turn.BeginInput, subagent subagentRow) (out 
 		Media: media}); err != nil {
 		return out, err
 	}
-	if err := t.SaveHead(*sc); err != nil {
-		return out, err
-	}
 	t.Changed[Topic{Session: sc.SessionID, Tenant: t.Tenant}] = true
 	events := []turn.Event{
 		{Kind: turn.EventTurnStarted, At: in.At,

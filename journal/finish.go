@@ -40,7 +40,6 @@ func (db *DB) Finish(ctx context.Context, in turn.FinishInput) (out TurnRecord, 
 // open, and its last event is written. The results come first, because they belong to the last assistant message, and
 // endInference may append another one.
 func (t *tx) endTurn(sc *scope, in turn.FinishInput) error {
-	before := sc.Head
 	if err := t.appendResults(sc, in.Outcomes, in.At, lenient); err != nil {
 		return err
 	}
@@ -59,11 +58,6 @@ func (t *tx) endTurn(sc *scope, in turn.FinishInput) error {
 	}
 	if err := t.appendUserMessages(sc, in.Counters.Step, in.Messages, in.At, lenient); err != nil {
 		return err
-	}
-	if before != sc.Head {
-		if err := t.SaveHead(*sc); err != nil {
-			return err
-		}
 	}
 	used, err := turnUsage(t.querier, sc.Turn)
 	if err != nil {

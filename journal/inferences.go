@@ -83,11 +83,6 @@ func (t *tx) firstAttempt(a *attemptRow, in StartInference) error {
 	if err := t.appendNewMessages(a, in); err != nil {
 		return err
 	}
-	if a.Head != in.Expect {
-		if err := t.SaveHead(a.scope); err != nil {
-			return err
-		}
-	}
 	err := t.emit(&a.scope, phaseEvent(in.Key.Step, 0, in.At, turn.PhaseEvent{Phase: turn.PhaseBuildPrompt}),
 		phaseEvent(in.Key.Step, 1, in.At, turn.PhaseEvent{Phase: turn.PhaseLlmInfer, Provider: CleanText(in.Provider),
 			Model: CleanText(in.Model)}))
@@ -127,12 +122,7 @@ func (t *tx) nextAttempt(a *attemptRow, in StartInference) error {
 	if err := t.appendNewMessages(a, in); err != nil {
 		return err
 	}
-	if a.Head != a.Inf.Base {
-		if err := t.SaveHead(a.scope); err != nil {
-			return err
-		}
-		a.Inf.Base = a.Head
-	}
+	a.Inf.Base = a.Head
 	if a.Emitted || a.PromptTokens > 0 { // the provider had begun to answer the last attempt, so it may bill it
 		lost, err := t.lostAttempt(*a)
 		if err != nil {
@@ -257,9 +247,6 @@ func (t *tx) settleInference(a attemptRow, in SettleInference) (Inference, error
 	in.Message.Role, in.Message.Step = turn.RoleAssistant, in.Key.Step
 	m, err := t.AppendMessage(&a.scope, in.Message)
 	if err != nil {
-		return a.Inf, err
-	}
-	if err := t.SaveHead(a.scope); err != nil {
 		return a.Inf, err
 	}
 	a.Inf.Settled, a.Inf.Head, a.Inf.Message, a.Inf.SettledAt = true, a.Head, m, instant(nanos(in.At))

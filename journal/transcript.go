@@ -12,8 +12,8 @@ import (
 // textPlain is the media type of texts.
 const textPlain = "text/plain; charset=utf-8"
 
-// scope is the turn that a transaction reads or writes, with its session. AppendMessage moves Head; SaveHead writes
-// it to the session's row.
+// scope is the turn that a transaction reads or writes, with its session. AppendMessage moves Head, and
+// a trigger writes it to the session's row.
 type scope struct {
 	TurnID     string
 	Turn       int64 // the turn's row
@@ -64,7 +64,7 @@ func (q querier) NamedScope(turnID string) (sc scope, err error) {
 }
 
 // AppendMessage appends m to the session's transcript and moves sc.Head. It returns the message as it was stored: with
-// clean texts and the turn's ID. The caller writes the new head with SaveHead, once for several messages.
+// clean texts and the turn's ID.
 func (t *tx) AppendMessage(sc *scope, m turn.Message) (turn.Message, error) {
 	m = cleanMessage(m)
 	m.TurnID = sc.TurnID
@@ -127,11 +127,6 @@ func (q querier) getCallsWithin(column content, room *int64) ([]turn.ToolCall, e
 		return nil, fmt.Errorf("reading stored tool calls: %w", err)
 	}
 	return restoreCalls(list, func(hash string) ([]byte, error) { return q.GetBlobWithin(hash, room) })
-}
-
-// SaveHead writes the head of the session.
-func (t *tx) SaveHead(sc scope) error {
-	return t.Exec(`UPDATE sessions SET head_seq = ?, head_hash = ? WHERE id = ?`, sc.Head.Seq, sc.Head.Hash, sc.Session)
 }
 
 // Transcript returns a session's messages from..to, its shared past included. If their texts and calls exceed maxBytes,

@@ -97,6 +97,10 @@ CREATE TABLE messages (
   UNIQUE (session, seq)
 ) STRICT;
 CREATE UNIQUE INDEX messages_id ON messages (session, message_id) WHERE message_id IS NOT NULL;
+-- The head of a session is its last message.
+CREATE TRIGGER messages_head AFTER INSERT ON messages BEGIN
+  UPDATE sessions SET head_seq = NEW.seq, head_hash = NEW.hash WHERE id = NEW.session AND head_seq < NEW.seq;
+END;
 
 CREATE TABLE inferences (
   id              INTEGER PRIMARY KEY,
