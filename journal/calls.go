@@ -21,6 +21,16 @@ func (db *DB) ClaimCall(ctx context.Context, in ClaimInput) (out Claim, err erro
 		if err := errors.Join(checkID("call", in.Call.ID), checkAttempt(in.Attempt)); err != nil {
 			return err
 		}
+		if in.Subagent == nil && !in.Approved { // so it is in nearly every claim
+			c := callRow{scope: scope{TurnID: in.Turn}}
+			switch err := t.insertClaim(&c, in); {
+			case err == nil:
+				out = Claim{State: ClaimGranted, Record: c.Rec}
+				return nil
+			case !errors.Is(err, sql.ErrNoRows):
+				return err
+			}
+		}
 		c, err := t.Call(in.Turn, in.Call.ID)
 		if err != nil {
 			return asErrBehind(err)
@@ -78,13 +88,7 @@ func (t *tx) claim(c *callRow, in ClaimInput) (ClaimState, error) {
 		return "", err
 	}
 	if c.Row == 0 {
-		c.Rec = CallRecord{
-			Turn: c.TurnID, Step: in.Step, Call: in.Call, Attempt: in.Attempt, Runs: 1, Repeatable: in.Repeatable,
-			Worker:    in.Worker,
-			ClaimedAt: instant(nanos(in.At)),
-		}
-		c.Granted = in.Attempt
-		return ClaimGranted, t.insertCall(c, in.Sensitive, in.At, true)
+		return ClaimGranted, t.insertClaim(c, in)
 	}
 	c.Rec.Attempt = in.Attempt
 	c.Rec.Runs++
@@ -106,20 +110,36 @@ func outcomeUnknown(c *callRow) bool {
 	return mayHaveRun(c) || c.Rec.Suspended != 0 && !c.Continuation.Valid
 }
 
-// insertCall inserts the row of c in the ledger, sets c.Row, and emits tool_call_started, and before it the phase
-// CallTool if the call runs and is the first of its step. sensitive are names of arguments: see ClaimInput.
+// insertClaim inserts the row of a call that is claimed for the first time, and sets c.Rec: see insertCall.
+func (t *tx) insertClaim(c *callRow, in ClaimInput) error {
+	c.Rec = CallRecord{Turn: c.TurnID, Step: in.Step, Call: in.Call, Attempt: in.Attempt, Runs: 1, Repeatable: in.Repeatable,
+		Worker: in.Worker, ClaimedAt: instant(nanos(in.At))}
+	c.Granted = in.Attempt
+	return t.insertCall(c, in.Sensitive, in.At, true)
+}
+
+// insertCall inserts the row of c in the ledger, sets c.Row and c.Turn, and emits tool_call_started, and before it the
+// phase CallTool if the call runs and is the first of its step. sensitive are names of arguments: see ClaimInput. If
+// c.Turn is 0, only c.TurnID of the scope is known. Then insertCall inserts the row only if the turn runs and has
+// neither the call nor a request about it, and returns sql.ErrNoRows otherwise.
 func (t *tx) insertCall(c *callRow, sensitive []string, at time.Time, runs bool) (err error) {
 	r, later := c.Rec, false // later: the step has an earlier call
 	if c.Arguments, err = t.Put(r.Call.Arguments, textPlain); err != nil {
 		return err
 	}
 	c.ArgumentsHash = HashOf([]byte(r.Call.Arguments))
+	unchecked := c.Turn != 0
 	err = t.Row(`INSERT INTO calls (turn, step, call_id, wire_id, tool, arguments, arguments_blob, arguments_hash, attempt,
-		claimed_attempt, runs, repeatable, worker, claimed_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id,
-		EXISTS (SELECT 1 FROM calls o WHERE o.turn = calls.turn AND o.step = calls.step AND o.id <> calls.id)`,
-		c.Turn, r.Step, r.Call.ID, r.Call.WireID, r.Call.Tool, c.Arguments.Inline, c.Arguments.Blob, c.ArgumentsHash,
-		r.Attempt,
-		c.Granted, r.Runs, r.Repeatable, r.Worker, nanos(r.ClaimedAt)).Scan(&c.Row, &later)
+		claimed_attempt, runs, repeatable, worker, claimed_at)
+		SELECT t.id, CAST(?1 AS BIGINT), ?2, ?3, ?4, ?5, ?6, ?7, CAST(?8 AS BIGINT), CAST(?9 AS BIGINT), CAST(?10 AS BIGINT),
+			CAST(?11 AS BOOLEAN), ?12, CAST(?13 AS BIGINT)
+		FROM turns t WHERE t.turn_id = ?14 AND (CAST(?15 AS BOOLEAN) OR t.ended_at IS NULL
+			AND NOT EXISTS (SELECT 1 FROM calls o WHERE o.turn = t.id AND o.call_id = ?2)
+			AND NOT EXISTS (SELECT 1 FROM requests w WHERE w.turn = t.id AND (w.request_id = ?2 OR w.call_id = ?2)))
+		RETURNING id, turn,
+			EXISTS (SELECT 1 FROM calls o WHERE o.turn = calls.turn AND o.step = calls.step AND o.id <> calls.id)`,
+		r.Step, r.Call.ID, r.Call.WireID, r.Call.Tool, c.Arguments.Inline, c.Arguments.Blob, c.ArgumentsHash, r.Attempt,
+		c.Granted, r.Runs, r.Repeatable, r.Worker, nanos(r.ClaimedAt), c.TurnID, unchecked).Scan(&c.Row, &c.Turn, &later)
 	if err != nil {
 		return err
 	}
@@ -154,23 +174,13 @@ func (db *DB) ReleaseCall(ctx context.Context, turnID, callID string, attempt in
 // the call was never claimed, or has no outcome and neither in.Attempt nor a later attempt has claimed it.
 func (db *DB) SettleCall(ctx context.Context, in SettleInput) (out CallRecord, err error) {
 	in.Result = cleanResult(in.Result)
+	if in.Result.Text == "" && in.Result.Outcome != turn.OutcomeOK {
+		in.Result.Text = ResultText(in.Result.Outcome)
+	}
 	err = db.writeTurn(ctx, in.Turn, callName("settling", in.Turn, in.CallID), func(t *tx) error {
-		c, err := t.Call(in.Turn, in.CallID)
-		if err != nil {
-			return err
-		}
-		if c.Row == 0 {
-			return ErrNotFound
-		}
-		if in.Result.Text == "" && in.Result.Outcome != turn.OutcomeOK {
-			in.Result.Text = ResultText(in.Result.Outcome)
-		}
-		if c.Rec.Outcome != "" {
-			err = t.settleLate(&c, in)
-		} else if in.Attempt < 1 || in.Attempt > c.Rec.Attempt {
-			return fmt.Errorf("attempt %d never claimed it: %w", in.Attempt, ErrNotFound)
-		} else {
-			err = t.settle(&c, in.Attempt, in.Result, in.At)
+		c, settled, err := t.settleClaimed(in)
+		if err == nil && !settled {
+			c, err = t.settleCall(in)
 		}
 		if err == nil && in.Taints && in.Result.FromServer {
 			err = t.taint(c, in.At)
@@ -184,6 +194,56 @@ func (db *DB) SettleCall(ctx context.Context, in SettleInput) (out CallRecord, e
 	return out, err
 }
 
+// settleCall is SettleCall for any call: it reads the call and decides what becomes of the result.
+func (t *tx) settleCall(in SettleInput) (callRow, error) {
+	c, err := t.Call(in.Turn, in.CallID)
+	switch {
+	case err != nil:
+		return c, err
+	case c.Row == 0:
+		return c, ErrNotFound
+	case c.Rec.Outcome != "":
+		return c, t.settleLate(&c, in)
+	case in.Attempt < 1 || in.Attempt > c.Rec.Attempt:
+		return c, fmt.Errorf("attempt %d never claimed it: %w", in.Attempt, ErrNotFound)
+	}
+	return c, t.settle(&c, in.Attempt, in.Result, in.At)
+}
+
+// settleClaimed is SettleCall for an open call whose claim the attempt holds, which needs no read. For any other call,
+// and for a result with artifacts or of a subagent, settled is false and nothing is changed.
+func (t *tx) settleClaimed(in SettleInput) (c callRow, settled bool, err error) {
+	if in.Attempt < 1 || in.Result.Full != nil || len(in.Result.Media) > 0 || !in.Result.Outcome.Known() {
+		return c, false, nil
+	}
+	if c.Text, err = t.Put(in.Result.Text, textPlain); err != nil {
+		return c, false, err
+	}
+	var session int64
+	err = c.Scan(t.Row(settleStatement+` WHERE calls.turn = (SELECT t.id FROM turns t WHERE t.turn_id = ?12) AND calls.call_id = ?13
+		AND calls.settled_at IS NULL AND calls.attempt = ?6 AND calls.claimed_attempt = ?6 AND substr(calls.tool, 1, length(?14)) <> ?14
+		RETURNING calls.turn, (SELECT t.session FROM turns t WHERE t.id = calls.turn), `+callColumns,
+		append(c.settlement(in.Attempt, in.Result, sql.NullString{}, in.At), in.Turn, in.CallID, turn.AgentTools)...).Scan,
+		&c.Turn, &session)
+	if err != nil {
+		return c, false, ignoreNoRows(err)
+	}
+	c.TurnID, c.Session, c.Rec.Turn = in.Turn, session, in.Turn
+	c.Rec.Text = in.Result.Text
+	return c, true, t.emitCompleted(&c, in.Attempt, in.Result, in.At)
+}
+
+// settleStatement is the beginning of the statement that settles a call; its arguments are those of callRow.settlement.
+const settleStatement = `UPDATE calls SET outcome = ?1, text = ?2, text_blob = ?3, full_blob = ?4, size = ?5,
+	settled_attempt = ?6, settled_at = ?7, duration_ms = CASE WHEN calls.claimed_at BETWEEN 1 AND ?7 THEN (?7 - calls.claimed_at) / ?8
+	ELSE 0 END, media = ?9, code = ?10, continuation_blob = ?11`
+
+// settlement returns the arguments of settleStatement. c has the columns of the result: see tx.putResult.
+func (c *callRow) settlement(attempt int, r turn.ToolResult, full sql.NullString, at time.Time) []any {
+	return []any{string(r.Outcome), c.Text.Inline, c.Text.Blob, full, max(r.SizeBytes, int64(len(r.Text))), attempt,
+		nanos(at), int64(time.Millisecond), c.Media, string(r.Code), sql.NullString{}}
+}
+
 // settle records the outcome of an open call in c and in the ledger, and emits tool_call_completed, and the changed
 // plan if r has one. attempt is the attempt that got the result; 0 if the call was never claimed.
 func (t *tx) settle(c *callRow, attempt int, r turn.ToolResult, at time.Time) (err error) {
@@ -194,31 +254,28 @@ func (t *tx) settle(c *callRow, attempt int, r turn.ToolResult, at time.Time) (e
 	if err != nil {
 		return err
 	}
-	c.Rec.Outcome, c.Rec.Code, c.Rec.Text, c.Rec.SettledAt = r.Outcome, r.Code, r.Text, instant(nanos(at))
-	c.Continuation = sql.NullString{}
-	c.Rec.FullBlob, c.Rec.SizeBytes = full.String, max(r.SizeBytes, int64(len(r.Text)))
-	if !c.Rec.ClaimedAt.IsZero() {
-		c.Rec.DurationMS = max(0, at.Sub(c.Rec.ClaimedAt).Milliseconds())
-	}
-	err = t.Exec(`UPDATE calls SET outcome = ?, text = ?, text_blob = ?, full_blob = ?, size = ?, settled_attempt = ?, settled_at = ?,
-		duration_ms = ?, media = ?, code = ?, continuation_blob = NULL WHERE id = ?`, string(r.Outcome), c.Text.Inline, c.Text.Blob, full, c.Rec.SizeBytes, attempt,
-		nanos(at), c.Rec.DurationMS, c.Media, string(r.Code), c.Row)
+	err = c.Scan(t.Row(settleStatement+` WHERE calls.id = ?12 RETURNING `+callColumns,
+		append(c.settlement(attempt, r, full, at), c.Row)...).Scan)
 	if err == nil && strings.HasPrefix(c.Rec.Call.Tool, turn.AgentTools) {
 		err = t.EndSubagent(c.Row, false) // a subagent in the background ends with its call's late result
 	}
 	if err != nil {
 		return err
 	}
-	err = t.emitData(&c.scope, turn.Event{Kind: turn.EventToolCallCompleted, Step: c.Rec.Step, Attempt: attempt, At: at},
-		turn.CallEvent{
-			CallID: c.Rec.Call.ID, Tool: c.Rec.Call.Tool, Outcome: r.Outcome, Code: r.Code,
-			Preview:   preview(r.Text, PreviewBytes),
-			SizeBytes: c.Rec.SizeBytes, DurationMS: c.Rec.DurationMS,
-		})
-	if err != nil || r.Plan == nil {
-		return err
+	c.Rec.Text = r.Text
+	return t.emitCompleted(c, attempt, r, at)
+}
+
+// emitCompleted emits tool_call_completed for a call that was settled with r, and the changed plan if r has one.
+func (t *tx) emitCompleted(c *callRow, attempt int, r turn.ToolResult, at time.Time) error {
+	events := []turn.Event{{Kind: turn.EventToolCallCompleted, Step: c.Rec.Step, Attempt: attempt, At: at,
+		Data: mustJSON(turn.CallEvent{CallID: c.Rec.Call.ID, Tool: c.Rec.Call.Tool, Outcome: r.Outcome, Code: r.Code,
+			Preview: preview(r.Text, PreviewBytes), SizeBytes: c.Rec.SizeBytes, DurationMS: c.Rec.DurationMS})}}
+	if r.Plan != nil {
+		events = append(events, turn.Event{Kind: turn.EventPlan, Step: c.Rec.Step, Attempt: attempt, At: at,
+			Data: mustJSON(r.Plan)})
 	}
-	return t.emitData(&c.scope, turn.Event{Kind: turn.EventPlan, Step: c.Rec.Step, Attempt: attempt, At: at}, r.Plan)
+	return t.emit(&c.scope, events...)
 }
 
 // putResult stores the content of a result and sets the columns c.Text and c.Media. full is the blob of the whole
@@ -321,13 +378,13 @@ type callRow struct {
 	Requests       bool           // the turn has requests about it
 }
 
-// callColumns are the columns of calls c that callRow.Scan reads. They may be null, for a LEFT JOIN.
-const callColumns = `coalesce(c.id, 0), coalesce(c.step, 0), coalesce(c.call_id, ''), coalesce(c.wire_id, ''), coalesce(c.tool, ''),
-	c.arguments, c.arguments_blob, coalesce(c.arguments_hash, ''), coalesce(c.attempt, 0), coalesce(c.claimed_attempt, 0), coalesce(c.runs, 0),
-	coalesce(c.repeatable, FALSE), coalesce(c.worker, ''), coalesce(c.claimed_at, 0), coalesce(c.outcome, ''), c.text, c.text_blob,
-	coalesce(c.full_blob, ''), coalesce(c.size, 0), coalesce(c.settled_attempt, 0), coalesce(c.settled_at, 0),
-	coalesce(c.duration_ms, 0), coalesce(c.late_count, 0), coalesce(c.suspended_attempt, 0), c.continuation_blob, c.media, coalesce(c.notes, 0),
-	coalesce(c.code, '')`
+// callColumns are the columns of calls that callRow.Scan reads. They may be null, for a LEFT JOIN.
+const callColumns = `coalesce(calls.id, 0), coalesce(calls.step, 0), coalesce(calls.call_id, ''), coalesce(calls.wire_id, ''), coalesce(calls.tool, ''),
+	calls.arguments, calls.arguments_blob, coalesce(calls.arguments_hash, ''), coalesce(calls.attempt, 0), coalesce(calls.claimed_attempt, 0), coalesce(calls.runs, 0),
+	coalesce(calls.repeatable, FALSE), coalesce(calls.worker, ''), coalesce(calls.claimed_at, 0), coalesce(calls.outcome, ''), calls.text, calls.text_blob,
+	coalesce(calls.full_blob, ''), coalesce(calls.size, 0), coalesce(calls.settled_attempt, 0), coalesce(calls.settled_at, 0),
+	coalesce(calls.duration_ms, 0), coalesce(calls.late_count, 0), coalesce(calls.suspended_attempt, 0), calls.continuation_blob, calls.media, coalesce(calls.notes, 0),
+	coalesce(calls.code, '')`
 
 // Scan scans a row into c. The columns of the row are those for the destinations in before, followed by callColumns.
 // Scan does not load blobs: see querier.Load.
@@ -349,7 +406,7 @@ func (q querier) Call(turnID, callID string) (c callRow, err error) {
 	row := q.Row(`SELECT `+scopeColumns+
 		`, EXISTS (SELECT 1 FROM requests w WHERE w.turn = t.id AND (w.request_id = ?1 OR w.call_id = ?1)),
 		`+callColumns+` FROM turns t JOIN sessions s ON s.id = t.session
-		LEFT JOIN calls c ON c.turn = t.id AND c.call_id = ?1 WHERE t.turn_id = ?2`, callID, turnID)
+		LEFT JOIN calls ON calls.turn = t.id AND calls.call_id = ?1 WHERE t.turn_id = ?2`, callID, turnID)
 	err = c.Scan(row.Scan, append(c.fields(), &c.Requests)...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return c, fmt.Errorf("turn %s: %w", turnID, ErrNotFound)

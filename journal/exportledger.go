@@ -38,7 +38,7 @@ func (e *exporter) calls(p part) error {
 		err = c.Scan(scan, &c.TurnID)
 		c.Rec.Turn = c.TurnID
 		return c, err
-	}, `SELECT t.turn_id, `+callColumns+` FROM calls c JOIN turns t ON t.id = c.turn WHERE `+partCalls+` ORDER BY c.id`,
+	}, `SELECT t.turn_id, `+callColumns+` FROM calls JOIN turns t ON t.id = calls.turn WHERE `+partCalls+` ORDER BY calls.id`,
 		p.args()...)
 	return writeAll(e, list, err, func(c callRow) (l ExportLine, err error) {
 		if err = e.Load(&c); err == nil {

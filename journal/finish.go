@@ -157,8 +157,8 @@ func (t *tx) lastRequestedCalls(sc *scope) (list []requestedCall, step int, err 
 		err = r.row.Scan(scan, &step, &stored, &r.hasResult)
 		return r, err
 	}, `SELECT m.step, m.tool_calls, EXISTS (SELECT 1 FROM messages r WHERE r.session = m.session AND r.seq > m.seq
-			AND r.role = 'tool' AND r.call_id = c.call_id), `+callColumns+`
-		FROM messages m LEFT JOIN calls c ON c.turn = m.turn AND c.step = m.step WHERE m.session = ?1 AND m.seq = (SELECT a.seq
+			AND r.role = 'tool' AND r.call_id = calls.call_id), `+callColumns+`
+		FROM messages m LEFT JOIN calls ON calls.turn = m.turn AND calls.step = m.step WHERE m.session = ?1 AND m.seq = (SELECT a.seq
 			FROM messages a WHERE a.session = ?1 AND a.seq > ?2 AND a.role = 'assistant' ORDER BY a.seq DESC LIMIT 1)`,
 		sc.Session, sc.MessageSeq)
 	if err != nil || !stored.Valid {

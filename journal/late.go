@@ -121,7 +121,7 @@ func digest(r turn.ToolResult, full, media string) string {
 }
 
 // LateResults returns the late results that the SQL condition where selects; it may also have ORDER BY and LIMIT. The
-// tables are late_results l, calls c and turns t.
+// tables are late_results l, calls and turns t.
 func (q querier) LateResults(where string, args ...any) ([]LateResult, error) {
 	list, err := collect(q, func(scan scanner) (r LateResult, err error) {
 		var at int64
@@ -129,9 +129,9 @@ func (q querier) LateResults(where string, args ...any) ([]LateResult, error) {
 			&r.SizeBytes, &at, &r.media, &r.NotifyModel)
 		r.At = instant(at)
 		return r, err
-	}, `SELECT l.id, t.turn_id, c.call_id, c.tool, l.attempt, l.outcome, l.text, l.text_blob, coalesce(l.full_blob, ''),
+	}, `SELECT l.id, t.turn_id, calls.call_id, calls.tool, l.attempt, l.outcome, l.text, l.text_blob, coalesce(l.full_blob, ''),
 		l.size, l.at, l.media, l.notify_session IS NOT NULL
-		FROM late_results l JOIN calls c ON c.id = l.call JOIN turns t ON t.id = c.turn WHERE `+where, args...)
+		FROM late_results l JOIN calls ON calls.id = l.call JOIN turns t ON t.id = calls.turn WHERE `+where, args...)
 	for i := range list {
 		r := &list[i]
 		if err == nil {

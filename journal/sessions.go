@@ -197,7 +197,7 @@ func (q querier) Calls(sc scope) ([]CallRecord, error) {
 		err := c.Scan(scan)
 		c.Rec.Turn = sc.TurnID
 		return c, err
-	}, `SELECT `+callColumns+` FROM calls c WHERE c.turn = ? ORDER BY c.step, length(c.call_id), c.call_id`, sc.Turn)
+	}, `SELECT `+callColumns+` FROM calls WHERE calls.turn = ? ORDER BY calls.step, length(calls.call_id), calls.call_id`, sc.Turn)
 	if err != nil {
 		return nil, err
 	}
