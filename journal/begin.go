@@ -58,6 +58,9 @@ func (t *tx) begin(in turn.BeginInput) (BeginResult, error) {
 	if err != nil {
 		return BeginResult{}, err
 	}
+	if _, answers := turn.AnsweringSubagent(in.Message.ID); sc.Session == 0 && !answers { // it has no messages or turns
+		return t.openTurn(&sc, in, subagentRow{})
+	}
 	takenBy, seq, err := t.FindMessage(sc.Session, in.Message.ID)
 	if err == nil {
 		return t.duplicate(sc, takenBy, seq, in.Message)
@@ -204,8 +207,9 @@ func (t *tx) openTurn(sc *scope, in turn.BeginInput, subagent subagentRow) (out 
 		return out, err
 	}
 	out.Head, out.Config = sc.Head, in.Config
-	out.Turn, err = t.TurnRecord(`t.id = ?`, sc.Turn)
-	return out, err
+	out.Turn = TurnRecord{ID: in.Turn, Session: in.Session, WorkflowID: in.WorkflowID, RunID: in.RunID, Agent: in.Agent,
+		MessageID: in.Message.ID, MessageSeq: sc.MessageSeq, State: turn.StateRunning, StartedAt: instant(nanos(in.At))}
+	return out, nil
 }
 
 // upsertSession counts one more turn in the session's row and updates its agent. If the session is new, it inserts the

@@ -43,13 +43,7 @@ func (t *tx) endTurn(sc *scope, in turn.FinishInput) error {
 	if err := t.appendResults(sc, in.Outcomes, in.At, lenient); err != nil {
 		return err
 	}
-	if err := t.settleOpenCalls(sc, in.At); err != nil {
-		return err
-	}
-	if err := t.cancelRequests(sc, in.At); err != nil {
-		return err
-	}
-	partial, err := t.endInference(sc, in.State, in.At)
+	partial, err := t.endOpenWork(sc, in.State, in.At)
 	if err != nil {
 		return err
 	}
@@ -78,6 +72,25 @@ func (t *tx) endTurn(sc *scope, in turn.FinishInput) error {
 			State: in.State, FinishReason: in.Reason, Message: in.Result.Message, Usage: in.Counters.Usage,
 			Steps: in.Counters.Step, ToolCalls: in.Counters.ToolCalls,
 		})})...)
+}
+
+// endOpenWork ends the calls, the requests and the inference that are still open when the turn ends. It returns the text
+// that the inference has emitted: see endInference.
+func (t *tx) endOpenWork(sc *scope, state turn.State, at time.Time) (partial string, err error) {
+	var open bool
+	err = t.Row(`SELECT EXISTS (SELECT 1 FROM calls c WHERE c.turn = ?1 AND c.settled_at IS NULL)
+		OR EXISTS (SELECT 1 FROM requests w WHERE w.turn = ?1 AND w.status = '')
+		OR EXISTS (SELECT 1 FROM inferences i WHERE i.turn = ?1 AND i.settled_at IS NULL)`, sc.Turn).Scan(&open)
+	if err != nil || !open {
+		return "", err
+	}
+	if err := t.settleOpenCalls(sc, at); err != nil {
+		return "", err
+	}
+	if err := t.cancelRequests(sc, at); err != nil {
+		return "", err
+	}
+	return t.endInference(sc, state, at)
 }
 
 // closeTurn writes the state, the result and the usage of an ended turn to its row.
