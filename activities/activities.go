@@ -1,17 +1,18 @@
 package activities
 
 import (
-	"encoding/json"
-	"fmt"
+	"context"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
-	"golang.org/x/sync/semaphore"
-
+	"github.com/everturn/everturn/activities/attempt"
+	"github.com/everturn/everturn/activities/authorize"
+	"github.com/everturn/everturn/activities/call"
 	"github.com/everturn/everturn/activities/capacity"
-	"github.com/everturn/everturn/internal/outage"
+	"github.com/everturn/everturn/activities/completion"
+	"github.com/everturn/everturn/activities/frozen"
 	"github.com/everturn/everturn/internal/redact"
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -19,7 +20,7 @@ import (
 // this worker.
 type Options struct {
 	Journal Journal
-	Model   Model
+	Model   completion.Model
 	Tools   Tools
 	// Agents are the agents that turns may run as; the first one is the default.
 	Agents []Agent
@@ -49,34 +50,22 @@ type Options struct {
 	CacheBytes int64
 }
 
-// Activities implements workflows.Activities. Register a pointer to it; it has no other exported methods.
+// Activities implements workflows.Activities. Register a pointer to it; it has no other exported methods. The names of
+// its methods are those of the activities in the histories of running turns.
 type Activities struct {
 	journal         Journal
-	model           Model
-	tools           Tools
 	agent           Agent // the default agent
 	agents          []Agent
-	worker          string
-	home, taskQueue string
-	offers          func() map[string]string
 	secrets         *redact.Redactor
-	windows         *windowCache
-	promptConfigs   *promptConfigCache
-	turns           *lru.Cache[string, begunTurn]
-	running         running
-	outages         *outage.Outages // of models
-	large           largeAnswers
-	prompts         *semaphore.Weighted
-	waitingCalls    *semaphore.Weighted // for a user
 	queues          turn.Queues
 	elsewhere       turn.Queues
-	capacity        *capacity.Limiter
 	journalRetryFor time.Duration
 	budget          journal.Budget
-	// times holds two kinds of entries: when a turn last showed what it waits for, and the time of a claim whose reply
-	// from the journal may have been lost.
-	times          *lru.Cache[string, time.Time]
-	lastInferences *lru.Cache[string, lastInference] // by the hash of the head after the inference
+	frozen          *frozen.Cache
+	attempts        *attempt.Attempts
+	authorizer      *authorize.Authorizer
+	completions     *completion.Runner
+	calls           *call.Runner
 }
 
 // New returns the activities with empty caches.
@@ -84,52 +73,59 @@ func New(o Options) (*Activities, error) {
 	if o.CacheBytes == 0 {
 		o.CacheBytes = 64 << 20
 	}
-	if o.Slots == 0 {
-		o.Slots = 2 * maxWaitingCalls
-	}
 	if o.Offers == nil {
 		o.Offers = func() map[string]string { return nil }
 	}
 	if len(o.Agents) == 0 {
 		o.Agents = []Agent{{}} // for tests that begin no turns
 	}
-	windows, err := newWindowCache(o.CacheBytes)
+	agent, attempts := o.Agents[0], attempt.New(o.Journal, o.JournalRetryFor)
+	cache, err := frozen.New(o.Journal, o.CacheBytes)
 	if err != nil {
-		return nil, fmt.Errorf("making the cache of prompts: %w", err)
+		return nil, err
 	}
-	promptConfigs, err := newPromptConfigCache(o.Journal)
+	authorizer := authorize.New(authorize.Options{Journal: o.Journal, Frozen: cache, Offers: o.Offers,
+		Servers: agent.Servers, Redact: o.Redact})
+	completions, err := completion.New(completion.Options{
+		Journal: o.Journal, Model: o.Model, Checker: o.Tools, Frozen: cache, Attempts: attempts, Authorizer: authorizer,
+		Redact: o.Redact, Queues: o.Queues, Elsewhere: o.Elsewhere, Capacity: o.Capacity, Budget: o.Budget,
+		MaxArgumentBytes: agent.MaxArgumentBytes,
+	})
 	if err != nil {
-		return nil, fmt.Errorf("making the cache of prompt configs: %w", err)
+		return nil, err
 	}
-	turns, err := lru.New[string, begunTurn](maxTurns)
+	calls, err := call.New(call.Options{
+		Journal: o.Journal, Tools: o.Tools, Frozen: cache, Attempts: attempts, Authorizer: authorizer, Redact: o.Redact,
+		Worker: o.Worker, Home: o.Home, TaskQueue: o.TaskQueue, Queues: o.Queues, Elsewhere: o.Elsewhere,
+		JournalRetryFor: o.JournalRetryFor, Slots: o.Slots,
+	})
 	if err != nil {
-		return nil, fmt.Errorf("making the cache of turns: %w", err)
-	}
-	times, err := lru.New[string, time.Time](maxTurns)
-	if err != nil {
-		return nil, fmt.Errorf("making the cache of times: %w", err)
-	}
-	last, err := lru.New[string, lastInference](maxLastInferences)
-	if err != nil {
-		return nil, fmt.Errorf("making the cache of compactions: %w", err)
+		return nil, err
 	}
 	return &Activities{
-		lastInferences: last,
-		turns:          turns, outages: outage.New(maxModelPause), large: make(largeAnswers, 4),
-		prompts: semaphore.NewWeighted(largePrompts), journal: o.Journal,
-		waitingCalls: semaphore.NewWeighted(int64(min(maxWaitingCalls, o.Slots/2))),
-		capacity:     o.Capacity, budget: o.Budget, times: times, journalRetryFor: o.JournalRetryFor,
-		model: Redacted(o.Model, o.Redact), tools: o.Tools, agent: o.Agents[0], agents: o.Agents, worker: o.Worker,
-		home: o.Home, taskQueue: o.TaskQueue, offers: o.Offers,
-		secrets: o.Redact, windows: windows, promptConfigs: promptConfigs, queues: o.Queues, elsewhere: o.Elsewhere,
+		journal: o.Journal, agent: agent, agents: o.Agents, secrets: o.Redact, queues: o.Queues, elsewhere: o.Elsewhere,
+		journalRetryFor: o.JournalRetryFor, budget: o.Budget, frozen: cache, attempts: attempts, authorizer: authorizer,
+		completions: completions, calls: calls,
 	}, nil
 }
 
-// decodeConfig decodes a turn config from the JSON in the journal.
-func decodeConfig(raw json.RawMessage) (turn.Config, error) {
-	var c turn.Config
-	if err := json.Unmarshal(raw, &c); err != nil {
-		return c, turn.Errorf(turn.CodeInternal, err, "the turn's config cannot be read")
-	}
-	return c, nil
+// Infer implements workflows.Activities: see completion.Runner.
+func (a *Activities) Infer(ctx context.Context, in workflows.InferInput) (workflows.InferResult, error) {
+	return a.completions.Infer(ctx, in)
+}
+
+// CallTool implements workflows.Activities: see call.Runner.
+func (a *Activities) CallTool(ctx context.Context, in workflows.CallInput) (workflows.CallResult, error) {
+	return a.calls.CallTool(ctx, in)
+}
+
+// BeginSubagent implements workflows.Activities: see call.Runner.
+func (a *Activities) BeginSubagent(ctx context.Context,
+	in workflows.SubagentInput) (workflows.BeginSubagentResult, error) {
+	return a.calls.BeginSubagent(ctx, in)
+}
+
+// SettleSubagent implements workflows.Activities: see call.Runner.
+func (a *Activities) SettleSubagent(ctx context.Context, in workflows.SettleSubagentInput) (workflows.CallResult, error) {
+	return a.calls.SettleSubagent(ctx, in)
 }

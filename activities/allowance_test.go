@@ -273,12 +273,12 @@ func (p *played) some(of time.Duration) time.Duration {
 
 // choose picks the calls of a step: tools and subagents that the turn has.
 func (p *played) choose() (calls []turn.ToolCall) {
-	frozen, err := p.promptConfigs.get(p.Context(), p.cfg.PromptConfig)
+	promptConfig, err := p.frozen.PromptConfig(p.Context(), p.cfg.PromptConfig)
 	require.NoError(p, err)
 	for i := range p.rng.IntN(5) {
 		tool := p.cfg.Tools[p.rng.IntN(len(p.cfg.Tools))]
 		arguments := map[string]any{"task": "x"}
-		d, _ := find(frozen, tool.ID)
+		d, _ := promptConfig.Find(tool.ID)
 		if p.rng.IntN(2) == 0 && strings.Contains(string(d.Schema), `"background"`) {
 			arguments["background"] = true
 		}
@@ -311,7 +311,7 @@ func (p *played) infer(usage turn.Usage, calls []turn.ToolCall) {
 
 // run makes the calls of a step.
 func (p *played) run(calls []turn.ToolCall) {
-	proposals := p.callProposals(calls)
+	proposals := p.authorizer.Unchecked(calls)
 	inline, background := 0, 0
 	for i, c := range proposals {
 		switch {

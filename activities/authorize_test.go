@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -12,17 +13,10 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/sqlite"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
-
-// allowed registers the turn of in with a policy that allows every tool.
-func allowed(a *Activities, in workflows.CallInput) {
-	config := turn.PromptConfig{Descriptors: []turn.Descriptor{{ID: in.Tool.ID}},
-		Policy: turn.Policy{Allow: []string{"*"}}}
-	a.promptConfigs.lru.Add("allowed", config)
-	a.turns.Add(in.Turn, begunTurn{Session: in.Session, Tenant: in.Tenant, promptConfig: "allowed"})
-}
 
 // catalogued is a journal with one published tool.
 type catalogued struct{ Journal }
@@ -57,12 +51,12 @@ func TestNoInputOfAnActivityIsAPermission(t *testing.T) {
 		"allowed":  {turn.Policy{Allow: []string{"*"}}, false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			j, in := claimable(t)
-			host := &counted{}
-			a, err := New(Options{Journal: catalogued{j}, Tools: host,
-				Agents: []Agent{{Name: "a", Servers: []string{"x"}, Policy: c.policy, Models: oneModel}}})
+			j, host := openJournal(t), &counted{}
+			o := Options{Journal: catalogued{j}, Tools: host,
+				Agents: []Agent{{Name: "a", Servers: []string{"x"}, Policy: c.policy, Models: oneModel}}}
+			in := begunWith(t, o, j)
+			a, err := New(o) // another worker than the one that began the turn
 			require.NoError(t, err)
-			in = begunWith(t, a, j, in)
 			in.Tool.Repeatable = true // forged, as any field of in may be
 			if c.decided {
 				approve(t, j, in)
@@ -98,23 +92,36 @@ func (l *locked) Taint(ctx context.Context, turnID string) (*journal.TaintSource
 
 // TestAnAllowedCallOutlastsALockedJournal: a session whose taint cannot be read is asked about again, not denied.
 func TestAnAllowedCallOutlastsALockedJournal(t *testing.T) {
-	db, in := claimable(t)
-	host, j := &counted{}, &locked{catalogued: catalogued{db}}
+	db, host := openJournal(t), &counted{}
+	j := &locked{catalogued: catalogued{db}}
 	policy := turn.Policy{Allow: []string{"*"}, Taint: turn.TaintOn}
-	a, err := New(Options{Journal: j, Tools: host, Agents: []Agent{{Name: "a", Servers: []string{"x"}, Policy: policy,
-		Models: oneModel}}})
+	o := Options{Journal: j, Tools: host, Agents: []Agent{{Name: "a", Servers: []string{"x"}, Policy: policy,
+		Models: oneModel}}}
+	in := begunWith(t, o, db)
+	a, err := New(o)
 	require.NoError(t, err)
-	in = begunWith(t, a, db, in)
 	j.failures = 2
 	_, err = a.CallTool(t.Context(), in)
 	require.NoError(t, err)
 	assert.Len(t, host.calls, 1)
 }
 
-// begunWith replaces the turn of in by one that a has begun, with the same call.
-func begunWith(t *testing.T, a *Activities, j *journal.DB, in workflows.CallInput) workflows.CallInput {
+func openJournal(t *testing.T) *journal.DB {
 	t.Helper()
-	in.Turn, in.Session, in.Attempt, in.Timeout = "begun", "begun", 1, time.Second
+	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "j.db"), sqlite.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, db.Close()) })
+	return db
+}
+
+// begunWith begins a turn whose model requests one call, and returns that call.
+func begunWith(t *testing.T, o Options, j *journal.DB) workflows.CallInput {
+	t.Helper()
+	a, err := New(o)
+	require.NoError(t, err)
+	in := workflows.CallInput{Session: "begun", Turn: "begun", Step: 1, Attempt: 1,
+		Call: turn.CallProposal{ToolCall: turn.ToolCall{ID: "1.0", Tool: "mcp/x/y"}}, Tool: turn.Tool{ID: "mcp/x/y"},
+		Timeout: time.Second, ServerWait: time.Second, Budget: time.Minute}
 	res, err := a.Begin(t.Context(), workflows.BeginInput{BeginInput: turn.BeginInput{
 		Session: in.Session, Turn: in.Turn, WorkflowID: "w", RunID: "r", Message: workflows.Message{ID: "m", Text: "x"},
 	}})
@@ -127,7 +134,6 @@ func begunWith(t *testing.T, a *Activities, j *journal.DB, in workflows.CallInpu
 			ToolCalls: []turn.ToolCall{{ID: "1.0", Tool: "mcp/x/y", Arguments: "{}"}},
 		}})
 	require.NoError(t, err)
-	a.turns.Purge() // as on a worker that did not begin the turn
 	return in
 }
 

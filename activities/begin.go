@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/everturn/everturn/activities/attempt"
+	"github.com/everturn/everturn/activities/frozen"
 	"github.com/everturn/everturn/internal/skills"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
@@ -19,9 +21,9 @@ import (
 // run froze. Begin only reads and writes the journal: the tools come from the catalogues that workers have published
 // there.
 func (a *Activities) Begin(ctx context.Context, in workflows.BeginInput) (workflows.BeginResult, error) {
-	ctx = withWork(ctx, in.Turn, 0, "")
+	ctx = attempt.WithWork(ctx, in.Turn, 0, "")
 	res, err := a.begin(ctx, in)
-	return res, a.failure(ctx, err)
+	return res, a.attempts.Failure(ctx, err)
 }
 
 // begin builds the turn config and begins the turn in the journal. The journal decides what becomes of the message: a
@@ -68,22 +70,19 @@ func (a *Activities) begin(ctx context.Context, in workflows.BeginInput) (workfl
 		res.Duplicate = &earlier
 		return res, nil
 	}
-	res.Config, err = decodeConfig(begun.Config)
+	res.Config, err = frozen.DecodeConfig(begun.Config)
 	if isCallerKnown := !turn.ReservedSession(in.Session) || !in.Caller.IsZero(); err == nil && isCallerKnown {
-		a.turns.Add(in.Turn, begunTurnOf(in.Session, in.Tenant, in.Caller, res.Config))
+		a.frozen.PutTurn(in.Turn, frozen.TurnOf(in.Session, in.Tenant, in.Caller, res.Config))
 	}
 	return res, err
 }
-
-// answerKept bounds the part of an answer that a turn's row keeps, in bytes; the transcript has all of it.
-const answerKept = 4096
 
 // recordResult converts the journal's record of a turn to a result. The record has only the beginning of a long
 // answer. It does not say whether it was cut, so Truncated is set for each answer of the length of a cut one.
 func recordResult(t journal.TurnRecord) workflows.Result {
 	return workflows.Result{
 		Version: workflows.WireVersion, Session: t.Session, Turn: t.ID, State: t.State, FinishReason: t.Reason,
-		Answer: t.Answer, Truncated: len(t.Answer) > answerKept-len("…"), Code: t.Code, Message: t.Message, Usage: t.Usage,
+		Answer: t.Answer, Truncated: len(t.Answer) > turn.AnswerKept-len("…"), Code: t.Code, Message: t.Message, Usage: t.Usage,
 		Steps: t.Steps, ToolCalls: t.Calls,
 	}
 }
@@ -167,7 +166,7 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput, fro
 		return cfg, err
 	}
 	cfg.Skills = chosen.Report()
-	cfg.PromptConfig, err = a.promptConfigs.put(ctx, turn.PromptConfig{System: system,
+	cfg.PromptConfig, err = a.frozen.PutPromptConfig(ctx, turn.PromptConfig{System: system,
 		Environment: agent.environment(in.At, cfg.Tools),
 		Descriptors: descriptors, Policy: cfg.Policy, OutputSchema: output, Plan: planConfirm, Compaction: compactPrompt})
 	return cfg, err
@@ -259,7 +258,7 @@ func (a *Activities) selectTools(ctx context.Context, cfg *turn.Config) ([]turn.
 			cfg.Unavailable = append(cfg.Unavailable, c.Server)
 			continue
 		}
-		offered := offeredOf(c, cfg.Policy)
+		offered := c.Offered(cfg.Policy)
 		descriptors = append(descriptors, offered...)
 		cfg.Tools = append(cfg.Tools, a.toolsOf(offered)...)
 	}
@@ -269,15 +268,8 @@ func (a *Activities) selectTools(ctx context.Context, cfg *turn.Config) ([]turn.
 // offered returns one catalogue for each server that turns of this worker may call. If this worker offers a version of
 // the catalogue itself, it is that version.
 func (a *Activities) offered(ctx context.Context) ([]turn.Catalogue, error) {
-	all, err := a.catalogues(ctx)
+	all, err := a.authorizer.Catalogues(ctx)
 	return slices.CompactFunc(all, func(a, b turn.Catalogue) bool { return a.Server == b.Server }), err
-}
-
-// catalogues returns what offered returns and, after each server's catalogue, the versions of it that other running
-// workers offer.
-func (a *Activities) catalogues(ctx context.Context) ([]turn.Catalogue, error) {
-	all, err := a.journal.OfferedBy(ctx, a.offers())
-	return slices.DeleteFunc(all, func(c turn.Catalogue) bool { return !slices.Contains(a.agent.Servers, c.Server) }), err
 }
 
 // withUnpublished adds a catalogue without tools for each server whose tools no worker has published yet. A worker
@@ -295,7 +287,7 @@ func (a *Activities) withUnpublished(catalogues []turn.Catalogue) []turn.Catalog
 // toolsOf converts descriptors to the tools of a turn config. If this worker runs no calls, no tool is a local
 // activity, because a local activity runs on the worker of its workflow task.
 func (a *Activities) toolsOf(offered []turn.Descriptor) []turn.Tool {
-	tools := toolsOf(turn.PromptConfig{Descriptors: offered})
+	tools := turn.PromptConfig{Descriptors: offered}.Tools()
 	for i := range tools {
 		if a.elsewhere.Tools != "" {
 			tools[i].Activity = turn.ActivityRegular
@@ -304,18 +296,35 @@ func (a *Activities) toolsOf(offered []turn.Descriptor) []turn.Tool {
 	return tools
 }
 
-// offeredOf returns the tools of a catalogue, except those that the policy denies whatever their arguments.
-func offeredOf(c turn.Catalogue, policy turn.Policy) (out []turn.Descriptor) {
-	for _, d := range c.Tools {
-		if policy.Offered(d.Pinned()) {
-			out = append(out, d)
-		}
-	}
-	return out
-}
-
 // unavailableNote returns what the system prompt says about an unavailable server. When the server is back,
 // RefreshTools finds the note by its exact text and removes it.
 func unavailableNote(server string) string {
 	return fmt.Sprintf("\n\nThe tool server %q is unavailable. Say so if the request needs it.", server)
+}
+
+// checkPrices returns an error if the turn has a ceiling in dollars, of its own or of its session or tenant, and the
+// price of one of its models is unknown. compactPrompt has the model of summaries; nil means that there are none.
+func (a *Activities) checkPrices(cfg turn.Config, compactPrompt *turn.CompactionSettings) error {
+	ceiling := "max_cost_usd"
+	switch b := a.budget; {
+	case cfg.Limits.MaxCostUSD > 0:
+	case b.Session != nil || b.TenantDay != nil || b.TenantMonth != nil:
+		ceiling = "a limit in dollars under [budget]"
+	default:
+		return nil
+	}
+	unpriced := cfg.Model // in case the config has no list of models
+	if models := cfg.Models; len(models) > 0 {
+		if compactPrompt != nil {
+			models = append(slices.Clone(models), compactPrompt.Model)
+		}
+		i := slices.IndexFunc(models, func(m turn.Model) bool { return m.Price == nil })
+		if i < 0 {
+			return nil
+		}
+		unpriced = models[i].Name
+	}
+	return turn.Errorf(turn.CodeConfigInvalid, nil, fmt.Sprintf("there is %s, but the price of model %q is not known, so "+
+		"its cost cannot be limited: set its price under [[models]], or limit tokens instead", ceiling,
+		turn.Truncate(unpriced, 60)))
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/everturn/everturn/activities/attempt"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -47,14 +48,14 @@ const (
 // HandOver sends a message to its session and waits up to in.MaxWait for the end of the turn that accepts it. It
 // implements workflows.Deliveries.
 func (d *Deliveries) HandOver(ctx context.Context, in workflows.HandOverInput) (workflows.DeliverResult, error) {
-	clock := startClock(ctx) // for its heartbeats
-	defer clock.stop()
+	clock := attempt.StartClock(ctx) // for its heartbeats
+	defer clock.Stop()
 	res, err := d.handOver(ctx, in)
 	retryFor := d.o.RetryFor
 	if in.Acknowledged { // a turn has accepted the message, so no outage may lose it
 		retryFor = turn.MaxDuration
 	}
-	return res, failure(ctx, retryFor, err)
+	return res, attempt.Failure(ctx, retryFor, err)
 }
 
 // handOver sends the message, unless a turn has it or the journal keeps it for a later inference, and waits for the

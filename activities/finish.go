@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/everturn/everturn/activities/attempt"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -35,7 +36,7 @@ func (d *Deliveries) await(ctx context.Context, in workflows.HandOverInput,
 // the messages that no turn of the session has as undelivered. If the turn was stopped, Finish also stops its
 // background subagents.
 func (a *Activities) Finish(ctx context.Context, in workflows.FinishInput) (workflows.FinishResult, error) {
-	ctx = withWork(ctx, in.Turn, 0, "")
+	ctx = attempt.WithWork(ctx, in.Turn, 0, "")
 	record, err := a.finish(ctx, in)
 	if errors.Is(err, journal.ErrNotFound) && in.Opening != nil { // Begin failed, so the journal has no turn to settle
 		if err = a.openRefused(ctx, in); err == nil {
@@ -51,7 +52,7 @@ func (a *Activities) Finish(ctx context.Context, in workflows.FinishInput) (work
 		res.Usage = &record.Usage
 	}
 	if record.State == turn.StateCancelled && record.Answer != "" {
-		res.Answer = a.redact(record.Answer)
+		res.Answer = a.secrets.String(record.Answer)
 	}
 	tenantJournal := a.journal.Tenant(in.Tenant)
 	if err == nil {
@@ -60,12 +61,12 @@ func (a *Activities) Finish(ctx context.Context, in workflows.FinishInput) (work
 	if err == nil && record.State == turn.StateCancelled {
 		res.Stopped, err = tenantJournal.StopSubagents(ctx, in.Session)
 	}
-	return res, a.failure(ctx, err)
+	return res, a.attempts.Failure(ctx, err)
 }
 
 // finish settles the turn in the journal, with the beginning of its answer.
 func (a *Activities) finish(ctx context.Context, in workflows.FinishInput) (journal.TurnRecord, error) {
-	in.Answer, in.At = turn.Truncate(in.Answer, answerKept), time.Now()
+	in.Answer, in.At = turn.Truncate(in.Answer, turn.AnswerKept), time.Now()
 	return a.journal.Finish(ctx, in.FinishInput)
 }
 

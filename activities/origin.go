@@ -34,15 +34,15 @@ func (a *Activities) originOf(ctx context.Context, in workflows.BeginInput) (*or
 	if err != nil {
 		return nil, fmt.Errorf("reading what the answer comes of: %w", err)
 	}
-	caller, err := a.configOf(ctx, from.Turn) // the turn that called the subagent
+	caller, err := a.frozen.Config(ctx, from.Turn) // the turn that called the subagent
 	if err != nil {
 		return nil, err
 	}
-	root, err := a.configOf(ctx, from.Root) // the turn that began with the user's message
+	root, err := a.frozen.Config(ctx, from.Root) // the turn that began with the user's message
 	if err != nil {
 		return nil, err
 	}
-	promptConfig, err := a.promptConfigs.get(ctx, caller.PromptConfig)
+	promptConfig, err := a.frozen.PromptConfig(ctx, caller.PromptConfig)
 	if err != nil {
 		return nil, err
 	}
@@ -51,15 +51,6 @@ func (a *Activities) originOf(ctx context.Context, in workflows.BeginInput) (*or
 		o.left = root.Limits.Left(from.Spent)
 	}
 	return o, nil
-}
-
-// configOf reads the config of a turn from the journal.
-func (a *Activities) configOf(ctx context.Context, turnID string) (turn.Config, error) {
-	rec, err := a.journal.TurnConfig(ctx, turnID)
-	if err != nil {
-		return turn.Config{}, fmt.Errorf("reading the configuration of turn %s: %w", turnID, behindIfMissing(err))
-	}
-	return decodeConfig(rec.Config)
 }
 
 // apply replaces the choices of the input (agent, limits, model, tools, temperature, plan, output schema, context) by

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/everturn/everturn/activities/attempt"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -15,9 +16,9 @@ import (
 // as Begin would. The turn's other tools stay as they are. If nothing else has changed, the new prompt config equals
 // that of a turn that begins now, so that providers can cache their common prefix.
 func (a *Activities) RefreshTools(ctx context.Context, in workflows.RefreshInput) (workflows.RefreshResult, error) {
-	ctx = withWork(ctx, in.Turn, 0, "")
+	ctx = attempt.WithWork(ctx, in.Turn, 0, "")
 	res, err := a.refreshTools(ctx, in)
-	return res, a.failure(ctx, err)
+	return res, a.attempts.Failure(ctx, err)
 }
 
 // refreshTools stores a new prompt config with the tools of those servers in in.Unavailable that are available again,
@@ -35,13 +36,13 @@ func (a *Activities) refreshTools(ctx context.Context, in workflows.RefreshInput
 	if len(back) == 0 {
 		return res, nil
 	}
-	promptConfig, err := a.promptConfigs.get(ctx, in.PromptConfig)
+	promptConfig, err := a.frozen.PromptConfig(ctx, in.PromptConfig)
 	if err != nil {
 		return res, err
 	}
 	promptConfig.Descriptors = slices.Clone(promptConfig.Descriptors)
 	for _, c := range back {
-		offered := offeredOf(c, promptConfig.Policy)
+		offered := c.Offered(promptConfig.Policy)
 		promptConfig.Descriptors = append(promptConfig.Descriptors, offered...)
 		promptConfig.System = strings.Replace(promptConfig.System, unavailableNote(c.Server), "", 1)
 		res.Tools = append(res.Tools, a.toolsOf(offered)...)
@@ -52,7 +53,7 @@ func (a *Activities) refreshTools(ctx context.Context, in workflows.RefreshInput
 		func(a, b turn.Descriptor) int { return cmp.Compare(catalogueOf(a), catalogueOf(b)) })
 	res.Unavailable = slices.DeleteFunc(slices.Clone(in.Unavailable),
 		func(s string) bool { return slices.Contains(res.Recovered, s) })
-	res.PromptConfig, err = a.promptConfigs.put(ctx, promptConfig)
+	res.PromptConfig, err = a.frozen.PutPromptConfig(ctx, promptConfig)
 	return res, err
 }
 

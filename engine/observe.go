@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/everturn/everturn/activities"
+	"github.com/everturn/everturn/activities/completion"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/internal/telemetry"
 	"github.com/everturn/everturn/internal/temporalconn"
@@ -241,7 +242,7 @@ func (t tracedTools) Call(ctx context.Context, c turn.ToolRequest) (turn.ToolRes
 
 // observedModel returns the model in a wrapper that measures its inferences. Without telemetry it returns the model
 // itself.
-func (e *Engine) observedModel() activities.Model {
+func (e *Engine) observedModel() completion.Model {
 	if e.telemetry == nil {
 		return e.model
 	}
@@ -250,11 +251,11 @@ func (e *Engine) observedModel() activities.Model {
 
 // measuredModel measures the duration and the first output of each inference.
 type measuredModel struct {
-	activities.Model
+	completion.Model
 	telemetry *telemetry.Telemetry
 }
 
-// Infer implements activities.Model.
+// Infer implements completion.Model.
 func (m measuredModel) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.Completion, error) {
 	first := &firstEvent{Sink: sink}
 	began := time.Now()

@@ -10,7 +10,7 @@ import (
 
 	"go.temporal.io/sdk/interceptor"
 
-	"github.com/everturn/everturn/activities"
+	"github.com/everturn/everturn/activities/completion"
 	"github.com/everturn/everturn/activities/tools"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -47,7 +47,7 @@ func WithLogger(log *slog.Logger) Option { return func(o *options) { o.log = log
 func WithEnviron(environ []string) Option { return func(o *options) { o.environ = environ } }
 
 // Model answers prompts. Its errors are *turn.Error, whose code says whether the inference is tried again.
-type Model = activities.Model
+type Model = completion.Model
 
 // WithModel replaces the configured providers by a model of the program's own, for instance one that replays recorded
 // completions. The keys llm.provider, llm.model and runtime.mode still say what turns record and how prompts look.

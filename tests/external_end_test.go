@@ -19,6 +19,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/everturn/everturn/activities"
+	"github.com/everturn/everturn/activities/completion"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/journal"
@@ -334,7 +335,7 @@ func TestAnInferenceOutlivesItsConnectionToTemporal(t *testing.T) {
 }
 
 // infer makes activities around a model, begins a turn, and returns the input of its first inference.
-func infer(t *testing.T, model activities.Model) (*activities.Activities, *journal.DB, workflows.InferInput) {
+func infer(t *testing.T, model completion.Model) (*activities.Activities, *journal.DB, workflows.InferInput) {
 	t.Helper()
 	j, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{Synchronous: "normal"})
 	require.NoError(t, err)

@@ -9,7 +9,7 @@ import (
 	"regexp"
 	"sync/atomic"
 
-	"github.com/everturn/everturn/activities"
+	"github.com/everturn/everturn/activities/completion"
 	"github.com/everturn/everturn/activities/inference"
 	"github.com/everturn/everturn/activities/inference/chat"
 	"github.com/everturn/everturn/activities/inference/demo"
@@ -23,14 +23,14 @@ import (
 )
 
 // Model sends each prompt to its provider, and knows the models that the configuration names. It implements
-// activities.Model.
+// completion.Model.
 type Model struct {
 	cfg       config.Config
 	secrets   *redact.Redactor
 	log       *slog.Logger
 	provider  string                         // the default provider
 	name      string                         // the default model
-	own       activities.Model               // replaces the providers; nil if there is none
+	own       completion.Model               // replaces the providers; nil if there is none
 	tape      *tape.Tape                     // records or replays; nil without llm.tape
 	providers map[string]*inference.Endpoint // nil if this worker makes no inferences
 	demo      *demo.Server
@@ -43,7 +43,7 @@ type Model struct {
 // contacted. own may be nil. slowDemo makes the demo answer slowly enough to watch. The caller closes the model.
 //
 // Errors: config.ErrCredentials, config.ErrInvalid.
-func OpenModel(ctx context.Context, cfg config.Config, own activities.Model, slowDemo bool,
+func OpenModel(ctx context.Context, cfg config.Config, own completion.Model, slowDemo bool,
 	secrets *redact.Redactor, log *slog.Logger) (*Model, error) {
 	c := cfg.EffectiveLLM()
 	m := &Model{cfg: cfg, own: own, slowDemo: slowDemo, secrets: secrets, log: log,
@@ -105,7 +105,7 @@ func (m *Model) openTape() error {
 	if folder == "" || err != nil {
 		return err
 	}
-	m.tape, err = tape.Open(folder, replays, activities.Redacted(untaped{m}, m.secrets), m.secrets, m.log)
+	m.tape, err = tape.Open(folder, replays, completion.Redacted(untaped{m}, m.secrets), m.secrets, m.log)
 	if err != nil {
 		return fmt.Errorf("%w: llm.tape: %w", config.ErrInvalid, err)
 	}
@@ -177,7 +177,7 @@ func (m *Model) endpoint(p turn.Prompt) (*inference.Endpoint, error) {
 		turn.Truncate(id, 60)))
 }
 
-// Infer implements activities.Model.
+// Infer implements completion.Model.
 func (m *Model) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.Completion, error) {
 	if m.tape != nil {
 		return m.tape.Infer(ctx, p, sink)
@@ -197,7 +197,7 @@ func (m *Model) inferUntaped(ctx context.Context, p turn.Prompt, sink turn.Sink)
 	return endpoint.Infer(ctx, p, sink)
 }
 
-// Takes implements activities.Model.
+// Takes implements completion.Model.
 func (m *Model) Takes(p turn.Prompt, mediaType string) bool {
 	if m.own != nil {
 		return m.own.Takes(p, mediaType)

@@ -25,7 +25,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Model is the model whose answers are recorded: see activities.Model.
+// Model is the model whose answers are recorded: see completion.Model.
 type Model interface {
 	Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.Completion, error)
 	Takes(p turn.Prompt, mediaType string) bool

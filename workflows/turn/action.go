@@ -127,6 +127,7 @@ const (
 	ArgumentsPreview = 512       // bytes of a call's arguments
 	ResultPreview    = 256       // bytes of a call's result
 	AnswerInline     = 128 << 10 // bytes of a final answer; a longer one is read from the journal
+	AnswerKept       = 4096      // bytes of an answer in the row of its turn; the transcript has all of it
 	WaitArguments    = 64 << 10  // bytes of arguments that a user sees before deciding
 	MaxBeside        = 16        // calls in Request.Beside
 	BesideArguments  = 200       // bytes of the arguments of one of them

@@ -24,6 +24,25 @@ type PromptConfig struct {
 	Compaction *CompactionSettings `json:"compaction,omitempty"`
 }
 
+// Tools returns the tools without their schemas.
+func (p PromptConfig) Tools() []Tool {
+	tools := make([]Tool, len(p.Descriptors))
+	for i, d := range p.Descriptors {
+		tools[i] = d.Pinned()
+	}
+	return tools
+}
+
+// Find returns the descriptor of the tool with this ID, and whether the prompt config has it.
+func (p PromptConfig) Find(id string) (Descriptor, bool) {
+	for _, d := range p.Descriptors {
+		if d.ID == id {
+			return d, true
+		}
+	}
+	return Descriptor{}, false
+}
+
 // BehaviorVersion is the version of the workflow code's decisions for turns that begin now. A turn keeps the version
 // that Begin recorded for its whole life. Code of a later version must check Config.Version wherever it decides
 // differently, so that older histories replay. Config.Version is 0 until Begin returns, so decisions before that, or

@@ -137,6 +137,26 @@ func (c Catalogue) Usable(now time.Time) bool {
 	return c.Problem == "" || len(c.Tools) > 0 && now.Before(c.Since.Add(c.Grace))
 }
 
+// Offers reports whether the catalogue has this version of a tool.
+func (c Catalogue) Offers(t Tool) bool {
+	for _, d := range c.Tools {
+		if d.ID == t.ID && d.Hash == t.Hash {
+			return true
+		}
+	}
+	return false
+}
+
+// Offered returns the tools of the catalogue, except those that the policy denies whatever their arguments.
+func (c Catalogue) Offered(policy Policy) (out []Descriptor) {
+	for _, d := range c.Tools {
+		if policy.Offered(d.Pinned()) {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
 // Version returns an identifier of this version of the server's catalogue. It differs if the operator's configuration
 // or the tools differ.
 func (c Catalogue) Version() string { return c.ConfigHash + "/" + c.Hash }

@@ -1,0 +1,135 @@
+package completion
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/everturn/everturn/activities/attempt"
+	"github.com/everturn/everturn/activities/frozen"
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// If an inference has failed for good, the turn's next model takes over, provided that it might succeed. The journal
+// records the change. The attempt then ends, and the next attempt of the activity, on any worker, uses the model that
+// the journal names. The rest of the turn stays with that model: each change would lose the provider's cache, and the
+// reasoning that only one model can read.
+
+// modelInUse is the model to which an inference sends its requests, with the state of its fallbacks.
+type modelInUse struct {
+	turn.Model
+	first     turn.Model   // the turn's first model
+	position  int          // index in the turn's models; 0 is the first model
+	fallbacks []turn.Model // the turn's models after this one
+	failures  int          // failed attempts of the step before this model took over
+	retries
+}
+
+// modelOf returns the model for the inference of a step: the turn's first model, or the fallback that has taken over.
+// A turn that began before models were recorded has the model of the input and no fallback.
+func (r *Runner) modelOf(ctx context.Context, in workflows.InferInput) (modelInUse, error) {
+	t, err := r.frozen.Turn(ctx, in.Turn)
+	if err != nil {
+		return modelInUse{}, err
+	}
+	switch len(t.Models) {
+	case 0:
+		return modelInUse{Model: turn.Model{Provider: in.Provider, Name: in.Prompt.Model, Mode: in.Prompt.Mode},
+			retries: retriesOf(t)}, nil
+	case 1:
+		return modelInUse{Model: t.Models[0], retries: retriesOf(t)}, nil
+	}
+	// The last change of the turn's model up to this step. Without one, its Position is 0, that of the first model.
+	change, err := r.journal.ModelChange(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step})
+	if err != nil {
+		return modelInUse{}, err
+	}
+	if change.Position < 0 || change.Position >= len(t.Models) {
+		return modelInUse{}, turn.Errorf(turn.CodeInternal, nil, "the turn's model is not one of its models")
+	}
+	m := modelInUse{Model: t.Models[change.Position], first: t.Models[0], position: change.Position,
+		fallbacks: t.Models[change.Position+1:], retries: retriesOf(t)}
+	if change.Step == in.Step {
+		m.failures = change.Failures
+	}
+	return m, nil
+}
+
+// applyTo returns the input with this model in place of its own.
+func (m modelInUse) applyTo(in workflows.InferInput) workflows.InferInput {
+	in.Provider, in.Prompt.Model, in.Prompt.Mode = m.Provider, m.Name, m.Mode
+	return in
+}
+
+// mightSucceed reports whether the model next might succeed although the model failed has returned e. It would not if
+// the provider refused the request for a reason that holds for every model.
+func mightSucceed(e *turn.Error, failed, next turn.Model) bool {
+	switch e.Code {
+	case turn.CodeLLMTransport, turn.CodeLLMRateLimited, turn.CodeLLMTruncated:
+		return true
+	case turn.CodeLLMUnauthorized:
+		return next.Provider != failed.Provider
+	case turn.CodeLLMRejected:
+		return e.OfModel // the provider refused the model, not the request
+	case turn.CodeContextOverflow:
+		return failed.ContextTokens > 0 && next.ContextTokens > failed.ContextTokens
+	}
+	return false
+}
+
+// canFallBack reports whether there is a next model and it might succeed where this one has failed with e.
+func (m modelInUse) canFallBack(e *turn.Error) bool {
+	return len(m.fallbacks) > 0 && mightSucceed(e, m.Model, m.fallbacks[0])
+}
+
+// fallBack records in the journal that the next model takes over from the one that failed with e, and returns the
+// activity's error, after which the Temporal server begins the next attempt. It returns nil if no model can take over.
+func (r *Runner) fallBack(ctx context.Context, inf journal.Inference, m modelInUse, e *turn.Error,
+	clock *attempt.Clock) error {
+	if !m.canFallBack(e) {
+		return nil
+	}
+	next := m.fallbacks[0]
+	text := fmt.Sprintf("%s:%s failed, %s:%s takes over: %s", m.Provider, m.Name, next.Provider, next.Name, e.Message)
+	err := r.journal.ChangeModel(ctx, inf.Key, inf.Attempt,
+		turn.Event{Text: turn.Truncate(text, attempt.MaxFailureText), At: time.Now()},
+		turn.ModelEvent{Provider: next.Provider, Model: next.Name, Position: m.position + 1, Code: e.Code,
+			FromProvider: m.Provider, FromModel: m.Name})
+	if err != nil {
+		return err
+	}
+	clock.EndWait()
+	return tryAgain(ctx, clock, e.Code, e.Message, nextModelAfter)
+}
+
+// nextModelAfter is the delay before the attempt with the next model. It is not 0, because Temporal would then use the
+// interval of the retry policy.
+const nextModelAfter = 10 * time.Millisecond
+
+// retries has the settings with which a turn's inferences are retried: see turn.Config and turn.Limits.
+type retries struct {
+	retryFor, fallbackAfter time.Duration
+	max                     *int // number of retries; nil means no limit
+}
+
+// retriesOf returns the retry settings of a turn.
+func retriesOf(t frozen.Turn) retries { return retries{t.Limits.RetryFor, t.FallbackAfter, t.RetryMax} }
+
+// compactionSettings returns how prompts for this model are compacted. If this model is a fallback, the result is a
+// copy of c in which this model and its context window replace those of the first model, where c has them. It returns
+// nil if c is nil.
+func (m modelInUse) compactionSettings(c *turn.CompactionSettings) *turn.CompactionSettings {
+	if c == nil || m.position == 0 {
+		return c
+	}
+	settings := *c
+	if settings.Model.Provider == m.first.Provider && settings.Model.Name == m.first.Name {
+		settings.Model = m.Model
+	}
+	if settings.ContextTokens == m.first.ContextTokens {
+		settings.ContextTokens = m.ContextTokens
+	}
+	return &settings
+}

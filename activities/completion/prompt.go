@@ -1,0 +1,137 @@
+package completion
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/everturn/everturn/activities/attempt"
+	"github.com/everturn/everturn/activities/frozen"
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Bounds of prompts, in bytes of the messages' texts and calls. They bound a worker's memory: a prompt is copied
+// several times on its way to the model.
+const (
+	maxPrompt    = 16 << 20      // of one prompt
+	largePrompt  = 1 << 20       // a prompt of at least this size counts against largePrompts
+	largePrompts = 4 * maxPrompt // of all large prompts that a worker renders at once
+)
+
+// loadMessages loads the messages of the inference's prompt, up to its base. A large prompt first waits up to
+// workflows.PromptWithin until it fits into largePrompts with the others; the wait does not count as working time. The
+// returned function ends the prompt's share of largePrompts. Messages over maxPrompt are a journal.TooLargeError.
+func (r *Runner) loadMessages(
+	ctx context.Context, in workflows.InferInput, inf journal.Inference, clock *attempt.Clock,
+) ([]turn.Message, func(), error) {
+	messages, err := r.window(ctx, in, inf)
+	if err != nil {
+		return nil, nil, err
+	}
+	size, over := promptBytes(messages)
+	if over >= 0 {
+		return nil, nil, &journal.TooLargeError{Seq: in.Prompt.From + int64(over), Max: maxPrompt}
+	}
+	if size < largePrompt {
+		return messages, func() {}, nil
+	}
+	// Without the messages, because any number of prompts may wait here. The cache, which is bounded, may keep them.
+	messages = nil //nolint:ineffassign,wastedassign // it lets the messages be collected
+	if err := r.waitForRoom(ctx, size, clock); err != nil {
+		return nil, nil, err
+	}
+	leave := func() { r.prompts.Release(size) }
+	if messages, err = r.window(ctx, in, inf); err != nil {
+		leave()
+	}
+	return messages, leave, err
+}
+
+// waitForRoom waits until a prompt of this size, in bytes, fits into largePrompts, and counts it there. It returns an
+// error after workflows.PromptWithin, or if ctx ends. The clock is paused meanwhile.
+func (r *Runner) waitForRoom(ctx context.Context, size int64, clock *attempt.Clock) error {
+	defer clock.Pause()()
+	ctx, cancel := context.WithTimeout(ctx, workflows.PromptWithin)
+	defer cancel()
+	if err := r.prompts.Acquire(ctx, size); err != nil {
+		return turn.Errorf(turn.CodeWorkerUnavailable, err, "this worker has no memory left for another large prompt")
+	}
+	return nil
+}
+
+// promptBytes returns the size of the messages in bytes, including the media sent with them. If the texts and calls
+// exceed maxPrompt, over is the index of the message with which they do; otherwise it is -1.
+func promptBytes(messages []turn.Message) (size int64, over int) {
+	var media int64
+	for i, m := range messages {
+		if size += frozen.MessageBytes(m); size > maxPrompt {
+			return size, i
+		}
+		for _, item := range m.Media {
+			media += item.Bytes
+		}
+	}
+	return size + min(media, maxMediaBytes), -1
+}
+
+// CheckSize returns a journal.TooLargeError if the messages exceed maxPrompt. from is the sequence number of the first.
+func CheckSize(from int64, messages []turn.Message) error {
+	if _, over := promptBytes(messages); over >= 0 {
+		return &journal.TooLargeError{Seq: from + int64(over), Max: maxPrompt}
+	}
+	return nil
+}
+
+// window returns the messages from in.Prompt.From up to the inference's base. It reads from the journal what neither
+// the cache nor the inference has: nothing if the cache has the transcript up to in.Expect and this attempt has
+// appended the rest, such as the last step's results.
+func (r *Runner) window(ctx context.Context, in workflows.InferInput,
+	inf journal.Inference) ([]turn.Message, error) {
+	from, base := in.Prompt.From, inf.Base
+	if messages, ok := r.frozen.Window(base, from); ok {
+		return messages, nil
+	}
+	before, ok := r.frozen.Window(in.Expect, from)
+	if ok && base.Seq >= in.Expect.Seq {
+		from = in.Expect.Seq + 1
+	} else {
+		before = nil
+	}
+	if from > base.Seq {
+		return before, nil
+	}
+	more := inf.Appended
+	if base.Seq-int64(len(more)) != from-1 {
+		var err error
+		if more, err = r.journal.Window(ctx, in.Turn, from, base.Seq, maxPrompt); err != nil {
+			return nil, fmt.Errorf("reading the transcript: %w", err)
+		}
+	}
+	messages := append(before, more...)
+	r.frozen.ForgetWindows(in.Expect)
+	r.frozen.PutWindow(base, in.Prompt.From, messages)
+	return messages, nil
+}
+
+// anchor returns the turn's own user message if the window begins after it, so that the prompt always has the request.
+// It returns nil if the window or a compaction has the message.
+func (r *Runner) anchor(ctx context.Context, in workflows.InferInput) (*turn.Message, error) {
+	if in.Prompt.Anchor == 0 || in.Prompt.From <= in.Prompt.Anchor { // 0: a compaction keeps the message
+		return nil, nil
+	}
+	// This key cannot collide with a window's hash, which is hexadecimal.
+	key := turn.Head{Seq: in.Prompt.Anchor, Hash: "anchor of " + in.Turn}
+	messages, ok := r.frozen.Window(key, in.Prompt.Anchor)
+	if !ok {
+		var err error
+		if messages, err = r.journal.Window(ctx, in.Turn, in.Prompt.Anchor, in.Prompt.Anchor, maxPrompt); err != nil {
+			return nil, fmt.Errorf("reading the turn's request: %w", err)
+		}
+		if len(messages) != 1 {
+			return nil, turn.Errorf(turn.CodeInternal, nil, "the turn's request is not in the journal")
+		}
+		r.frozen.PutWindow(key, in.Prompt.Anchor, messages)
+	}
+	return &messages[0], nil
+}
