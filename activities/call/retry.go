@@ -21,7 +21,7 @@ import (
 // server retries it after the delay on any worker. Each try claims the call and releases the claim. The heartbeat's
 // details carry the working time, with the delays, and the number of refused tries from one try to the next. So the
 // wait counts as working time of the turn, and time in which no worker ran does not count. For a call that could not
-// be claimed, see journalDelay.
+// be claimed, see attempt.JournalDelay.
 
 // Bounds of a retry delay. The upper bound is shorter than the pauses of a server's breaker, because another worker
 // may reach the server before this worker tries again.

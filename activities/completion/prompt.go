@@ -75,7 +75,7 @@ func promptBytes(messages []turn.Message) (size int64, over int) {
 	return size + min(media, maxMediaBytes), -1
 }
 
-// CheckSize returns a journal.TooLargeError if the messages exceed maxPrompt. from is the sequence number of the first.
+// CheckSize returns a journal.TooLargeError if the messages are over 16 MiB. from is the sequence number of the first.
 func CheckSize(from int64, messages []turn.Message) error {
 	if _, over := promptBytes(messages); over >= 0 {
 		return &journal.TooLargeError{Seq: from + int64(over), Max: maxPrompt}

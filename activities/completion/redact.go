@@ -10,8 +10,6 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-func (r *Runner) redact(s string) string { return r.secrets.String(s) }
-
 // Redacted returns a Model that removes secrets from everything that m returns, because a provider may echo the API key
 // of the request. It does so before the completion is parsed, hashed, stored, shown or sent. It does not change errors:
 // the adapter redacts its own.
