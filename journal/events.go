@@ -110,6 +110,13 @@ func (t *tx) isAppended(sc *scope, e turn.Event) (done bool, err error) {
 	return slices.Contains(texts, CleanText(e.Text)), err
 }
 
+// hasText reports whether one of the events shows text of a model.
+func hasText(events []turn.Event) bool {
+	return slices.ContainsFunc(events, func(e turn.Event) bool {
+		return e.Kind == turn.EventTextDelta || e.Kind == turn.EventReasoningDelta
+	})
+}
+
 // onlyErrors reports whether all events are of kind turn.EventError.
 func onlyErrors(events []turn.Event) bool {
 	return !slices.ContainsFunc(events, func(e turn.Event) bool { return e.Kind != turn.EventError })
@@ -138,14 +145,11 @@ func checkEvents(events []turn.Event) error {
 // emitDeltas appends the events of the attempt a.Inf.Attempt. With the first text of an attempt it also sets emitted in
 // the inference's row: if the attempt is lost, the next one then emits attempt_restarted.
 func (t *tx) emitDeltas(a attemptRow, events []turn.Event) error {
-	isText := false
 	numbered := slices.Clone(events)
 	for i := range numbered {
-		e := &numbered[i]
-		e.Step, e.Attempt = a.Inf.Key.Step, a.Inf.Attempt
-		isText = isText || e.Kind == turn.EventTextDelta || e.Kind == turn.EventReasoningDelta
+		numbered[i].Step, numbered[i].Attempt = a.Inf.Key.Step, a.Inf.Attempt
 	}
-	if err := t.emit(&a.scope, numbered...); err != nil || a.Emitted || !isText {
+	if err := t.emit(&a.scope, numbered...); err != nil || a.Emitted || !hasText(events) {
 		return err
 	}
 	return t.Exec(`UPDATE inferences SET emitted = TRUE WHERE id = ?`, a.Row)

@@ -105,7 +105,7 @@ func (e *exporter) findParts(session int64) error {
 // began in it, but of their calls and requests only those of steps whose answer is in the part, and no open requests.
 const (
 	partTurns      = `(SELECT id FROM turns WHERE session = ?1 AND message_seq > ?2 AND message_seq <= ?3)`
-	partInferences = `i.turn IN ` + partTurns + ` AND i.base_seq <= ?3 AND i.head_seq <= ?3`
+	partInferences = `inferences.turn IN ` + partTurns + ` AND inferences.base_seq <= ?3 AND inferences.head_seq <= ?3`
 	partCalls      = `calls.turn IN ` + partTurns + ` AND (?4 OR EXISTS
 		(SELECT 1 FROM inferences i WHERE i.turn = calls.turn AND i.step = calls.step AND i.head_seq BETWEEN 1 AND ?3))`
 	partRequests = `w.turn IN ` + partTurns + ` AND (?4 OR w.status <> '' AND EXISTS

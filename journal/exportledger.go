@@ -18,9 +18,9 @@ func (e *exporter) inferences(p part) error {
 		err = r.Scan(scan, &r.TurnID, &r.line.FailedCode, intoContent(&r.line.FailedMessage))
 		r.Inf.Key.Turn = r.TurnID
 		return r, err
-	}, `SELECT t.turn_id, i.failed_code, i.failed_message, `+inferenceColumns+
-		` FROM inferences i JOIN turns t ON t.id = i.turn
-		WHERE `+partInferences+` ORDER BY t.id, i.step`, p.args()[:3]...)
+	}, `SELECT t.turn_id, inferences.failed_code, inferences.failed_message, `+inferenceColumns+
+		` FROM inferences JOIN turns t ON t.id = inferences.turn
+		WHERE `+partInferences+` ORDER BY t.id, inferences.step`, p.args()[:3]...)
 	return writeAll(e, list, err, func(r row) (l ExportLine, err error) {
 		if r.Inf.Settled {
 			r.Inf, err = e.LoadSettled(r.attemptRow)

@@ -65,18 +65,23 @@ func (im *importer) importMessage(x ExportMessage) error {
 // importInference inserts an inference of a turn, and its completion if it is settled. Its usage is not imported,
 // because it is no spending of this journal.
 func (im *importer) importInference(turnRow int64, x ExportInference) error {
-	a := attemptRow{Inf: x.Inference}
-	a.Head, a.Inf.Completion.Raw = x.Head, x.Raw
+	var row int64
 	err := im.Row(`INSERT INTO inferences (turn, step, attempt, released, failures, failed_attempt, failed_code, failed_message,
 		emitted, model, expect_seq, base_seq, base_hash, started_at, late_count)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`, turnRow, x.Key.Step, x.Attempt, x.Released,
 		x.Failures, x.FailedAttempt, string(x.FailedCode), contentOf(x.FailedMessage), x.Emitted, x.Model, x.ExpectSeq,
 		x.Base.Seq,
-		x.Base.Hash, nanos(x.StartedAt), x.Late).Scan(&a.Row)
+		x.Base.Hash, nanos(x.StartedAt), x.Late).Scan(&row)
 	if err != nil || !x.Settled {
 		return err
 	}
-	return im.SaveCompletion(a, nanos(x.SettledAt))
+	answer := x.Completion
+	answer.Raw = x.Raw
+	args, err := im.settlement(SettleInference{Answer: answer, At: x.SettledAt}, x.Head, x.Inference.Message)
+	if err != nil {
+		return err
+	}
+	return im.Exec(settleColumns+` WHERE id = ?9`, append(args, row)...)
 }
 
 // importCall inserts a call of a turn and its artifacts.

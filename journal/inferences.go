@@ -172,9 +172,17 @@ func (db *DB) SettleInference(ctx context.Context, in SettleInference) (out Infe
 	if err := checkEvents(in.Events); err != nil {
 		return out, fmt.Errorf("%s: %w", stepName("settling", in.Key), err)
 	}
-	err = db.write(ctx, stepName("settling", in.Key), func(t *tx) error {
-		a, err := t.LockedAttempt(in.Key)
-		if err != nil {
+	in.Message.Role, in.Message.Step = turn.RoleAssistant, in.Key.Step
+	err = db.writeTurn(ctx, in.Key.Turn, stepName("settling", in.Key), func(t *tx) error {
+		a, settled, err := t.settleRunning(in)
+		switch {
+		case err != nil:
+			return err
+		case settled:
+			out, err = t.afterSettlement(a, in)
+			return err
+		}
+		if a, err = t.LockedAttempt(in.Key); err != nil {
 			return err
 		}
 		if err := a.Check(in.Session); err != nil {
@@ -191,6 +199,28 @@ func (db *DB) SettleInference(ctx context.Context, in SettleInference) (out Infe
 		return err
 	})
 	return out, err
+}
+
+// settleRunning settles the inference's row if in.Attempt runs on in.Base, the head of the session, and returns it as it
+// was before. Otherwise settled is false, nothing is changed, and the caller finds out why.
+func (t *tx) settleRunning(in SettleInference) (a attemptRow, settled bool, err error) {
+	a.scope = scope{TurnID: in.Key.Turn, SessionID: in.Session, Head: in.Base}
+	m := cleanMessage(in.Message)
+	m.TurnID = in.Key.Turn
+	args, err := t.settlement(in, Next(in.Base, m), m)
+	if err != nil {
+		return a, false, err
+	}
+	row := t.Row(settleColumns+` WHERE inferences.turn = (SELECT t.id FROM turns t JOIN sessions s ON s.id = t.session
+			WHERE t.turn_id = ?9 AND t.ended_at IS NULL AND s.session_id = ?10 AND s.head_seq = ?11 AND s.head_hash = ?12)
+		AND inferences.step = ?13 AND inferences.attempt = ?14 AND inferences.settled_at IS NULL
+		AND inferences.base_seq = ?11 AND inferences.base_hash = ?12
+		RETURNING inferences.turn, (SELECT t.session FROM turns t WHERE t.id = inferences.turn),
+			(SELECT s.tenant FROM turns t JOIN sessions s ON s.id = t.session WHERE t.id = inferences.turn), `+inferenceColumns,
+		append(args, in.Key.Turn, in.Session, in.Base.Seq, in.Base.Hash, in.Key.Step, in.Attempt)...)
+	err = a.Scan(row.Scan, &a.Turn, &a.Session, &a.Tenant)
+	a.Inf.Key, a.Emitted = in.Key, true // the statement has set it if need be
+	return a, err == nil, ignoreNoRows(err)
 }
 
 // settleRepeated is SettleInference for an inference that is settled already, which it returns. If in comes from the
@@ -231,20 +261,34 @@ func checkRunning(a attemptRow, number int) error {
 	return nil
 }
 
-// settleInference settles an open inference: it emits the last events, appends the assistant's message, and records
-// the completion and its usage. a must be the running attempt. ErrConflict if the session's head is not the
+// settleInference settles an open inference. a must be the running attempt. ErrConflict if the session's head is not the
 // inference's base.
 func (t *tx) settleInference(a attemptRow, in SettleInference) (Inference, error) {
 	if a.Head != a.Inf.Base {
 		return a.Inf, conflict(a.Head, a.Inf.Base)
 	}
+	m := cleanMessage(in.Message)
+	m.TurnID = a.TurnID
+	args, err := t.settlement(in, Next(a.Head, m), m)
+	if err == nil {
+		err = t.Exec(settleColumns+` WHERE id = ?9`, append(args, a.Row)...)
+	}
+	if err != nil {
+		return a.Inf, err
+	}
+	a.Emitted = true // the statement has set it if need be
+	return t.afterSettlement(a, in)
+}
+
+// afterSettlement emits the last events, appends the assistant's message and records the usage of an inference whose
+// row has just been settled.
+func (t *tx) afterSettlement(a attemptRow, in SettleInference) (Inference, error) {
 	completed := turn.Event{Kind: turn.EventInferenceCompleted, At: in.At, Data: mustJSON(turn.InferenceEvent{
 		Provider: CleanText(in.Provider), Model: CleanText(in.Model), LatencyMS: in.Latency.Milliseconds(), Usage: in.Answer.Usage})}
 	parsed := phaseEvent(0, 0, in.At, turn.PhaseEvent{Phase: turn.PhaseParseAction})
 	if err := t.emitDeltas(a, append(slices.Clip(in.Events), completed, parsed)); err != nil {
 		return a.Inf, err
 	}
-	in.Message.Role, in.Message.Step = turn.RoleAssistant, in.Key.Step
 	m, err := t.AppendMessage(&a.scope, in.Message)
 	if err != nil {
 		return a.Inf, err
@@ -255,10 +299,8 @@ func (t *tx) settleInference(a attemptRow, in SettleInference) (Inference, error
 	if err := t.settleUsage(a, in); err != nil {
 		return a.Inf, err
 	}
-	if a.Inf.OtherUsage, err = otherUsage(t.querier, a); err != nil {
-		return a.Inf, err
-	}
-	return a.Inf, t.SaveCompletion(a, nanos(in.At))
+	a.Inf.OtherUsage, err = otherUsage(t.querier, a)
+	return a.Inf, err
 }
 
 // FailInference records the failure of an attempt and returns the number of failures of the step so far. It does not
@@ -341,14 +383,13 @@ type attemptRow struct {
 	Expect         int64     // the head's seq before the step's results were appended
 	HasLateResults bool      // the session has late results that its model has not been told
 	completion     stored
-	raw            sql.NullString
 }
 
-// inferenceColumns are the columns of inferences i that attemptRow.Scan reads. They may be null, for a LEFT JOIN.
-const inferenceColumns = `coalesce(i.id, 0), coalesce(i.attempt, 0), coalesce(i.released, 0), coalesce(i.failures, 0), coalesce(i.failed_attempt, 0),
-	coalesce(i.emitted, FALSE), coalesce(i.prompt_tokens, 0), coalesce(i.model, ''), coalesce(i.expect_seq, 0), coalesce(i.base_seq, 0), coalesce(i.base_hash, ''),
-	coalesce(i.head_seq, 0), coalesce(i.head_hash, ''), i.completion, i.completion_blob, i.raw_blob,
-	coalesce(i.started_at, 0), coalesce(i.settled_at, 0), coalesce(i.late_count, 0), coalesce(i.step, 0)`
+// inferenceColumns are the columns of inferences that attemptRow.Scan reads. They may be null, for a LEFT JOIN.
+const inferenceColumns = `coalesce(inferences.id, 0), coalesce(inferences.attempt, 0), coalesce(inferences.released, 0), coalesce(inferences.failures, 0), coalesce(inferences.failed_attempt, 0),
+	coalesce(inferences.emitted, FALSE), coalesce(inferences.prompt_tokens, 0), coalesce(inferences.model, ''), coalesce(inferences.expect_seq, 0), coalesce(inferences.base_seq, 0), coalesce(inferences.base_hash, ''),
+	coalesce(inferences.head_seq, 0), coalesce(inferences.head_hash, ''), inferences.completion, inferences.completion_blob,
+	coalesce(inferences.started_at, 0), coalesce(inferences.settled_at, 0), coalesce(inferences.late_count, 0), coalesce(inferences.step, 0)`
 
 // Scan scans a row into a. The columns of the row are those for the destinations in before, followed by
 // inferenceColumns. Scan does not load blobs: see querier.LoadSettled.
@@ -358,7 +399,7 @@ func (a *attemptRow) Scan(scan func(...any) error, before ...any) error {
 	err := scan(append(before, &a.Row, &in.Attempt, &in.Released, &in.Failures, &a.Failed, &a.Emitted,
 		&a.PromptTokens, &in.Model, &a.Expect,
 		&in.Base.Seq, &in.Base.Hash,
-		&in.Head.Seq, &in.Head.Hash, &a.completion.Inline, &a.completion.Blob, &a.raw, &started, &settled, &in.Late,
+		&in.Head.Seq, &in.Head.Hash, &a.completion.Inline, &a.completion.Blob, &started, &settled, &in.Late,
 		&in.Key.Step)...)
 	in.StartedAt, in.SettledAt = instant(started), instant(settled)
 	in.Settled = a.completion.Inline.Valid || a.completion.Blob.Valid
@@ -372,7 +413,7 @@ const attemptColumns = scopeColumns + `, EXISTS (SELECT 1 FROM late_results l WH
 // Inf.Key are set. The error wraps ErrNotFound if the turn does not exist.
 func (q querier) Attempt(key StepKey) (a attemptRow, err error) {
 	row := q.Row(`SELECT `+attemptColumns+` FROM turns t JOIN sessions s ON s.id = t.session
-		LEFT JOIN inferences i ON i.turn = t.id AND i.step = ? WHERE t.turn_id = ?`, key.Step, key.Turn)
+		LEFT JOIN inferences ON inferences.turn = t.id AND inferences.step = ? WHERE t.turn_id = ?`, key.Step, key.Turn)
 	err = a.Scan(row.Scan, append(a.fields(), &a.HasLateResults)...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return a, fmt.Errorf("turn %s: %w", key.Turn, ErrNotFound)
@@ -390,8 +431,8 @@ func (t *tx) LockedAttempt(key StepKey) (a attemptRow, err error) {
 		return t.Attempt(key)
 	}
 	row := t.Row(`SELECT `+attemptColumns+
-		` FROM sessions s JOIN turns t ON t.session = s.id JOIN inferences i ON i.turn = t.id
-		WHERE i.step = ? AND t.turn_id = ?`+t.Lock(), key.Step, key.Turn)
+		` FROM sessions s JOIN turns t ON t.session = s.id JOIN inferences ON inferences.turn = t.id
+		WHERE inferences.step = ? AND t.turn_id = ?`+t.Lock(), key.Step, key.Turn)
 	err = a.Scan(row.Scan, append(a.fields(), &a.HasLateResults)...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return t.Attempt(key)
@@ -416,29 +457,35 @@ func (q querier) LoadSettled(a attemptRow) (Inference, error) {
 		return a.Inf, err
 	}
 	a.Inf.Message.Items = a.Inf.Completion.Items
-	if a.raw.Valid {
-		a.Inf.Completion.Raw, err = q.GetBlob(a.raw.String)
+	var raw []byte
+	var encoding string
+	err = q.Row(`SELECT raw, raw_encoding FROM inferences WHERE id = ?`, a.Row).Scan(&raw, &encoding)
+	if err != nil || raw == nil {
+		return a.Inf, err
+	}
+	if raw, err = q.sealer.open(raw); err == nil {
+		a.Inf.Completion.Raw, err = decode(encoding, raw)
 	}
 	return a.Inf, err
 }
 
-// SaveCompletion settles the inference's row: it stores a.Inf.Completion, and a.Head as the head after the assistant's
-// message, which is a.Inf.Message. at is the time in nanoseconds since 1970.
-func (t *tx) SaveCompletion(a attemptRow, at int64) error {
-	answer, err := t.PutJSON(storeCompletion(a.Inf.Completion, a.Inf.Message.Text))
+// settleColumns is the beginning of the statement that settles the row of an inference; its arguments are those of
+// tx.settlement.
+const settleColumns = `UPDATE inferences SET head_seq = ?1, head_hash = ?2, completion = ?3, completion_blob = ?4, raw = ?5,
+	raw_encoding = ?6, settled_at = ?7, emitted = emitted OR CAST(?8 AS BOOLEAN)`
+
+// settlement returns the arguments of settleColumns. head is the head after the message m, which the completion becomes.
+func (t *tx) settlement(in SettleInference, head turn.Head, m turn.Message) ([]any, error) {
+	answer, err := t.PutJSON(storeCompletion(cleanCompletion(in.Answer), m.Text))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	var raw sql.NullString
-	if len(a.Inf.Completion.Raw) > 0 {
-		raw.Valid = true
-		if raw.String, err = t.PutBlob("application/json", a.Inf.Completion.Raw); err != nil {
-			return err
-		}
+	encoding, raw := "", []byte(nil)
+	if len(in.Answer.Raw) > 0 {
+		encoding, raw = encode("application/json", in.Answer.Raw)
+		raw, err = t.sealer.seal(raw)
 	}
-	return t.Exec(`UPDATE inferences SET head_seq = ?, head_hash = ?, completion = ?, completion_blob = ?, raw_blob = ?,
-		settled_at = ? WHERE id = ?`,
-		a.Head.Seq, a.Head.Hash, answer.Inline, answer.Blob, raw, at, a.Row)
+	return []any{head.Seq, head.Hash, answer.Inline, answer.Blob, raw, encoding, nanos(in.At), hasText(in.Events)}, err
 }
 
 // storedCompletion is a completion as the journal keeps it: without Raw, which is a blob, and without the text if

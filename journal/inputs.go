@@ -87,7 +87,9 @@ type SettleInference struct {
 	Session string
 	Key     StepKey
 	Attempt int
-	Answer  turn.Completion
+	// Base is Inference.Base of the attempt. It may be left out, which costs a read.
+	Base   turn.Head
+	Answer turn.Completion
 	// Message is appended to the transcript: role assistant, text, tool calls with their IDs.
 	Message turn.Message
 	// Events are the last deltas of the answer, which AppendEvents has not appended yet.

@@ -173,7 +173,7 @@ func (q querier) Inferences(sc scope) ([]Inference, error) {
 		err := a.Scan(scan)
 		a.Inf.Key.Turn = sc.TurnID
 		return a, err
-	}, `SELECT `+inferenceColumns+` FROM inferences i WHERE i.turn = ? ORDER BY i.step`, sc.Turn)
+	}, `SELECT `+inferenceColumns+` FROM inferences WHERE inferences.turn = ? ORDER BY inferences.step`, sc.Turn)
 	if err != nil {
 		return nil, err
 	}

@@ -282,7 +282,7 @@ func (r *Runner) settle(ctx context.Context, in workflows.InferInput, inf journa
 	}
 	settled, err := attempt.RetryUntilAvailable(ctx, r.attempts.SettleWithin(ctx), func(ctx context.Context) (journal.Inference, error) {
 		return r.journal.SettleInference(ctx, journal.SettleInference{
-			Session: in.Session, Key: inf.Key, Attempt: inf.Attempt, Answer: answer, Message: m, Events: lastEvents,
+			Session: in.Session, Key: inf.Key, Attempt: inf.Attempt, Base: inf.Base, Answer: answer, Message: m, Events: lastEvents,
 			At: time.Now(), Provider: spending.attempt.Provider, Model: spending.attempt.Model, Latency: spending.latency,
 			Reserved: spending.reserved,
 		})

@@ -92,7 +92,7 @@ func (s *script) start(step int, results ...turn.CallOutcome) journal.Inference 
 
 func (s *script) settleInput(step, attempt int, text string, calls ...turn.ToolCall) journal.SettleInference {
 	in := journal.SettleInference{
-		Session: s.session, Key: s.key(step), Attempt: attempt, At: s.now(), Model: "model",
+		Session: s.session, Key: s.key(step), Attempt: attempt, Base: s.head, At: s.now(), Model: "model",
 		Message: turn.Message{Text: text, ToolCalls: calls},
 		Answer: turn.Completion{
 			Text: text, FinishReason: "stop", Model: "model-1", Usage: turn.Usage{InputTokens: 10, OutputTokens: int64(step)},

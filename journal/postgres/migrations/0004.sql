@@ -124,11 +124,12 @@ CREATE TABLE inferences (
   head_hash       TEXT NOT NULL DEFAULT '',
   completion      TEXT,
   completion_blob TEXT,
-  raw_blob        TEXT,
   started_at      BIGINT NOT NULL,
   settled_at      BIGINT,
   late_count      BIGINT NOT NULL DEFAULT 0,
   prompt_tokens   BIGINT NOT NULL DEFAULT 0, -- that the running attempt has sent, by estimate; 0 until its provider begins to answer
+  raw_encoding    TEXT NOT NULL DEFAULT '', -- of raw: '' or 'gzip'
+  raw             BYTEA, -- the provider's own answer
   UNIQUE (turn, step)
 );
 

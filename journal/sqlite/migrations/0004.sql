@@ -121,11 +121,12 @@ CREATE TABLE inferences (
   head_hash       TEXT NOT NULL DEFAULT '',
   completion      TEXT,
   completion_blob TEXT REFERENCES blobs (hash),
-  raw_blob        TEXT REFERENCES blobs (hash),
   started_at      INTEGER NOT NULL,
   settled_at      INTEGER,
   late_count      INTEGER NOT NULL DEFAULT 0,
   prompt_tokens   INTEGER NOT NULL DEFAULT 0, -- that the running attempt has sent, by estimate; 0 until its provider begins to answer
+  raw_encoding    TEXT NOT NULL DEFAULT '', -- of raw: '' or 'gzip'
+  raw             BLOB, -- the provider's own answer
   UNIQUE (turn, step)
 ) STRICT;
 
