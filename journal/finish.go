@@ -40,7 +40,11 @@ func (db *DB) Finish(ctx context.Context, in turn.FinishInput) (out TurnRecord, 
 // open, and its last event is written. The results come first, because they belong to the last assistant message, and
 // endInference may append another one.
 func (t *tx) endTurn(sc *scope, in turn.FinishInput) error {
-	if err := t.appendResults(sc, in.Outcomes, in.At, lenient); err != nil {
+	last, err := t.lastRequestedCalls(sc)
+	if err == nil {
+		err = t.appendResults(sc, last, in.Outcomes, in.At, lenient)
+	}
+	if err != nil {
 		return err
 	}
 	partial, err := t.endOpenWork(sc, in.State, in.At)
@@ -128,12 +132,12 @@ const (
 
 // appendResults appends a result for each call of the turn's last assistant message that has none in the transcript, in
 // the order of the calls: see appendResult for the calls that results does not name.
-func (t *tx) appendResults(sc *scope, results []turn.CallOutcome, at time.Time, mode strictness) error {
+func (t *tx) appendResults(sc *scope, last requestedCalls, results []turn.CallOutcome, at time.Time, mode strictness) error {
 	byCall := make(map[string]turn.CallOutcome, len(results))
 	for _, r := range results {
 		byCall[r.CallID] = r
 	}
-	requested, step, err := t.lastRequestedCalls(sc)
+	requested, err := last.list(t.querier, sc.TurnID)
 	if err != nil {
 		return err
 	}
@@ -147,7 +151,7 @@ func (t *tx) appendResults(sc *scope, results []turn.CallOutcome, at time.Time, 
 		if c.hasResult {
 			continue
 		}
-		if err := t.appendResult(sc, step, c, byCall[c.call.ID], at); err != nil {
+		if err := t.appendResult(sc, last.step, c, byCall[c.call.ID], at); err != nil {
 			return fmt.Errorf("the result of call %s: %w", c.call.ID, err)
 		}
 	}
@@ -161,32 +165,51 @@ type requestedCall struct {
 	hasResult bool    // the transcript has the call's result
 }
 
-// lastRequestedCalls returns the calls of the turn's last assistant message, and the step of that message. It returns
-// none if the message requests no calls or the turn has no such message. All results after the message are those of its
+// requestedCalls are the calls of a turn's last assistant message. All results after that message are those of its
 // calls.
-func (t *tx) lastRequestedCalls(sc *scope) (list []requestedCall, step int, err error) {
-	var stored content
-	rows, err := collect(t.querier, func(scan scanner) (r requestedCall, err error) {
-		err = r.row.Scan(scan, &step, &stored, &r.hasResult)
-		return r, err
-	}, `SELECT m.step, m.tool_calls, EXISTS (SELECT 1 FROM messages r WHERE r.session = m.session AND r.seq > m.seq
-			AND r.role = 'tool' AND r.call_id = calls.call_id), `+callColumns+`
-		FROM messages m LEFT JOIN calls ON calls.turn = m.turn AND calls.step = m.step WHERE m.session = ?1 AND m.seq = (SELECT a.seq
-			FROM messages a WHERE a.session = ?1 AND a.seq > ?2 AND a.role = 'assistant' ORDER BY a.seq DESC LIMIT 1)`,
-		sc.Session, sc.MessageSeq)
-	if err != nil || !stored.Valid {
-		return nil, 0, err
-	}
-	calls, err := t.GetCalls(stored)
+type requestedCalls struct {
+	step   int     // of the message
+	column content // the message's column tool_calls; null if it requests none, or the turn has no such message
+	ledger []requestedCall
+}
+
+// requestedColumns and requestedJoins read requestedCalls of turns t: a row for each call that the ledger has, or one row
+// without a call.
+const (
+	requestedColumns = `coalesce(m.step, 0), m.tool_calls, EXISTS (SELECT 1 FROM messages r WHERE r.session = m.session
+		AND r.seq > m.seq AND r.role = 'tool' AND r.call_id = calls.call_id), ` + callColumns
+	requestedJoins = ` LEFT JOIN messages m ON m.session = t.session AND m.seq = (SELECT a.seq FROM messages a
+			WHERE a.session = t.session AND a.seq > t.message_seq AND a.role = 'assistant' ORDER BY a.seq DESC LIMIT 1)
+		LEFT JOIN calls ON calls.turn = t.id AND calls.step = m.step`
+)
+
+// scan adds a row to r. The columns of the row are those for the destinations in before, followed by requestedColumns.
+func (r *requestedCalls) scan(scan scanner, before ...any) error {
+	var c requestedCall
+	err := c.row.Scan(scan, append(before, &r.step, &r.column, &c.hasResult)...)
+	r.ledger = append(r.ledger, c)
+	return err
+}
+
+// list returns the calls in the order in which the message requests them.
+func (r requestedCalls) list(q querier, turnID string) (list []requestedCall, err error) {
+	calls, err := q.GetCalls(r.column)
 	for _, c := range calls {
-		r := requestedCall{}
-		if i := slices.IndexFunc(rows, func(r requestedCall) bool { return r.row.Rec.Call.ID == c.ID }); i >= 0 {
-			r = rows[i]
+		requested := requestedCall{}
+		if i := slices.IndexFunc(r.ledger, func(l requestedCall) bool { return l.row.Rec.Call.ID == c.ID }); i >= 0 {
+			requested = r.ledger[i]
 		}
-		r.call, r.row.Rec.Turn = c, sc.TurnID
-		list = append(list, r)
+		requested.call, requested.row.Rec.Turn = c, turnID
+		list = append(list, requested)
 	}
-	return list, step, err
+	return list, err
+}
+
+// lastRequestedCalls reads the calls of the turn's last assistant message.
+func (t *tx) lastRequestedCalls(sc *scope) (r requestedCalls, err error) {
+	err = t.Each(func(rows Rows) error { return r.scan(rows.Scan) },
+		`SELECT `+requestedColumns+` FROM turns t`+requestedJoins+` WHERE t.id = ?`, sc.Turn)
+	return r, err
 }
 
 // appendResult appends the result of a call to the transcript. If the ledger has no outcome of the call, r settles it:

@@ -19,7 +19,7 @@ import (
 // session; ErrBehind if the journal lacks the turn or the message in.Expect.
 func (db *DB) StartInference(ctx context.Context, in StartInference) (out Inference, err error) {
 	err = db.writeTurn(ctx, in.Key.Turn, stepName("starting", in.Key), func(t *tx) error {
-		a, err := t.Attempt(in.Key)
+		a, last, err := t.attemptAfterCalls(in.Key)
 		if err != nil {
 			return asErrBehind(err)
 		}
@@ -42,7 +42,7 @@ func (db *DB) StartInference(ctx context.Context, in StartInference) (out Infere
 			return ErrClosed
 		}
 		if a.Row == 0 {
-			err = t.firstAttempt(&a, in)
+			err = t.firstAttempt(&a, last, in)
 		} else {
 			err = t.nextAttempt(&a, in)
 		}
@@ -70,14 +70,14 @@ func stepName(doing string, key StepKey) string {
 // firstAttempt opens the first attempt of an inference: it appends the results of the step before and the messages that
 // came in meanwhile, emits the phases BuildPrompt and LlmInfer, and inserts the inference's row. ErrConflict if the
 // session's head is not in.Expect.
-func (t *tx) firstAttempt(a *attemptRow, in StartInference) error {
+func (t *tx) firstAttempt(a *attemptRow, last requestedCalls, in StartInference) error {
 	if in.Key.Step < 1 {
 		return fmt.Errorf("step %d: steps count from 1", in.Key.Step)
 	}
 	if a.Head != in.Expect {
 		return conflict(a.Head, in.Expect)
 	}
-	if err := t.appendResults(&a.scope, in.Outcomes, in.At, strict); err != nil {
+	if err := t.appendResults(&a.scope, last, in.Outcomes, in.At, strict); err != nil {
 		return err
 	}
 	if err := t.appendNewMessages(a, in); err != nil {
@@ -406,8 +406,10 @@ func (a *attemptRow) Scan(scan func(...any) error, before ...any) error {
 	return err
 }
 
-const attemptColumns = scopeColumns + `, EXISTS (SELECT 1 FROM late_results l WHERE l.notify_session = t.session), ` +
-	inferenceColumns
+// hasLateResults is the column of attemptRow.HasLateResults, of turns t.
+const hasLateResults = `EXISTS (SELECT 1 FROM late_results l WHERE l.notify_session = t.session)`
+
+const attemptColumns = scopeColumns + `, ` + hasLateResults + `, ` + inferenceColumns
 
 // Attempt returns an inference of a turn. If the step was never started, Row is 0 and only scope, HasLateResults and
 // Inf.Key are set. The error wraps ErrNotFound if the turn does not exist.
@@ -420,6 +422,23 @@ func (q querier) Attempt(key StepKey) (a attemptRow, err error) {
 	}
 	a.Inf.Key = key
 	return a, err
+}
+
+// attemptAfterCalls returns the inference like Attempt, and the calls of the turn's last assistant message, which are those
+// of the step before.
+func (t *tx) attemptAfterCalls(key StepKey) (a attemptRow, last requestedCalls, err error) {
+	err = t.Each(func(rows Rows) error {
+		return last.scan(func(into ...any) error {
+			return a.Scan(rows.Scan, append(append(a.fields(), &a.HasLateResults), into...)...)
+		})
+	}, `SELECT `+scopeColumns+`, `+hasLateResults+`, `+requestedColumns+`, `+inferenceColumns+` FROM turns t
+		JOIN sessions s ON s.id = t.session LEFT JOIN inferences ON inferences.turn = t.id AND inferences.step = ?`+
+		requestedJoins+` WHERE t.turn_id = ?`, key.Step, key.Turn)
+	if err == nil && a.Turn == 0 {
+		err = fmt.Errorf("turn %s: %w", key.Turn, ErrNotFound)
+	}
+	a.Inf.Key = key
+	return a, last, err
 }
 
 // LockedAttempt is querier.Attempt with the rows of session, turn and inference locked, so that transactions of a

@@ -95,7 +95,11 @@ func (t *tx) openRequest(sc *scope, r turn.Request, at time.Time) (err error) {
 // copyCall sets the tool, the arguments and their size of an approval request from the call with the request's ID in
 // the turn's last assistant message. ErrConflict if that message does not request the call, or with other arguments.
 func (t *tx) copyCall(sc *scope, r *requestRow) error {
-	list, _, err := t.lastRequestedCalls(sc)
+	last, err := t.lastRequestedCalls(sc)
+	if err != nil {
+		return err
+	}
+	list, err := last.list(t.querier, sc.TurnID)
 	if err != nil {
 		return err
 	}
