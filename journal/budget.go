@@ -11,22 +11,18 @@ import (
 
 // Budget holds the ceilings for the spending that inferences may reserve. A nil field means no ceiling.
 type Budget struct {
-	Turn, Session          *turn.USD
-	SessionTokens          *int64
-	TenantDay, TenantMonth *turn.USD // of UTC
+	Turn, Session             *turn.USD
+	TurnTokens, SessionTokens *int64
+	TenantDay, TenantMonth    *turn.USD // of UTC
+	// Subagents is what the turn's subagents have used or may use. It counts for Turn and TurnTokens.
+	Subagents turn.Spending
 }
 
 // Empty reports whether there is no ceiling.
-func (b Budget) Empty() bool { return b == Budget{} }
-
-// The ceilings by name, in a BudgetRefusal. Each is the configuration's key.
-const (
-	BudgetTurn          fleet.LimitName = "max_cost_usd"
-	BudgetSession       fleet.LimitName = "session_usd"
-	BudgetSessionTokens fleet.LimitName = "session_tokens"
-	BudgetTenantDay     fleet.LimitName = "tenant_usd_per_day"
-	BudgetTenantMonth   fleet.LimitName = "tenant_usd_per_month"
-)
+func (b Budget) Empty() bool {
+	b.Subagents = turn.Spending{}
+	return b == Budget{}
+}
 
 // ReserveInput is the input of ReserveUsage and CheckBudget.
 type ReserveInput struct {
@@ -37,24 +33,11 @@ type ReserveInput struct {
 	Budget        Budget
 }
 
-// BudgetRefusal says which ceiling leaves too little for an inference. The amounts are texts, such as "$0.12" or
-// "4096 tokens".
-type BudgetRefusal struct {
-	Limit fleet.LimitName
-	Used  string // what is used or reserved already
-	Needs string // the most that the inference may use with ReserveInput.Least output tokens
-	Max   string // the ceiling
-}
-
-func (r BudgetRefusal) String() string {
-	return fmt.Sprintf("%s is %s, of which %s is used, and the inference may use %s", r.Limit, r.Max, r.Used, r.Needs)
-}
-
 // ReserveUsage reserves the most that an attempt may use, so that concurrent attempts cannot exceed a ceiling together.
 // It returns the limit of output tokens for the attempt: the highest one up to in.Output that fits below all ceilings.
 // If not even in.Least fits, it reserves nothing and returns a refusal. If the attempt has a reservation already, it
 // returns the limit of that one. ErrStale if a newer attempt runs, ErrClosed if the turn has ended.
-func (db *DB) ReserveUsage(ctx context.Context, in ReserveInput) (output int64, refusal *BudgetRefusal, err error) {
+func (db *DB) ReserveUsage(ctx context.Context, in ReserveInput) (output int64, refusal *fleet.Refusal, err error) {
 	err = db.write(ctx, stepName("reserving the budget of", in.Key), func(t *tx) error {
 		a, err := t.LockedAttempt(in.Key)
 		if err == nil {
@@ -89,14 +72,14 @@ func (db *DB) ReserveUsage(ctx context.Context, in ReserveInput) (output int64, 
 // CheckBudget checks the budgets of a session and of its tenant for a request that belongs to no turn. It returns nil
 // if the request fits, and a refusal otherwise. It reserves nothing. Key and Attempt of in are not read. ErrNotFound if
 // the session does not exist.
-func (db *DB) CheckBudget(ctx context.Context, session string, in ReserveInput) (refusal *BudgetRefusal, err error) {
+func (db *DB) CheckBudget(ctx context.Context, session string, in ReserveInput) (refusal *fleet.Refusal, err error) {
 	// It is a write, because ceilings may insert a row of the tenant's spending.
 	err = db.write(ctx, fmt.Sprintf("checking the budget of session %q", session), func(t *tx) error {
 		n, err := t.SessionRow(session)
 		if err != nil {
 			return err
 		}
-		in.Budget.Turn = nil
+		in.Budget.Turn, in.Budget.TurnTokens = nil, nil
 		ceilings, err := t.ceilings(scope{Session: n, Tenant: t.Tenant}, in.Budget, dayOf(in.At))
 		if err == nil {
 			_, refusal = in.fitOutput(ceilings)
@@ -116,24 +99,28 @@ type ceiling struct {
 // ceilings returns the ceilings that b sets, each with its spending so far. day is the day of the request in UTC,
 // "2006-01-02": it selects the periods of the tenant's ceilings.
 func (t *tx) ceilings(sc scope, b Budget, day string) (list []ceiling, err error) {
-	addDollars := func(name fleet.LimitName, most *turn.USD, used func() (turn.Usage, error)) {
-		if most != nil && err == nil {
-			var u turn.Usage
-			u, err = used()
-			list = append(list, ceiling{name: name, max: int64(*most), used: int64(u.Cost)})
+	add := func(tokens, cost fleet.LimitName, maxTokens *int64, maxCost *turn.USD, used func() (turn.Usage, error)) {
+		if err != nil || maxTokens == nil && maxCost == nil {
+			return
+		}
+		var u turn.Usage
+		u, err = used()
+		if maxTokens != nil {
+			list = append(list, ceiling{name: tokens, max: *maxTokens, used: u.Total(), tokens: true})
+		}
+		if maxCost != nil {
+			list = append(list, ceiling{name: cost, max: int64(*maxCost), used: int64(u.Cost)})
 		}
 	}
-	session := func() (turn.Usage, error) { return sessionUsage(t.querier, sc.Session) }
-	addDollars(BudgetTurn, b.Turn, func() (turn.Usage, error) { return turnUsage(t.querier, sc.Turn) })
-	addDollars(BudgetSession, b.Session, session)
-	if b.SessionTokens != nil && err == nil {
-		var u turn.Usage
-		u, err = session()
-		list = append(list, ceiling{name: BudgetSessionTokens, max: *b.SessionTokens, used: u.Total(), tokens: true})
-	}
-	addDollars(BudgetTenantDay, b.TenantDay,
+	add(fleet.LimitTurnTokens, fleet.LimitTurnCost, b.TurnTokens, b.Turn, func() (turn.Usage, error) {
+		u, err := turnUsage(t.querier, sc.Turn)
+		return u.Add(turn.Usage{InputTokens: b.Subagents.Tokens, Cost: b.Subagents.Cost}), err
+	})
+	add(fleet.LimitSessionTokens, fleet.LimitSessionCost, b.SessionTokens, b.Session,
+		func() (turn.Usage, error) { return sessionUsage(t.querier, sc.Session) })
+	add("", fleet.LimitTenantCostPerDay, nil, b.TenantDay,
 		func() (turn.Usage, error) { return t.spending(sc.Tenant, day, day) })
-	addDollars(BudgetTenantMonth, b.TenantMonth,
+	add("", fleet.LimitTenantCostPerMonth, nil, b.TenantMonth,
 		func() (turn.Usage, error) { return t.spending(sc.Tenant, monthOf(day), day) })
 	return list, err
 }
@@ -182,7 +169,7 @@ func (in ReserveInput) maxCost(output int64) turn.USD {
 // ceilings. If in.Least output tokens exceed one of them, it returns 0 and the refusal of the first such ceiling. A
 // ceiling that is used up refuses even an inference that costs nothing. An unknown price exceeds every ceiling in
 // dollars.
-func (in ReserveInput) fitOutput(ceilings []ceiling) (int64, *BudgetRefusal) {
+func (in ReserveInput) fitOutput(ceilings []ceiling) (int64, *fleet.Refusal) {
 	output, least := in.Output, min(in.Least, in.Output)
 	for _, c := range ceilings {
 		// left and needs are in the ceiling's unit; fits counts the output tokens that fit below this ceiling.
@@ -194,20 +181,9 @@ func (in ReserveInput) fitOutput(ceilings []ceiling) (int64, *BudgetRefusal) {
 			fits = (left - int64(in.maxCost(0))) / costPerToken
 		}
 		if needs > left || left <= 0 || in.Price == nil && !c.tokens {
-			return 0, c.refusal(needs)
+			return 0, &fleet.Refusal{Limit: c.name, Used: c.used, Needs: needs, Max: c.max, Final: true}
 		}
 		output = min(output, fits)
 	}
 	return output, nil
-}
-
-// refusal returns the refusal of an inference that needs at least this much, in the ceiling's unit.
-func (c ceiling) refusal(needs int64) *BudgetRefusal {
-	show := func(n int64) string {
-		if c.tokens {
-			return fmt.Sprintf("%d tokens", n)
-		}
-		return turn.USD(n).String()
-	}
-	return &BudgetRefusal{Limit: c.name, Used: show(c.used), Needs: show(needs), Max: show(c.max)}
 }

@@ -145,11 +145,17 @@ func (db *DB) CompactionUsage(ctx context.Context, key StepKey) (u turn.Usage, e
 	return u, err
 }
 
-// LastInput returns the size of the last prompt whose answer is at or before the message seq: its input tokens as the
-// provider counted them, and the seq of its last message. It looks at the inferences of this turn and of the session's
-// earlier turns, but not at those of its shared past. Both results are 0 if there is no such inference or the provider
-// did not report its usage.
-func (db *DB) LastInput(ctx context.Context, turnID string, seq int64) (tokens, upTo int64, err error) {
+// PromptSize is the size of the prompt of an inference, as its provider counted it.
+type PromptSize struct {
+	Turn, Model string
+	Tokens      int64
+	UpTo        int64 // the seq of the prompt's last message
+}
+
+// LastInput returns the size of the last prompt whose answer is at or before the message seq. It looks at the inferences
+// of this turn and of the session's earlier turns, but not at those of its shared past. The result is zero if there is no
+// such inference or the provider did not report its usage.
+func (db *DB) LastInput(ctx context.Context, turnID string, seq int64) (out PromptSize, err error) {
 	err = db.read(ctx, "reading the size of the last prompt", func(q querier) error {
 		sc, err := q.Scope(turnID)
 		if err != nil {
@@ -167,11 +173,11 @@ func (db *DB) LastInput(ctx context.Context, turnID string, seq int64) (tokens, 
 			a.Inf, err = q.LoadSettled(a)
 		}
 		if u := a.Inf.Completion.Usage; err == nil && !u.Estimated {
-			tokens, upTo = u.InputTokens, a.Inf.Base.Seq
+			out = PromptSize{Turn: key.Turn, Model: a.Inf.Model, Tokens: u.InputTokens, UpTo: a.Inf.Base.Seq}
 		}
 		return err
 	})
-	return tokens, upTo, err
+	return out, err
 }
 
 // Compaction returns the compaction that applies to a prompt whose last message is seq: the last one with At.Seq <=

@@ -48,6 +48,21 @@ func TestATurnEndsAtItsMaxCost(t *testing.T) {
 	e.goesOn(session(t))
 }
 
+func TestATurnEndsAtItsMaxTokens(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t, fakellm.Call("local_quick_echo", `{"text":"a"}`).WithText("Looking.").Usage(3000, 100, 0), priced)
+	e.work(withEcho()...)
+	res := e.result(e.begin(session(t), "Look.", &workflows.LimitsRequest{MaxTokens: ptr(int64(7000))}))
+	assert.Equal(t, turn.FinishMaxTokens, res.FinishReason)
+	assert.Contains(t, res.Message, "max_tokens is 7000 tokens, of which 6200 are used")
+	requests := e.model.Requests()
+	require.Len(t, requests, 2)
+	assert.Equal(t, 500, requests[0].Chat.MaxTokens+requests[0].Chat.MaxCompletionTokens, "the model's own limit")
+	second := requests[1].Chat.MaxTokens + requests[1].Chat.MaxCompletionTokens
+	assert.Less(t, second, 500, "what is left of the limit")
+	assert.GreaterOrEqual(t, second, 64)
+}
+
 func TestAMaxCostNeedsAPrice(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, fakellm.Text("never"))

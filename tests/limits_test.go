@@ -78,7 +78,7 @@ func TestLimitsEndTurnsWithTheirReason(t *testing.T) {
 		turn.FinishMaxSteps:     {echoes, workflows.LimitsRequest{MaxSteps: ptr(2)}, 2, 2},
 		turn.FinishMaxToolCalls: {echoes, workflows.LimitsRequest{MaxToolCalls: ptr(3)}, 2, 2},
 		turn.FinishMaxErrors:    {fakellm.Call("local_broken", `{}`).WithText("Looking."), workflows.LimitsRequest{}, 3, 3},
-		turn.FinishMaxTokens:    {echoes.Usage(100, 10, 0), workflows.LimitsRequest{MaxTokens: ptr(int64(150))}, 2, 4},
+		turn.FinishMaxTokens:    {echoes.Usage(3000, 100, 0), workflows.LimitsRequest{MaxTokens: ptr(int64(7000))}, 2, 4},
 		turn.FinishTimeout:      {echoes.StallAfter(3), workflows.LimitsRequest{TurnTimeout: ptr("1s")}, 1, 0},
 	} {
 		t.Run(string(reason), func(t *testing.T) {

@@ -201,6 +201,8 @@ func journalUnavailable(err error) bool {
 func (r *run) infer(ctx workflow.Context, plan turn.PromptSpec) (InferResult, error) {
 	cfg, c := r.progress.Config, r.progress.Counters
 	budget := turn.Remaining(cfg.Limits, c)
+	subagents := c.Subagents.Add(c.Granted)
+	subagents = turn.Spending{Tokens: subagents.Tokens, Cost: subagents.Cost}
 	options := inferOptions(budget+cfg.JournalRetryFor, fmt.Sprintf("%s · step %d", turn.Truncate(plan.Model, 80), c.Step))
 	options.Priority = r.priority(c.Step <= 1)
 	for n := 1; ; n++ {
@@ -209,7 +211,7 @@ func (r *run) infer(ctx workflow.Context, plan turn.PromptSpec) (InferResult, er
 			Session: r.session, Turn: r.turnID, Step: c.Step, Expect: r.progress.Head,
 			Outcomes: r.progress.Pending, Messages: r.progress.Merging, Prompt: plan, Budget: budget,
 			Tenant: cfg.Tenant, Provider: cfg.Provider, Background: cfg.Background,
-			Subagents: c.Subagents.Cost + c.Granted.Cost,
+			Subagents: subagents, UsageUnknown: c.UsageUnknown,
 		})
 		if n == maxCallAttempts || !r.adoptQueues(err) {
 			return res, err

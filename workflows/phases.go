@@ -197,6 +197,9 @@ func (r *run) llmInfer(ctx workflow.Context, p turn.LlmInfer) turn.Phase {
 		return r.afterModelError(ctx, p, err)
 	}
 	c.Usage = c.Usage.Add(res.Usage)
+	if res.TurnUsage != nil {
+		c.Usage, c.UsageUnknown = *res.TurnUsage, false
+	}
 	c.Busy += res.Busy
 	c.Spent += res.Failures
 	r.progress.Head = res.Head
@@ -227,9 +230,10 @@ func (r *run) afterModelError(ctx workflow.Context, p turn.LlmInfer, err error) 
 		return p.Done(e)
 	}
 	c.Busy += workingTime(err)
-	// The inference was not requested, because it might have cost more than max_cost_usd leaves.
-	if e.Code == turn.CodeLimitExceeded && exceededLimit(err) == turn.FinishMaxCost {
-		return p.Done(r.limitResult(turn.MaxCostExceeded(e.Message)))
+	c.UsageUnknown = true
+	// The inference was not requested, because it might have used more than max_tokens or max_cost_usd leaves.
+	if reason := exceededLimit(err); e.Code == turn.CodeLimitExceeded && reason != "" {
+		return p.Done(r.limitResult(turn.Exceeded(reason, e.Message)))
 	}
 	// The inference used up the working time that was left. Counting all of it makes CheckInferenceLimits return a limit.
 	if e.Code == turn.CodeLimitExceeded {
@@ -335,8 +339,8 @@ func (r *run) stoppedResult(proposal turn.Proposal) turn.Result {
 	e := turn.Result{State: turn.StateCompleted, Reason: turn.FinishReason(proposal.Stop), Answer: proposal.Text,
 		Truncated: proposal.Truncated,
 		Message:   stopMessages[proposal.Stop] + ". What was said and done is kept."}
-	if proposal.Stop == turn.StopLength && r.progress.Config.Limits.MaxCostUSD > 0 {
-		e.Message += " The turn's max_cost_usd may have lowered that limit."
+	if l := r.progress.Config.Limits; proposal.Stop == turn.StopLength && (l.MaxTokens > 0 || l.MaxCostUSD > 0) {
+		e.Message += " The turn's max_tokens or max_cost_usd may have lowered that limit."
 	}
 	if e.Answer == "" {
 		e.Answer = r.progress.LastText

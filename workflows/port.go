@@ -126,8 +126,11 @@ type InferInput struct {
 	Tenant     string `json:"tenant,omitempty"`
 	Provider   string `json:"provider,omitempty"`
 	Background bool   `json:"background,omitempty"`
-	// Subagents is what the turn's subagents have cost or may still cost. It counts against the turn's max_cost_usd.
-	Subagents turn.USD `json:"subagents,omitempty"`
+	// Subagents is what the turn's subagents have used or may still use. Its Tokens and Cost count against the turn's
+	// max_tokens and max_cost_usd.
+	Subagents turn.Spending `json:"subagents,omitzero"`
+	// UsageUnknown is set if the step before failed. The result then has InferResult.TurnUsage.
+	UsageUnknown bool `json:"usage_unknown,omitempty"`
 }
 
 // InferResult is a proposal and what it cost. The journal has the complete completion.
@@ -135,8 +138,10 @@ type InferResult struct {
 	Proposal turn.Proposal `json:"proposal"`
 	Head     turn.Head     `json:"head"` // after the completion
 	Usage    turn.Usage    `json:"usage"`
-	Failures int           `json:"failures,omitempty"` // attempts whose stream was cut, which cost money
-	Busy     time.Duration `json:"busy"`               // working time, over all attempts
+	// TurnUsage is the usage of the whole turn, with that of steps that have failed: see InferInput.UsageUnknown.
+	TurnUsage *turn.Usage   `json:"turn_usage,omitempty"`
+	Failures  int           `json:"failures,omitempty"` // attempts whose stream was cut, which cost money
+	Busy      time.Duration `json:"busy"`               // working time, over all attempts
 	// Provider and Model are set if a fallback has taken over from the turn's own model.
 	Provider string `json:"provider,omitempty"`
 	Model    string `json:"model,omitempty"`

@@ -94,8 +94,8 @@ func (r *Runner) reserveSummary(ctx context.Context, in workflows.InferInput, in
 	if err != nil {
 		return fatalError{err}
 	}
-	budget := r.budget
-	if budget.Turn = t.MaxCost; budget.Empty() {
+	budget := r.budgetOf(in, t.Limits)
+	if budget.Empty() {
 		return nil
 	}
 	reserve := summaryReserve(budget, p, price)

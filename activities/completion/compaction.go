@@ -162,11 +162,11 @@ func (r *Runner) project(ctx context.Context, in workflows.InferInput, inf journ
 	}
 	last, ok := r.lastInferences.Get(in.Expect.Hash)
 	if !ok {
-		var err error
-		last.tokens, last.upTo, err = r.journal.LastInput(ctx, in.Turn, inf.Base.Seq)
+		counted, err := r.journal.LastInput(ctx, in.Turn, inf.Base.Seq)
 		if err != nil {
 			return 0, err
 		}
+		last.promptSize = promptSize{counted.Tokens, counted.UpTo}
 	}
 	// The count does not help if there is none, if this prompt begins after the counted messages, or if the conversation
 	// was compacted after the count.

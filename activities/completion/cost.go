@@ -2,37 +2,65 @@ package completion
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/everturn/everturn/activities/attempt"
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/fleet"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// spending is what limits and records the cost of one attempt of an inference.
+// spending is what limits and records the usage of one attempt of an inference.
 type spending struct {
 	attempt  journal.AttemptUsage // names the attempt; Usage and At are not set
 	model    turn.Model           // its Price is nil if the price is unknown
-	maxCost  *turn.USD            // of the turn, less the cost of its subagents; nil means no limit
-	reserved bool                 // the journal has a reservation for the attempt
-	latency  time.Duration        // of the provider, once it has answered
+	budget   journal.Budget       // of the turn, its session and its tenant
+	counted  int64                // the provider's count of the turn's last prompt, if this one only adds messages to it
+	added    int                  // the number of these messages
+	reserved bool                 // the journal has a reservation for the attempt: of most
+	most     turn.Usage
+	latency  time.Duration // of the provider, once it has answered
 }
 
-// spending returns the spending of an attempt that has not begun to cost anything. The price and the limit are those
+// spending returns the spending of an attempt that has not begun to cost anything. The price and the limits are those
 // that the turn froze when it began.
-func (r *Runner) spending(ctx context.Context, in workflows.InferInput, inf journal.Inference) (spending, error) {
+func (r *Runner) spending(ctx context.Context, in workflows.InferInput, inf journal.Inference,
+	p *prompt) (spending, error) {
 	t, err := r.frozen.Turn(ctx, in.Turn)
-	if t.MaxCost != nil { // not changed in place, because the cache shares the pointer
-		left := max(*t.MaxCost-in.Subagents, 0)
-		t.MaxCost = &left
-	}
-	s := spending{maxCost: t.MaxCost, model: turn.FindModel(t.Models, in.Provider, in.Prompt.Model),
+	s := spending{budget: r.budgetOf(in, t.Limits), model: turn.FindModel(t.Models, in.Provider, in.Prompt.Model),
 		attempt: journal.AttemptUsage{Key: inf.Key, Attempt: inf.Attempt, Provider: in.Provider, Model: in.Prompt.Model}}
+	if err == nil && !s.budget.Empty() && t.PromptConfig == in.Prompt.PromptConfig {
+		s.counted, s.added, err = r.counted(ctx, in, inf, p)
+	}
 	return s, err
+}
+
+// budgetOf returns the ceilings of an inference of a turn with these limits.
+func (r *Runner) budgetOf(in workflows.InferInput, l turn.Limits) journal.Budget {
+	b := r.budget
+	b.Turn, b.Subagents = l.MaxCost(), in.Subagents
+	if l.MaxTokens > 0 {
+		b.TurnTokens = &l.MaxTokens
+	}
+	return b
+}
+
+// counted returns the provider's count of the turn's last prompt, and the number of messages that the prompt p adds to
+// it. The count is 0 if p differs in more than that: another model has another tokenizer, and a compaction replaces
+// messages.
+func (r *Runner) counted(ctx context.Context, in workflows.InferInput, inf journal.Inference,
+	p *prompt) (tokens int64, added int, err error) {
+	if in.Step == 1 {
+		return 0, 0, nil
+	}
+	last, err := r.journal.LastInput(ctx, in.Turn, inf.Base.Seq)
+	if last.Turn != in.Turn || last.Model != in.Prompt.Model || p.compaction != nil && p.compaction.At.Seq > last.UpTo {
+		return 0, 0, err
+	}
+	return last.Tokens, int(inf.Base.Seq - last.UpTo), err
 }
 
 // maxInferenceCost is the cost of an inference above which the provider's count of tokens must be wrong.
@@ -61,32 +89,36 @@ const (
 // sets s.reserved, and lowers the prompt's limit of output tokens to what the budget allows. If not even leastOutput
 // tokens fit, it returns an error that ends the inference.
 func (r *Runner) reserve(ctx context.Context, s *spending, p *turn.Prompt, clock *attempt.Clock) error {
-	budget := r.budget
-	if budget.Turn = s.maxCost; budget.Empty() {
+	if s.budget.Empty() {
 		return nil
 	}
-	in := journal.ReserveInput{AttemptUsage: s.attempt, Price: s.model.Price, Least: leastOutput, Budget: budget}
+	in := journal.ReserveInput{AttemptUsage: s.attempt, Price: s.model.Price, Least: leastOutput, Budget: s.budget}
 	in.Output, in.At = int64(p.MaxTokens), time.Now()
 	if in.Output == 0 {
 		in.Output = s.maxOutput(*p)
 	}
-	in.Usage.InputTokens = maxInput(*p) // an upper estimate
+	in.Usage.InputTokens = s.maxInput(*p)
 	output, refusal, err := r.journal.ReserveUsage(ctx, in)
 	if err != nil {
 		return err
 	}
 	if refusal == nil {
 		p.MaxTokens, s.reserved = int(output), true
+		s.most = turn.Usage{InputTokens: in.Usage.InputTokens, OutputTokens: output, Estimated: true}
 		return nil
 	}
-	if refusal.Limit != journal.BudgetTurn { // the budget of the session or of the tenant
+	var reason turn.FinishReason
+	switch refusal.Limit {
+	case fleet.LimitTurnTokens:
+		reason = turn.FinishMaxTokens
+	case fleet.LimitTurnCost:
+		reason = turn.FinishMaxCost
+	default: // the budget of the session or of the tenant
 		return turn.Errorf(turn.CodeBudgetUsedUp, nil, refusal.String()+": wait until the period ends, continue in another "+
 			"session if the session's budget is used up, or raise the limit under [budget]")
 	}
-	message := fmt.Sprintf("the turn has cost %s of its max_cost_usd of %s, and even a short answer may cost %s more",
-		refusal.Used, refusal.Max, refusal.Needs)
-	return temporal.NewApplicationErrorWithOptions(message, string(turn.CodeLimitExceeded),
-		temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{clock.Busy(), "", turn.FinishMaxCost}})
+	return temporal.NewApplicationErrorWithOptions(refusal.String(), string(turn.CodeLimitExceeded),
+		temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{clock.Busy(), "", reason}})
 }
 
 // maxOutput returns the limit of output tokens for a prompt whose limit is not configured. It leaves room for the
@@ -140,12 +172,17 @@ func (r *Runner) recordLostUsage(ctx context.Context, s spending, inf journal.In
 
 // failedUsage returns the usage of a failed attempt of which received bytes have arrived: what the provider has
 // reported, or else an estimate. It is zero if nothing arrived, because a provider does not bill a request that it
-// refused.
-func failedUsage(p turn.Prompt, answer turn.Completion, received int64) turn.Usage {
-	if answer.Usage.Total() > 0 || received == 0 {
-		return answer.Usage
+// refused. Under a budget the estimate is the most that the attempt can have used: a byte has at most one token.
+func (s spending) failedUsage(p turn.Prompt, answer turn.Completion, received int64) turn.Usage {
+	u := answer.Usage
+	if u.Total() == 0 && received > 0 {
+		u = estimatedUsage(p, received)
 	}
-	return estimatedUsage(p, received)
+	if s.reserved && u.Estimated {
+		u.InputTokens = max(u.InputTokens, s.most.InputTokens)
+		u.OutputTokens = max(u.OutputTokens, min(received, s.most.OutputTokens))
+	}
+	return u
 }
 
 // estimatedUsage returns the estimated usage of a prompt and a completion of outputBytes.

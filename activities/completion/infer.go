@@ -44,6 +44,11 @@ func (r *Runner) Infer(ctx context.Context, in workflows.InferInput) (workflows.
 		return workflows.InferResult{}, r.attempts.Failure(ctx, err, clock.Busy())
 	}
 	res, err := r.infer(ctx, model.applyTo(in), model, clock)
+	if err == nil && in.UsageUnknown {
+		var used turn.Usage
+		used, err = r.journal.Tenant(in.Tenant).TurnUsage(ctx, in.Turn)
+		res.TurnUsage = &used
+	}
 	w := clock.ModelWait()
 	res.Failures = w.CutBefore + w.Cuts
 	res.Busy = clock.Busy()
@@ -89,7 +94,7 @@ func (r *Runner) infer(ctx context.Context, in workflows.InferInput, model model
 	}
 	defer leave()
 	p.provider, p.api, p.cacheKey = in.Provider, model.API, cacheKey(in)
-	spending, err := r.spending(ctx, in, inf)
+	spending, err := r.spending(ctx, in, inf, p)
 	if err != nil {
 		return workflows.InferResult{}, r.notSent(ctx, inf, err)
 	}
@@ -163,6 +168,7 @@ func (r *Runner) ask(ctx context.Context, in *workflows.InferInput, inf journal.
 	}
 	r.recordUsage(ctx, *spending, turn.Usage{}) // a refused request costs nothing: its reservation ends
 	spending.reserved = false
+	spending.counted = 0 // the compacted prompt does not extend an earlier one
 	if err := r.compactPrompt(ctx, in, inf, p, turn.CompactionOverflow, clock); err != nil {
 		return turn.Completion{}, nil, err
 	}
@@ -217,7 +223,7 @@ func (r *Runner) send(ctx context.Context, in workflows.InferInput, inf journal.
 		return answer, nil, errOverflow
 	}
 	wait := r.endTry(asking, in, try, s.received(), err, clock, asked)
-	r.recordUsage(ctx, *spending, failedUsage(p, answer, s.received()))
+	r.recordUsage(ctx, *spending, spending.failedUsage(p, answer, s.received()))
 	return answer, nil, r.inferenceError(ctx, asking, in, inf, clock, s.partial(), err, wait)
 }
 

@@ -10,6 +10,21 @@ const (
 	audioBytes    = 100  // bytes of compressed audio in one token
 )
 
+// maxInput returns an upper estimate of the input tokens of a prompt. If the provider has counted the turn's last prompt,
+// only the messages that were added are estimated. An estimate of the whole that is below this count is not used.
+func (s spending) maxInput(p turn.Prompt) int64 {
+	most := maxInput(p)
+	if s.counted == 0 {
+		return most
+	}
+	added := turn.Prompt{Provider: p.Provider, Model: p.Model, Note: p.Note,
+		Messages: p.Messages[max(len(p.Messages)-s.added, 0):]}
+	if extended := s.counted + maxInput(added); extended < most || most < s.counted {
+		return extended
+	}
+	return most
+}
+
 // maxInput returns an upper estimate of the input tokens of a prompt. An ordinary prompt has about half as many.
 func maxInput(p turn.Prompt) int64 {
 	n := promptTokens + maxTokensOf(p.System) + maxTokensOf(p.Note) + maxTokensOf(string(p.OutputSchema))

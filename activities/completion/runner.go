@@ -16,6 +16,7 @@ import (
 	"github.com/everturn/everturn/internal/outage"
 	"github.com/everturn/everturn/internal/redact"
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/fleet"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -48,11 +49,11 @@ type Journal interface {
 	ReleaseInference(ctx context.Context, key journal.StepKey, attempt int) error
 	ChangeModel(ctx context.Context, key journal.StepKey, attempt int, event turn.Event, change turn.ModelEvent) error
 	ModelChange(ctx context.Context, key journal.StepKey) (turn.ModelEvent, error)
-	ReserveUsage(ctx context.Context, in journal.ReserveInput) (output int64, refusal *journal.BudgetRefusal, err error)
+	ReserveUsage(ctx context.Context, in journal.ReserveInput) (output int64, refusal *fleet.Refusal, err error)
 	RecordUsage(ctx context.Context, in journal.AttemptUsage) error
 	AppendEvents(ctx context.Context, key journal.StepKey, attempt int, events []turn.Event) error
 	AppendStream(ctx context.Context, in journal.StreamInput) error
-	LastInput(ctx context.Context, turnID string, seq int64) (tokens, upTo int64, err error)
+	LastInput(ctx context.Context, turnID string, seq int64) (journal.PromptSize, error)
 	SettleCompaction(ctx context.Context, in journal.SettleCompaction) (turn.Compaction, error)
 	Compaction(ctx context.Context, turnID string, seq int64) (*turn.Compaction, error)
 	CompactionUsage(ctx context.Context, key journal.StepKey) (turn.Usage, error)

@@ -101,7 +101,6 @@ type Turn struct {
 	Caller          turn.Caller  // of the session, if it is that of a subagent
 	PromptConfig    string       // hash of its blob
 	Models          []turn.Model // the turn's model and its fallbacks, in order
-	MaxCost         *turn.USD    // nil means no limit
 	Limits          turn.Limits
 	Context         json.RawMessage // for the tools
 	// RetryMax and FallbackAfter are those of the turn.Config.
@@ -112,7 +111,7 @@ type Turn struct {
 // TurnOf returns the Turn of a turn with this config.
 func TurnOf(session, tenant string, caller turn.Caller, cfg turn.Config) Turn {
 	return Turn{Session: session, Tenant: tenant, Caller: caller, PromptConfig: cfg.PromptConfig, Models: cfg.Models,
-		MaxCost: cfg.Limits.MaxCost(), Limits: cfg.Limits, Context: cfg.Context, RetryMax: cfg.RetryMax,
+		Limits: cfg.Limits, Context: cfg.Context, RetryMax: cfg.RetryMax,
 		FallbackAfter: cfg.FallbackAfter}
 }
 

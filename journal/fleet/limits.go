@@ -30,6 +30,16 @@ const (
 	LimitRetryAfter LimitName = "retry_after"
 )
 
+// The limits of what a turn, a session or a tenant may use, in a Refusal. Each is the configuration's key.
+const (
+	LimitTurnTokens         LimitName = "max_tokens"
+	LimitTurnCost           LimitName = "max_cost_usd"
+	LimitSessionTokens      LimitName = "session_tokens"
+	LimitSessionCost        LimitName = "session_usd"
+	LimitTenantCostPerDay   LimitName = "tenant_usd_per_day"
+	LimitTenantCostPerMonth LimitName = "tenant_usd_per_month"
+)
+
 // LimitNames returns the limits that can be set, in the order in which they are shown.
 func LimitNames() []LimitName {
 	return []LimitName{LimitRequestsPerSecond, LimitRequestsPerMinute, LimitTokensPerMinute, LimitInFlight,

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 // The rules of fleet limits. A limit per second or minute holds in every second or minute, wherever it begins (a
@@ -80,16 +82,18 @@ var spans = []span{
 	{LimitTokensPerMinute, time.Minute + time.Second, func(u usageEntry) int64 { return u.Tokens }},
 }
 
-// Refusal says which limit of which scope a request would exceed now.
+// Refusal says which limit a request would exceed now. Its amounts are requests, tokens, or turn.USD.
 type Refusal struct {
-	Scope string    `json:"scope"`
+	Scope string    `json:"scope,omitempty"` // empty for a limit of a turn, a session or a tenant
 	Limit LimitName `json:"limit"`
 	Used  int64     `json:"used,omitempty"`
 	Max   int64     `json:"max,omitempty"`
+	// Needs is the least that the inference may use, for a limit of a turn, a session or a tenant.
+	Needs int64 `json:"needs,omitempty"`
 	// Retry is the time until the request might fit. It is an estimate, except if the limit is a pause.
 	Retry time.Duration `json:"retry"`
 	Pause *Pause        `json:"pause,omitempty"`
-	// Final means that waiting is pointless: the tokens of the day or the month are used up.
+	// Final means that waiting is pointless: what the limit allows is used up.
 	Final bool `json:"final,omitempty"`
 }
 
@@ -99,6 +103,11 @@ func (r Refusal) String() string {
 	about := max(r.Retry, time.Second).Round(time.Second)
 	waits := "waits for " + DescribeScope(r.Scope) + ": "
 	switch r.Limit {
+	case LimitTurnTokens, LimitSessionTokens:
+		return fmt.Sprintf("%s is %d tokens, of which %d are used, and the inference may use %d", r.Limit, r.Max, r.Used, r.Needs)
+	case LimitTurnCost, LimitSessionCost, LimitTenantCostPerDay, LimitTenantCostPerMonth:
+		return fmt.Sprintf("%s is %s, of which %s is used, and the inference may use %s", r.Limit, turn.USD(r.Max),
+			turn.USD(r.Used), turn.USD(r.Needs))
 	case LimitPause:
 		why := ""
 		if r.Pause.Reason != "" {

@@ -45,7 +45,7 @@ func (s *script) attemptUsage(step, attempt int, u turn.Usage) journal.AttemptUs
 }
 
 // reserve asks for input tokens and 100 output tokens, of which at least 10.
-func (s *script) reserve(step, attempt int, input int64, b journal.Budget) (int64, *journal.BudgetRefusal) {
+func (s *script) reserve(step, attempt int, input int64, b journal.Budget) (int64, *fleet.Refusal) {
 	s.Helper()
 	output, refusal, err := s.ReserveUsage(s.Context(), journal.ReserveInput{
 		AttemptUsage: s.attemptUsage(step, attempt, turn.Usage{InputTokens: input}), Price: perToken, Output: 100, Least: 10,
@@ -152,7 +152,8 @@ func usageOfAnOpenInference(t *testing.T, open func() *journal.DB) {
 func ceilingsHold(t *testing.T, open func() *journal.DB) {
 	tokens := int64(260)
 	for name, budget := range map[string]journal.Budget{
-		"turn": {Turn: usd(260)}, "session": {Session: usd(260)}, "tokens": {SessionTokens: &tokens},
+		"turn": {Turn: usd(260)}, "turn's tokens": {TurnTokens: &tokens}, "subagents": {TurnTokens: ptr(tokens + 7), Turn: usd(1000),
+			Subagents: turn.Spending{Tokens: 7}}, "session": {Session: usd(260)}, "tokens": {SessionTokens: &tokens},
 		"day": {TenantDay: usd(260)}, "month": {TenantMonth: usd(260), TenantDay: usd(1000)},
 	} {
 		s := newScript(t, open(), "t1")
@@ -187,9 +188,9 @@ func ceilingOfNothing(t *testing.T, open func() *journal.DB) {
 	s.start(1)
 	none := int64(0)
 	for limit, b := range map[fleet.LimitName]journal.Budget{
-		journal.BudgetTurn: {Turn: usd(0)}, journal.BudgetSession: {Session: usd(0)},
-		journal.BudgetSessionTokens: {SessionTokens: &none}, journal.BudgetTenantDay: {TenantDay: usd(0)},
-		journal.BudgetTenantMonth: {TenantMonth: usd(0)},
+		fleet.LimitTurnCost: {Turn: usd(0)}, fleet.LimitTurnTokens: {TurnTokens: &none},
+		fleet.LimitSessionCost: {Session: usd(0)}, fleet.LimitSessionTokens: {SessionTokens: &none},
+		fleet.LimitTenantCostPerDay: {TenantDay: usd(0)}, fleet.LimitTenantCostPerMonth: {TenantMonth: usd(0)},
 	} {
 		_, refusal := s.reserve(1, 1, 1, b)
 		require.NotNil(t, refusal)
@@ -258,10 +259,10 @@ func ceilingCountsBack(t *testing.T, open func() *journal.DB) {
 	}
 	_, refusal := s.reserve(1, 4, 50, journal.Budget{TenantDay: usd(150), TenantMonth: usd(1000)})
 	require.NotNil(t, refusal)
-	assert.Equal(t, "$0.00010", refusal.Used)
+	assert.EqualValues(t, *usd(100), refusal.Used)
 	_, refusal = s.reserve(1, 4, 50, journal.Budget{TenantMonth: usd(250)})
 	require.NotNil(t, refusal)
-	assert.Equal(t, "$0.00020", refusal.Used)
+	assert.EqualValues(t, *usd(200), refusal.Used)
 }
 
 // provider is a model provider that counts what it bills.

@@ -51,11 +51,14 @@ type Counters struct {
 	// Step is the number of the current inference, from 1; 0 before the first.
 	Step int `json:"step"`
 	// Spent counts inferences, reprompts and failed attempts. The limit max_steps bounds it.
-	Spent             int   `json:"spent"`
-	ToolCalls         int   `json:"tool_calls"`
-	ConsecutiveErrors int   `json:"consecutive_errors"`
-	Reprompts         int   `json:"reprompts"`
-	Usage             Usage `json:"usage"`
+	Spent             int `json:"spent"`
+	ToolCalls         int `json:"tool_calls"`
+	ConsecutiveErrors int `json:"consecutive_errors"`
+	Reprompts         int `json:"reprompts"`
+	// Usage is that of the turn's inferences. If UsageUnknown is set, the last one has failed, and what it has used is not
+	// in Usage yet.
+	Usage        Usage `json:"usage"`
+	UsageUnknown bool  `json:"usage_unknown,omitempty"`
 	// Subagents is what the turn's inline subagents and their own subagents have used, without Time, which is in Busy.
 	// Granted is the allowance of the subagents that work in the background. Both count against the turn's limits; the
 	// journal records the usage with the turns of the subagents.
@@ -98,7 +101,7 @@ func CheckInferenceLimits(l Limits, c Counters) *LimitExceeded {
 	case l.MaxTokens > 0 && taken.Tokens >= l.MaxTokens:
 		return exceeded(FinishMaxTokens, "the turn used %d tokens (max_tokens is %d)", taken.Tokens, l.MaxTokens)
 	case l.MaxCost() != nil && taken.Cost >= *l.MaxCost():
-		return MaxCostExceeded(fmt.Sprintf("the turn cost %s (max_cost_usd is %s)", taken.Cost, *l.MaxCost()))
+		return exceeded(FinishMaxCost, "the turn cost %s (max_cost_usd is %s)", taken.Cost, *l.MaxCost())
 	}
 	return nil
 }
@@ -108,9 +111,8 @@ func timedOut(l Limits) *LimitExceeded {
 	return exceeded(FinishTimeout, "the turn worked for %s, which is its turn_timeout", l.TurnTimeout)
 }
 
-// MaxCostExceeded returns the cost limit as the reason why a turn ends that cannot pay for another inference. why is
-// the first part of the message.
-func MaxCostExceeded(why string) *LimitExceeded { return exceeded(FinishMaxCost, "%s", why) }
+// Exceeded returns the limit for which an activity has refused another inference. why is the first part of the message.
+func Exceeded(reason FinishReason, why string) *LimitExceeded { return exceeded(reason, "%s", why) }
 
 // CheckCallLimits returns the limit that forbids n more tool calls, or nil if there is none.
 func CheckCallLimits(l Limits, c Counters, n int) *LimitExceeded {

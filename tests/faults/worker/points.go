@@ -50,7 +50,7 @@ func (p *points) LeaseCapacity(ctx context.Context, in fleet.CapacityInput) (fle
 }
 
 func (p *points) ReserveUsage(ctx context.Context, in journal.ReserveInput) (output int64,
-	refusal *journal.BudgetRefusal, err error) {
+	refusal *fleet.Refusal, err error) {
 	err = p.killer.around("ReserveUsage", func() error {
 		output, refusal, err = p.Journal.ReserveUsage(ctx, in)
 		return err
