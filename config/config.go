@@ -122,12 +122,12 @@ type Runtime struct {
 	MaxHistoryMessages int `toml:"max_history_messages" min:"0"`
 	// Maximum number of tool calls of one completion that run at the same time.
 	MaxParallelCalls int `toml:"max_parallel_calls" default:"8" min:"1"`
-	// Maximum number of input plus output tokens of a turn; 0 means no limit.
+	// Maximum number of input plus output tokens of a turn and of all that comes of it; 0 means no limit. Before each
+	// inference, the worker computes the most that it can use. If that is more than what is left, it lowers the limit of
+	// output tokens; if not even 64 fit, the turn ends. A provider that ignores the limit of output tokens can exceed the
+	// maximum, by its last answer.
 	MaxTokens int64 `toml:"max_tokens" min:"0"`
-	// Maximum cost of a turn in US dollars; 0 means no limit. Before each inference, the worker computes the most that it
-	// can cost. If that is more than what is left, it lowers the limit of output tokens; if not even 64 fit, the turn
-	// ends. The prices of the turn's models must be known. A provider that ignores the limit of output tokens can exceed
-	// the maximum, by its last answer.
+	// The same in US dollars. The prices of the turn's models must be known.
 	MaxCostUSD float64 `toml:"max_cost_usd" min:"0" max:"1000000"`
 	// The folder that the local tools are confined to, relative to the working directory.
 	Workspace string `toml:"workspace" default:"." required:"true"`

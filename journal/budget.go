@@ -2,7 +2,11 @@ package journal
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/everturn/everturn/journal/fleet"
@@ -48,7 +52,7 @@ func (db *DB) ReserveUsage(ctx context.Context, in ReserveInput) (output int64, 
 		}
 		old, err := usageRow(t.querier, a.Turn, in.Key, in.attemptColumn())
 		if err != nil || old.exists { // an earlier run of this transaction was committed
-			output = old.output
+			output = old.usage.OutputTokens
 			return err
 		}
 		day := dayOf(in.At)
@@ -64,7 +68,7 @@ func (db *DB) ReserveUsage(ctx context.Context, in ReserveInput) (output int64, 
 		if err := t.insertUsage(a.scope, in.AttemptUsage, day, true); err != nil {
 			return err
 		}
-		return t.addSpending(a.Tenant, day, in.Usage.Cost)
+		return t.addSpending(a.scope, day, in.Usage)
 	})
 	return output, refusal, err
 }
@@ -99,58 +103,138 @@ type ceiling struct {
 // ceilings returns the ceilings that b sets, each with its spending so far. day is the day of the request in UTC,
 // "2006-01-02": it selects the periods of the tenant's ceilings.
 func (t *tx) ceilings(sc scope, b Budget, day string) (list []ceiling, err error) {
-	add := func(tokens, cost fleet.LimitName, maxTokens *int64, maxCost *turn.USD, used func() (turn.Usage, error)) {
-		if err != nil || maxTokens == nil && maxCost == nil {
-			return
-		}
-		var u turn.Usage
-		u, err = used()
+	add := func(tokens, cost fleet.LimitName, maxTokens *int64, maxCost *turn.USD, used turn.Usage) {
 		if maxTokens != nil {
-			list = append(list, ceiling{name: tokens, max: *maxTokens, used: u.Total(), tokens: true})
+			list = append(list, ceiling{name: tokens, max: *maxTokens, used: used.Total(), tokens: true})
 		}
 		if maxCost != nil {
-			list = append(list, ceiling{name: cost, max: int64(*maxCost), used: int64(u.Cost)})
+			list = append(list, ceiling{name: cost, max: int64(*maxCost), used: int64(used.Cost)})
 		}
 	}
-	add(fleet.LimitTurnTokens, fleet.LimitTurnCost, b.TurnTokens, b.Turn, func() (turn.Usage, error) {
-		u, err := turnUsage(t.querier, sc.Turn)
-		return u.Add(turn.Usage{InputTokens: b.Subagents.Tokens, Cost: b.Subagents.Cost}), err
-	})
-	add(fleet.LimitSessionTokens, fleet.LimitSessionCost, b.SessionTokens, b.Session,
-		func() (turn.Usage, error) { return sessionUsage(t.querier, sc.Session) })
-	add("", fleet.LimitTenantCostPerDay, nil, b.TenantDay,
-		func() (turn.Usage, error) { return t.spending(sc.Tenant, day, day) })
-	add("", fleet.LimitTenantCostPerMonth, nil, b.TenantMonth,
-		func() (turn.Usage, error) { return t.spending(sc.Tenant, monthOf(day), day) })
-	return list, err
+	if b.Turn != nil || b.TurnTokens != nil {
+		used, err := turnUsage(t.querier, sc.Turn)
+		if err != nil {
+			return nil, err
+		}
+		used = used.Add(turn.Usage{InputTokens: b.Subagents.Tokens, Cost: b.Subagents.Cost})
+		add(fleet.LimitTurnTokens, fleet.LimitTurnCost, b.TurnTokens, b.Turn, used)
+	}
+	var accounts []string
+	session := ""
+	if b.Session != nil || b.SessionTokens != nil {
+		if err := t.Row(`SELECT `+accountOf("?"), sc.Session).Scan(&session); err != nil {
+			return nil, err
+		}
+		accounts = append(accounts, session)
+	}
+	if b.TenantDay != nil {
+		accounts = append(accounts, day)
+	}
+	if b.TenantMonth != nil {
+		accounts = append(accounts, monthOf(day))
+	}
+	used, err := t.balances(sc.Tenant, accounts)
+	if err != nil {
+		return nil, err
+	}
+	add(fleet.LimitSessionTokens, fleet.LimitSessionCost, b.SessionTokens, b.Session, used[session])
+	add("", fleet.LimitTenantCostPerDay, nil, b.TenantDay, used[day])
+	add("", fleet.LimitTenantCostPerMonth, nil, b.TenantMonth, used[monthOf(day)])
+	return list, nil
 }
 
-// sessionUsage returns the usage of a session's own turns and compactions.
-func sessionUsage(q querier, session int64) (u turn.Usage, err error) {
-	err = scanUsage(q.Row(`SELECT `+usageSums+` FROM used u WHERE u.session = ?`,
-		session).Scan, &u)
-	return u, err
+// The table spending has the sums of what was used, reservations included, one row for each account of a tenant: its
+// days and months of UTC, "2006-01-02" and "2006-01", and its sessions, "session:" with the ID of the session, each with
+// all sessions of subagents below it. An account is opened when a budget first needs it.
+const sessionAccount = "session:"
+
+// accountOf returns an SQL expression of the account of the session whose row the SQL expression gives: that of the
+// session above it that no other session has called. If the journal lacks a session between, it is the session's own.
+func accountOf(expression string) string {
+	return `(WITH RECURSIVE up (tenant, session_id, caller, level) AS (
+			SELECT s1.tenant, s1.session_id, s1.caller_session, 0 FROM sessions s1 WHERE s1.id = ` + expression + `
+			UNION SELECT s1.tenant, s1.session_id, s1.caller_session, up.level + 1 FROM up JOIN sessions s1
+				ON s1.tenant = up.tenant AND s1.session_id = up.caller WHERE up.caller <> '' AND up.level < 100)
+		SELECT '` + sessionAccount + `' || session_id FROM up ORDER BY caller = '' DESC, level LIMIT 1)`
 }
 
-// spending returns what a tenant has spent in a period; only Cost is set. day is "2006-01-02" in UTC, and period is
-// the day itself or its month, "2006-01". If the period has no row yet, spending inserts one with the sum of what was
-// used in the period so far; the condition on at excludes nothing that the one on day selects, but has an index. It
-// locks the row until the transaction ends, because the caller decides by the sum whether another request may be sent.
-func (t *tx) spending(tenant, period, day string) (u turn.Usage, err error) {
-	begins, err := time.Parse(time.DateOnly, (period + "-01")[:len(time.DateOnly)]) // "2006-01" becomes "2006-01-01"
+// balances returns what was used of the accounts. It locks them until the transaction ends, because the caller decides
+// by the sums whether another request may be sent.
+func (t *tx) balances(tenant string, accounts []string) (used map[string]turn.Usage, err error) {
+	slices.Sort(accounts) // so that concurrent transactions lock them in the same order
+	for _, account := range accounts {
+		var u turn.Usage
+		read := func() error {
+			return t.Row(`SELECT tokens, cost FROM spending WHERE tenant = ? AND account = ?`+t.Lock(), tenant, account).
+				Scan(&u.InputTokens, &u.Cost)
+		}
+		if err = read(); errors.Is(err, sql.ErrNoRows) {
+			if err = t.openAccount(tenant, account); err == nil {
+				err = read()
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		if used == nil {
+			used = map[string]turn.Usage{}
+		}
+		used[account] = u
+	}
+	return used, nil
+}
+
+// openAccount inserts an account with the sum of what was used so far.
+func (t *tx) openAccount(tenant, account string) error {
+	used, err := t.usageOfAccount(tenant, account)
+	if err != nil {
+		return err
+	}
+	return t.Exec(`INSERT INTO spending (tenant, account, tokens, cost) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`, tenant,
+		account, used.Total(), int64(used.Cost))
+}
+
+// usageOfAccount sums what counts for an account. The condition on at excludes nothing that the one on day selects, but
+// has an index.
+func (t *tx) usageOfAccount(tenant, account string) (u turn.Usage, err error) {
+	if session, ok := strings.CutPrefix(account, sessionAccount); ok {
+		var n int64
+		err := t.Row(`SELECT id FROM sessions WHERE tenant = ? AND session_id = ?`, tenant, session).Scan(&n)
+		if err != nil {
+			return u, err
+		}
+		return sessionUsage(t.querier, n)
+	}
+	begins, err := time.Parse(time.DateOnly, (account + "-01")[:len(time.DateOnly)]) // "2006-01" becomes "2006-01-01"
 	if err != nil {
 		return u, err
 	}
-	err = t.Exec(`INSERT INTO spending (tenant, period, cost)
-		SELECT ?1, ?2, CAST(coalesce((SELECT sum(u.cost) FROM used u
-			JOIN sessions s ON s.id = u.session WHERE u.at >= ?3 AND s.tenant = ?1 AND u.day BETWEEN ?4 AND ?5), 0) AS BIGINT)
-		WHERE NOT EXISTS (SELECT 1 FROM spending WHERE tenant = ?1 AND period = ?2)
-		ON CONFLICT DO NOTHING`, tenant, period, nanos(begins), dayOf(begins), day)
-	if err != nil {
-		return u, err
-	}
-	err = t.Row(`SELECT cost FROM spending WHERE tenant = ? AND period = ?`+t.Lock(), tenant, period).Scan(&u.Cost)
+	// the days of a month are between "2006-01-01" and "2006-01-99"
+	err = scanUsage(t.Row(`SELECT `+usageSums+` FROM used u JOIN sessions s ON s.id = u.session
+		WHERE u.at >= ? AND s.tenant = ? AND u.day BETWEEN ? AND ?`, nanos(begins), tenant, dayOf(begins), account+"-99").Scan, &u)
 	return u, err
+}
+
+// addSpending adds what was used to the accounts of a session and of its tenant that are open. change may be negative.
+func (t *tx) addSpending(sc scope, day string, change turn.Usage) error {
+	if change.Total() == 0 && change.Cost == 0 {
+		return nil
+	}
+	return t.Exec(`UPDATE spending SET tokens = tokens + ?1, cost = cost + ?2 WHERE tenant = ?3 AND account IN (?4, ?5, `+
+		accountOf("?6")+`)`, change.Total(), int64(change.Cost), sc.Tenant, day, monthOf(day), sc.Session)
+}
+
+// sessionUsage returns the usage of a session's turns and compactions, and of those of its subagents.
+func sessionUsage(q querier, session int64) (sum turn.Usage, err error) {
+	sessions, err := column[int64](q, allBelow("?"), session)
+	for _, n := range sessions {
+		var u turn.Usage
+		if err == nil {
+			err = scanUsage(q.Row(`SELECT `+usageSums+` FROM used u WHERE u.session = ?`, n).Scan, &u)
+		}
+		sum = sum.Add(u)
+	}
+	return sum, err
 }
 
 // maxCost returns the most that the attempt may cost with this many output tokens, or 0 if its price is unknown. It

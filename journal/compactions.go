@@ -48,7 +48,7 @@ func (db *DB) SettleCompaction(ctx context.Context, in SettleCompaction) (out tu
 		if err := t.InsertCompaction(a.Session, a.Turn, name, &out); err != nil {
 			return err
 		}
-		if err := t.addSpending(a.Tenant, dayOf(out.SettledAt), out.Usage.Cost); err != nil {
+		if err := t.addSpending(a.scope, dayOf(out.SettledAt), out.Usage); err != nil {
 			return err
 		}
 		// The compaction's row has the usage of the summaries now: a record without usage removes their reservations,
@@ -93,7 +93,7 @@ func (db *DB) AddCompaction(ctx context.Context, session, request string,
 		if err := t.InsertCompaction(n, 0, name, &out); err != nil {
 			return err
 		}
-		return t.addSpending(t.Tenant, dayOf(out.SettledAt), out.Usage.Cost)
+		return t.addSpending(scope{Session: n, Tenant: t.Tenant}, dayOf(out.SettledAt), out.Usage)
 	})
 	return out, err
 }

@@ -89,10 +89,10 @@ func (t *tx) recordEstimate(a attemptRow, at time.Time) error {
 		used.Usage.Cost = model.Price.Cost(used.Usage)
 	}
 	day := dayOf(at)
-	if err := t.insertUsage(a.scope, used, day, true); err != nil || used.Usage.Cost == 0 {
+	if err := t.insertUsage(a.scope, used, day, true); err != nil {
 		return err
 	}
-	return t.addSpending(a.Tenant, day, used.Usage.Cost)
+	return t.addSpending(a.scope, day, used.Usage)
 }
 
 // modelOfStep returns the model of a step with its price: that of the turn config, or the fallback that has taken over.

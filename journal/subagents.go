@@ -271,10 +271,10 @@ func (q querier) AnswerKept(a subagentRow) (kept bool, err error) {
 }
 
 // subagentSessions returns a query of the rows of sessions that the query first returns, and, recursively, of the
-// sessions of their working subagents (subagentWorking).
-func subagentSessions(first string) string {
+// sessions of their subagents for which the SQL condition holds.
+func subagentSessions(first, condition string) string {
 	return `WITH RECURSIVE below (id) AS (` + first + ` UNION SELECT x.id FROM below
-		JOIN subagents a ON a.session = below.id AND a.state = '` + subagentWorking + `'
+		JOIN subagents a ON a.session = below.id AND ` + condition + `
 		JOIN sessions p ON p.id = below.id JOIN sessions x ON x.tenant = p.tenant AND x.session_id = a.name)
 		SELECT id FROM below`
 }
@@ -282,13 +282,21 @@ func subagentSessions(first string) string {
 // belowSession returns a query of session rows: the session whose row the SQL expression gives, and the sessions of
 // its working subagents, of their working subagents, and so on.
 func belowSession(expression string) string {
-	return subagentSessions(`SELECT s0.id FROM sessions s0 WHERE s0.id = ` + expression)
+	return subagentSessions(`SELECT s0.id FROM sessions s0 WHERE s0.id = `+expression, workingSubagent)
 }
+
+// allBelow is belowSession with the sessions of subagents that have ended, too.
+func allBelow(expression string) string {
+	return subagentSessions(`SELECT s0.id FROM sessions s0 WHERE s0.id = `+expression, "TRUE")
+}
+
+// workingSubagent is an SQL condition of subagents a.
+const workingSubagent = `a.state = '` + subagentWorking + `'`
 
 // belowTurn returns a query of session rows: the sessions of the inline subagents that a turn waits for, and of their
 // working subagents. The SQL expression gives the row of the turn. The turn's own session is not among them.
 func belowTurn(expression string) string {
 	return subagentSessions(`SELECT x0.id FROM subagents a0 JOIN sessions p0 ON p0.id = a0.session
 		JOIN sessions x0 ON x0.tenant = p0.tenant AND x0.session_id = a0.name
-		WHERE a0.turn = ` + expression + ` AND a0.state = '` + subagentWorking + `' AND NOT a0.background`)
+		WHERE a0.turn = `+expression+` AND a0.state = '`+subagentWorking+`' AND NOT a0.background`, workingSubagent)
 }

@@ -50,10 +50,10 @@ func (t *tx) settleUsage(a attemptRow, in SettleInference) error {
 		return t.recordUsage(a.scope, used)
 	}
 	day := dayOf(in.At)
-	if err := t.insertUsage(a.scope, used, day, false); err != nil || used.Usage.Cost == 0 {
+	if err := t.insertUsage(a.scope, used, day, false); err != nil {
 		return err
 	}
-	return t.addSpending(a.Tenant, day, used.Usage.Cost)
+	return t.addSpending(a.scope, day, used.Usage)
 }
 
 // RecordUsage records the usage of an attempt that does not settle its step, because it failed or was stopped, or
@@ -91,17 +91,17 @@ func (t *tx) saveTurnUsage(sc scope) error {
 
 // usageRecord is a part of a row of the usage ledger. It is zero if the ledger has no such row.
 type usageRecord struct {
-	exists   bool  // the ledger has the row
-	reserved bool  // it is a reservation
-	output   int64 // output tokens
-	cost     turn.USD
-	day      string // of UTC, "2006-01-02": the day whose spending has the cost
+	exists   bool       // the ledger has the row
+	reserved bool       // it is a reservation
+	usage    turn.Usage // only the tokens and the cost
+	day      string     // of UTC, "2006-01-02": the day whose spending has the cost
 }
 
 // usageRow reads the row of an attempt. attempt is its AttemptUsage.attemptColumn.
 func usageRow(q querier, turnRow int64, key StepKey, attempt int) (r usageRecord, err error) {
-	err = q.Row(`SELECT reserved, output_tokens, cost, day FROM inference_usage
-		WHERE turn = ? AND step = ? AND attempt = ?`, turnRow, key.Step, attempt).Scan(&r.reserved, &r.output, &r.cost, &r.day)
+	err = q.Row(`SELECT reserved, input_tokens, output_tokens, cost, day FROM inference_usage
+		WHERE turn = ? AND step = ? AND attempt = ?`, turnRow, key.Step, attempt).Scan(&r.reserved, &r.usage.InputTokens,
+		&r.usage.OutputTokens, &r.usage.Cost, &r.day)
 	if errors.Is(err, sql.ErrNoRows) {
 		return r, nil
 	}
@@ -126,10 +126,10 @@ func (t *tx) recordUsage(sc scope, in AttemptUsage) error {
 	if err == nil && in.Usage != (turn.Usage{}) {
 		err = t.insertUsage(sc, in, day, false)
 	}
-	if change := in.Usage.Cost - old.cost; err == nil && change != 0 {
-		err = t.addSpending(sc.Tenant, day, change)
+	if err != nil {
+		return err
 	}
-	return err
+	return t.addSpending(sc, day, turn.Usage{InputTokens: in.Usage.Total() - old.usage.Total(), Cost: in.Usage.Cost - old.usage.Cost})
 }
 
 // insertUsage inserts a row of the ledger. day is the day of UTC that the cost counts for, "2006-01-02". reserved means
@@ -141,13 +141,6 @@ func (t *tx) insertUsage(sc scope, in AttemptUsage, day string, reserved bool) e
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, sc.Turn, in.Key.Step, in.attemptColumn(), in.Provider,
 		CleanText(in.Model), u.InputTokens, u.CachedTokens, u.CacheWriteTokens, u.OutputTokens, u.ReasoningTokens,
 		int64(u.Cost), u.Unpriced, u.Estimated, reserved, nanos(in.At), day)
-}
-
-// addSpending adds change, which may be negative, to the tenant's spending of a day and of its month. It changes
-// nothing if the table has no such rows: spending inserts them when a budget first needs them.
-func (t *tx) addSpending(tenant, day string, change turn.USD) error {
-	return t.Exec(`UPDATE spending SET cost = cost + ? WHERE tenant = ? AND period IN (?, ?)`, int64(change), tenant, day,
-		monthOf(day))
 }
 
 // dayOf returns the day of a time in UTC, "2006-01-02".
@@ -228,8 +221,10 @@ const (
 
 // usageKeys are the SQL expressions of the keys, for a query of usage u and sessions s.
 var usageKeys = map[UsageBy]string{
-	UsageByModel: `u.provider || '/' || u.model`, UsageBySession: `s.session_id`, UsageByDay: `u.day`,
-	UsageByTenant: `s.tenant`,
+	UsageByModel: `u.provider || '/' || u.model`, UsageByDay: `u.day`, UsageByTenant: `s.tenant`,
+	// that of a subagent counts for the session that called it
+	UsageBySession: fmt.Sprintf(`CASE WHEN s.caller_session = '' THEN s.session_id ELSE substr(%s, %d) END`,
+		accountOf("s.id"), len(sessionAccount)+1),
 }
 
 // UsageRow is the usage of one group.
@@ -241,8 +236,8 @@ type UsageRow struct {
 	Usage    turn.Usage `json:"usage"`
 }
 
-// SessionUsage returns the usage of all attempts of the session's turns, and of its compactions. A fork does not count
-// those of its shared past.
+// SessionUsage returns the usage of all attempts of the session's turns, of its compactions, and of its subagents. A
+// fork does not count those of its shared past.
 func (db *DB) SessionUsage(ctx context.Context, session string) (turn.Usage, error) {
 	return getOfSession(ctx, db, session, "reading the usage", func(q querier, n int64) (turn.Usage, error) {
 		return sessionUsage(q, n)

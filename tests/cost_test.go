@@ -109,6 +109,25 @@ func TestABudgetEndsASession(t *testing.T) {
 	assert.Len(t, e.model.Requests(), 2)
 }
 
+// TestABudgetCountsSubagents lets a subagent use what the budget of its caller's session has left.
+func TestABudgetCountsSubagents(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t, fakellm.Cases(
+		fakellm.When("task", fakellm.Text("Done.").Usage(3000, 100, 0)),
+		fakellm.When("", fakellm.Calls(callAgent("a", "task")).Usage(100, 10, 0))), priced, agents,
+		func(c *config.Config) { c.Budget.SessionUSD = ptr(0.015) })
+	e.work()
+	var res workflows.Result
+	_ = e.begin(session(t), "One.", nil).Get(t.Context(), &res) // the budget or the errors of the calls end it
+	rows, err := e.journal.Usage(t.Context(), journal.UsageBySession, time.Time{})
+	require.NoError(t, err)
+	require.Len(t, rows, 1)
+	assert.Equal(t, session(t), rows[0].Key)
+	assert.Greater(t, rows[0].Turns, 1)
+	assert.LessOrEqual(t, rows[0].Usage.Cost, 15_000*microdollar)
+	assert.Greater(t, rows[0].Usage.Cost, 8000*microdollar)
+}
+
 func TestABudgetOfNothing(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, fakellm.Text("never"), priced, func(c *config.Config) { c.Budget.TenantUSDPerDay = ptr(0.0) })

@@ -47,7 +47,7 @@ func (s *script) subagentOf(callID string) *script {
 	name := turn.SubagentSession(s.turn, callID)
 	subagent := &script{T: s.T, DB: s.DB, session: name, turn: "t of " + name, tenant: s.tenant, at: s.at}
 	in := subagent.beginInput()
-	in.Message.ID, in.Caller = name, turn.Caller{Turn: s.turn, Call: callID}
+	in.Message.ID, in.Caller = name, turn.Caller{Session: s.session, Turn: s.turn, Call: callID}
 	subagent.head = must(s.Begin(s.Context(), in))(s).Head
 	return subagent
 }

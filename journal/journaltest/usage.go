@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -25,6 +26,7 @@ var usagePromises = []promise{
 	{"a reservation outlives its worker", reservationStays},
 	{"two inferences share what is left of a tenant's budget", ceilingShared},
 	{"a budget counts what its period has cost before", ceilingCountsBack},
+	{"a session's budget counts its subagents, and theirs", ceilingOfATree},
 	{"the ledger of usage equals the provider's own count", usageEqualsCount},
 }
 
@@ -263,6 +265,43 @@ func ceilingCountsBack(t *testing.T, open func() *journal.DB) {
 	_, refusal = s.reserve(1, 4, 50, journal.Budget{TenantMonth: usd(250)})
 	require.NotNil(t, refusal)
 	assert.EqualValues(t, *usd(200), refusal.Used)
+}
+
+// ceilingOfATree reserves for a session, for its subagent, and for the subagent of that one.
+func ceilingOfATree(t *testing.T, open func() *journal.DB) {
+	s := newScript(t, open(), "t1")
+	tokens := int64(300)
+	for name, budget := range map[string]journal.Budget{"a": {Session: usd(300)}, "b": {SessionTokens: &tokens}} {
+		s = &script{T: t, DB: s.DB, session: name, turn: "t of " + name, at: start}
+		s.begin()
+		s.infer(1, "look", subagentCall("1.0")) // 11 tokens that cost nothing
+		cost := s.attemptUsage(1, 0, turn.Usage{InputTokens: 89, Cost: *usd(100)})
+		require.NoError(t, s.RecordUsage(t.Context(), cost), "what is recorded before any budget counts")
+		s.claimAgent(subagentCall("1.0"), journal.Subagent{})
+		child := s.subagentOf("1.0")
+		child.infer(1, "look", subagentCall("1.0"))
+		child.claimAgent(subagentCall("1.0"), journal.Subagent{})
+		grandchild := child.subagentOf("1.0")
+		grandchild.start(1)
+		output, refusal := grandchild.reserve(1, 1, 50, budget)
+		require.Nil(t, refusal)
+		assert.EqualValues(t, 100, output)
+		child.start(2, turn.CallOutcome{CallID: "1.0", Outcome: turn.OutcomeOK, Text: "x"})
+		_, refusal = child.reserve(2, 1, 50, budget)
+		require.NotNil(t, refusal, name)
+		assert.Contains(t, []fleet.LimitName{fleet.LimitSessionCost, fleet.LimitSessionTokens}, refusal.Limit)
+		require.NoError(t, grandchild.RecordUsage(t.Context(), grandchild.attemptUsage(1, 1, turn.Usage{InputTokens: 10, Cost: *usd(10)})))
+		output, refusal = child.reserve(2, 1, 50, budget)
+		require.Nil(t, refusal, "what the grandchild has not used returns")
+		assert.EqualValues(t, 100, output)
+		all := must(s.SessionUsage(t.Context(), name))(t)
+		assert.Equal(t, *usd(100 + 10 + 150), all.Cost)
+		rows := must(s.Usage(t.Context(), journal.UsageBySession, start))(t)
+		i := slices.IndexFunc(rows, func(r journal.UsageRow) bool { return r.Key == name })
+		require.GreaterOrEqual(t, i, 0, "%+v", rows)
+		assert.Equal(t, all, rows[i].Usage)
+		assert.Equal(t, 3, rows[i].Turns)
+	}
 }
 
 // provider is a model provider that counts what it bills.

@@ -350,13 +350,14 @@ CREATE TABLE inference_usage (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX inference_usage_at ON inference_usage (at);
 
--- The sums of a tenant's costs in a day (2026-11-23) and a month (2026-11) of UTC. A row exists from the first inference of
--- the period that a budget has to allow.
+-- The sums of what a tenant has used: in a day (2026-11-23) and a month (2026-11) of UTC, and in a session with all of its
+-- subagents (session:ID). An account exists from the first inference that a budget has to allow by it.
 CREATE TABLE spending (
-  tenant TEXT NOT NULL,
-  period TEXT NOT NULL,
-  cost   INTEGER NOT NULL,
-  PRIMARY KEY (tenant, period)
+  tenant  TEXT NOT NULL,
+  account TEXT NOT NULL,
+  tokens  INTEGER NOT NULL,
+  cost    INTEGER NOT NULL,
+  PRIMARY KEY (tenant, account)
 ) STRICT, WITHOUT ROWID;
 
 -- What stands for the beginnings of transcripts in prompts. A row applies to the session's prompts from
