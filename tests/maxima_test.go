@@ -142,10 +142,10 @@ func TestNoMaximumIsExceeded(t *testing.T) {
 	for i := range begun {
 		m := &begun[i]
 		if rng.IntN(4) > 0 {
-			m.limit.MaxTokens = ptr(2000 + rng.Int64N(60_000))
+			m.limit.MaxTokens = ptr(2000 + rng.Int64N(25_000))
 		}
 		if rng.IntN(4) == 0 || m.limit.MaxTokens == nil {
-			m.limit.MaxCostUSD = ptr(float64(4+rng.IntN(150)) / 1000)
+			m.limit.MaxCostUSD = ptr(float64(4+rng.IntN(60)) / 1000)
 		}
 		text, id := fmt.Sprintf("Errand %d", i), fmt.Sprintf("%s-%d", session(t), i)
 		if i%2 == 0 {
