@@ -68,7 +68,7 @@ func (db *DB) ReserveUsage(ctx context.Context, in ReserveInput) (output int64, 
 		if err := t.insertUsage(a.scope, in.AttemptUsage, day, true); err != nil {
 			return err
 		}
-		return t.addSpending(a.scope, day, in.Usage)
+		return t.addSpending(a.scope, day, in.Usage, turn.Usage{})
 	})
 	return output, refusal, err
 }
@@ -215,13 +215,15 @@ func (t *tx) usageOfAccount(tenant, account string) (u turn.Usage, err error) {
 	return u, err
 }
 
-// addSpending adds what was used to the accounts of a session and of its tenant that are open. change may be negative.
-func (t *tx) addSpending(sc scope, day string, change turn.Usage) error {
-	if change.Total() == 0 && change.Cost == 0 {
+// addSpending adds what was used to the accounts of a session and of its tenant that are open, in place of what was
+// reserved.
+func (t *tx) addSpending(sc scope, day string, used, reserved turn.Usage) error {
+	tokens, cost := used.Total()-reserved.Total(), used.Cost-reserved.Cost
+	if tokens == 0 && cost == 0 {
 		return nil
 	}
 	return t.Exec(`UPDATE spending SET tokens = tokens + ?1, cost = cost + ?2 WHERE tenant = ?3 AND account IN (?4, ?5, `+
-		accountOf("?6")+`)`, change.Total(), int64(change.Cost), sc.Tenant, day, monthOf(day), sc.Session)
+		accountOf("?6")+`)`, tokens, int64(cost), sc.Tenant, day, monthOf(day), sc.Session)
 }
 
 // sessionUsage returns the usage of a session's turns and compactions, and of those of its subagents.

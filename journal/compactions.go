@@ -48,7 +48,7 @@ func (db *DB) SettleCompaction(ctx context.Context, in SettleCompaction) (out tu
 		if err := t.InsertCompaction(a.Session, a.Turn, name, &out); err != nil {
 			return err
 		}
-		if err := t.addSpending(a.scope, dayOf(out.SettledAt), out.Usage); err != nil {
+		if err := t.addSpending(a.scope, dayOf(out.SettledAt), out.Usage, turn.Usage{}); err != nil {
 			return err
 		}
 		// The compaction's row has the usage of the summaries now: a record without usage removes their reservations,
@@ -93,7 +93,7 @@ func (db *DB) AddCompaction(ctx context.Context, session, request string,
 		if err := t.InsertCompaction(n, 0, name, &out); err != nil {
 			return err
 		}
-		return t.addSpending(scope{Session: n, Tenant: t.Tenant}, dayOf(out.SettledAt), out.Usage)
+		return t.addSpending(scope{Session: n, Tenant: t.Tenant}, dayOf(out.SettledAt), out.Usage, turn.Usage{})
 	})
 	return out, err
 }
@@ -147,35 +147,21 @@ func (db *DB) CompactionUsage(ctx context.Context, key StepKey) (u turn.Usage, e
 
 // PromptSize is the size of the prompt of an inference, as its provider counted it.
 type PromptSize struct {
-	Turn, Model string
-	Tokens      int64
-	UpTo        int64 // the seq of the prompt's last message
+	Turn, Provider, Model string
+	Tokens                int64 // 0 if the provider did not report its usage
+	UpTo                  int64 // the seq of the prompt's last message
 }
 
 // LastInput returns the size of the last prompt whose answer is at or before the message seq. It looks at the inferences
 // of this turn and of the session's earlier turns, but not at those of its shared past. The result is zero if there is no
-// such inference or the provider did not report its usage.
+// such inference.
 func (db *DB) LastInput(ctx context.Context, turnID string, seq int64) (out PromptSize, err error) {
 	err = db.read(ctx, "reading the size of the last prompt", func(q querier) error {
-		sc, err := q.Scope(turnID)
-		if err != nil {
-			return err
-		}
-		var key StepKey
-		err = q.Row(`SELECT t.turn_id, i.step FROM turns t JOIN inferences i ON i.turn = t.id
-			WHERE t.session = ? AND t.id <= ? AND i.head_seq BETWEEN 1 AND ? ORDER BY t.id DESC, i.step DESC LIMIT 1`,
-			sc.Session, sc.Turn, seq).Scan(&key.Turn, &key.Step)
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil
-		}
-		a, err := q.Attempt(key)
-		if err == nil {
-			a.Inf, err = q.LoadSettled(a)
-		}
-		if u := a.Inf.Completion.Usage; err == nil && !u.Estimated {
-			out = PromptSize{Turn: key.Turn, Model: a.Inf.Model, Tokens: u.InputTokens, UpTo: a.Inf.Base.Seq}
-		}
-		return err
+		err := q.Row(`SELECT t.turn_id, i.provider, i.model, CASE WHEN i.estimated THEN 0 ELSE i.input_tokens END, i.base_seq
+			FROM turns n JOIN turns t ON t.session = n.session AND t.id <= n.id JOIN inferences i ON i.turn = t.id
+			WHERE n.turn_id = ? AND i.head_seq BETWEEN 1 AND ? ORDER BY t.id DESC, i.step DESC LIMIT 1`, turnID, seq).
+			Scan(&out.Turn, &out.Provider, &out.Model, &out.Tokens, &out.UpTo)
+		return ignoreNoRows(err)
 	})
 	return out, err
 }

@@ -77,11 +77,11 @@ func (im *importer) importInference(turnRow int64, x ExportInference) error {
 	}
 	answer := x.Completion
 	answer.Raw = x.Raw
-	args, err := im.settlement(SettleInference{Answer: answer, At: x.SettledAt}, x.Head, x.Inference.Message)
+	args, err := im.settlement(SettleInference{Answer: answer, At: x.SettledAt}, x.Head, x.Inference.Message, "")
 	if err != nil {
 		return err
 	}
-	return im.Exec(settleColumns+` WHERE id = ?9`, append(args, row)...)
+	return im.Exec(settleColumns+` WHERE id = ?19`, append(args, row)...)
 }
 
 // importCall inserts a call of a turn and its artifacts.

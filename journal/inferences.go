@@ -207,18 +207,19 @@ func (t *tx) settleRunning(in SettleInference) (a attemptRow, settled bool, err 
 	a.scope = scope{TurnID: in.Key.Turn, SessionID: in.Session, Head: in.Base}
 	m := cleanMessage(in.Message)
 	m.TurnID = in.Key.Turn
-	args, err := t.settlement(in, Next(in.Base, m), m)
+	args, err := t.settlement(in, Next(in.Base, m), m, dayOf(in.At))
 	if err != nil {
 		return a, false, err
 	}
 	row := t.Row(settleColumns+` WHERE inferences.turn = (SELECT t.id FROM turns t JOIN sessions s ON s.id = t.session
-			WHERE t.turn_id = ?9 AND t.ended_at IS NULL AND s.session_id = ?10 AND s.head_seq = ?11 AND s.head_hash = ?12)
-		AND inferences.step = ?13 AND inferences.attempt = ?14 AND inferences.settled_at IS NULL
-		AND inferences.base_seq = ?11 AND inferences.base_hash = ?12
+			WHERE t.turn_id = ?19 AND t.ended_at IS NULL AND s.session_id = ?20 AND s.head_seq = ?21 AND s.head_hash = ?22)
+		AND inferences.step = ?23 AND inferences.attempt = ?24 AND inferences.settled_at IS NULL
+		AND inferences.base_seq = ?21 AND inferences.base_hash = ?22
 		RETURNING inferences.turn, (SELECT t.session FROM turns t WHERE t.id = inferences.turn),
-			(SELECT s.tenant FROM turns t JOIN sessions s ON s.id = t.session WHERE t.id = inferences.turn), `+inferenceColumns,
+			(SELECT s.tenant FROM turns t JOIN sessions s ON s.id = t.session WHERE t.id = inferences.turn),
+			(SELECT `+hasAccounts+` FROM turns t JOIN sessions s ON s.id = t.session WHERE t.id = inferences.turn), `+inferenceColumns,
 		append(args, in.Key.Turn, in.Session, in.Base.Seq, in.Base.Hash, in.Key.Step, in.Attempt)...)
-	err = a.Scan(row.Scan, &a.Turn, &a.Session, &a.Tenant)
+	err = a.Scan(row.Scan, &a.Turn, &a.Session, &a.Tenant, &a.HasAccounts)
 	a.Inf.Key, a.Emitted = in.Key, true // the statement has set it if need be
 	return a, err == nil, ignoreNoRows(err)
 }
@@ -269,9 +270,9 @@ func (t *tx) settleInference(a attemptRow, in SettleInference) (Inference, error
 	}
 	m := cleanMessage(in.Message)
 	m.TurnID = a.TurnID
-	args, err := t.settlement(in, Next(a.Head, m), m)
+	args, err := t.settlement(in, Next(a.Head, m), m, dayOf(in.At))
 	if err == nil {
-		err = t.Exec(settleColumns+` WHERE id = ?9`, append(args, a.Row)...)
+		err = t.Exec(settleColumns+` WHERE id = ?19`, append(args, a.Row)...)
 	}
 	if err != nil {
 		return a.Inf, err
@@ -382,6 +383,7 @@ type attemptRow struct {
 	PromptTokens   int64     // of the running attempt, by estimate; 0 until its provider begins to answer
 	Expect         int64     // the head's seq before the step's results were appended
 	HasLateResults bool      // the session has late results that its model has not been told
+	HasAccounts    bool      // the tenant has accounts: see addSpending
 	completion     stored
 }
 
@@ -409,14 +411,17 @@ func (a *attemptRow) Scan(scan func(...any) error, before ...any) error {
 // hasLateResults is the column of attemptRow.HasLateResults, of turns t.
 const hasLateResults = `EXISTS (SELECT 1 FROM late_results l WHERE l.notify_session = t.session)`
 
-const attemptColumns = scopeColumns + `, ` + hasLateResults + `, ` + inferenceColumns
+// hasAccounts is the column of attemptRow.HasAccounts, of sessions s.
+const hasAccounts = `EXISTS (SELECT 1 FROM spending p WHERE p.tenant = s.tenant)`
+
+const attemptColumns = scopeColumns + `, ` + hasLateResults + `, ` + hasAccounts + `, ` + inferenceColumns
 
 // Attempt returns an inference of a turn. If the step was never started, Row is 0 and only scope, HasLateResults and
 // Inf.Key are set. The error wraps ErrNotFound if the turn does not exist.
 func (q querier) Attempt(key StepKey) (a attemptRow, err error) {
 	row := q.Row(`SELECT `+attemptColumns+` FROM turns t JOIN sessions s ON s.id = t.session
 		LEFT JOIN inferences ON inferences.turn = t.id AND inferences.step = ? WHERE t.turn_id = ?`, key.Step, key.Turn)
-	err = a.Scan(row.Scan, append(a.fields(), &a.HasLateResults)...)
+	err = a.Scan(row.Scan, append(a.fields(), &a.HasLateResults, &a.HasAccounts)...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return a, fmt.Errorf("turn %s: %w", key.Turn, ErrNotFound)
 	}
@@ -452,7 +457,7 @@ func (t *tx) LockedAttempt(key StepKey) (a attemptRow, err error) {
 	row := t.Row(`SELECT `+attemptColumns+
 		` FROM sessions s JOIN turns t ON t.session = s.id JOIN inferences ON inferences.turn = t.id
 		WHERE inferences.step = ? AND t.turn_id = ?`+t.Lock(), key.Step, key.Turn)
-	err = a.Scan(row.Scan, append(a.fields(), &a.HasLateResults)...)
+	err = a.Scan(row.Scan, append(a.fields(), &a.HasLateResults, &a.HasAccounts)...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return t.Attempt(key)
 	}
@@ -491,10 +496,14 @@ func (q querier) LoadSettled(a attemptRow) (Inference, error) {
 // settleColumns is the beginning of the statement that settles the row of an inference; its arguments are those of
 // tx.settlement.
 const settleColumns = `UPDATE inferences SET head_seq = ?1, head_hash = ?2, completion = ?3, completion_blob = ?4, raw = ?5,
-	raw_encoding = ?6, settled_at = ?7, emitted = emitted OR CAST(?8 AS BOOLEAN)`
+	raw_encoding = ?6, settled_at = ?7, emitted = emitted OR CAST(?8 AS BOOLEAN), provider = ?9, input_tokens = ?10,
+	cached_tokens = ?11, cache_write_tokens = ?12, output_tokens = ?13, reasoning_tokens = ?14, cost = ?15, unpriced = ?16,
+	estimated = ?17, day = coalesce((SELECT r.day FROM inference_usage r WHERE r.turn = inferences.turn
+		AND r.step = inferences.step AND r.attempt = inferences.attempt), ?18)`
 
 // settlement returns the arguments of settleColumns. head is the head after the message m, which the completion becomes.
-func (t *tx) settlement(in SettleInference, head turn.Head, m turn.Message) ([]any, error) {
+// Its usage counts for the day of its reservation or else for day, or for none if day is "".
+func (t *tx) settlement(in SettleInference, head turn.Head, m turn.Message, day string) ([]any, error) {
 	answer, err := t.PutJSON(storeCompletion(cleanCompletion(in.Answer), m.Text))
 	if err != nil {
 		return nil, err
@@ -504,7 +513,10 @@ func (t *tx) settlement(in SettleInference, head turn.Head, m turn.Message) ([]a
 		encoding, raw = encode("application/json", in.Answer.Raw)
 		raw, err = t.sealer.seal(raw)
 	}
-	return []any{head.Seq, head.Hash, answer.Inline, answer.Blob, raw, encoding, nanos(in.At), hasText(in.Events)}, err
+	u := in.Answer.Usage
+	return []any{head.Seq, head.Hash, answer.Inline, answer.Blob, raw, encoding, nanos(in.At), hasText(in.Events),
+		CleanText(in.Provider), u.InputTokens, u.CachedTokens, u.CacheWriteTokens, u.OutputTokens, u.ReasoningTokens,
+		int64(u.Cost), u.Unpriced, u.Estimated, textOrNull(day)}, err
 }
 
 // storedCompletion is a completion as the journal keeps it: without Raw, which is a blob, and without the text if

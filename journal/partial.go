@@ -92,7 +92,7 @@ func (t *tx) recordEstimate(a attemptRow, at time.Time) error {
 	if err := t.insertUsage(a.scope, used, day, true); err != nil {
 		return err
 	}
-	return t.addSpending(a.scope, day, used.Usage)
+	return t.addSpending(a.scope, day, used.Usage, turn.Usage{})
 }
 
 // modelOfStep returns the model of a step with its price: that of the turn config, or the fallback that has taken over.

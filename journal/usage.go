@@ -11,10 +11,11 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// The ledger of usage, the table inference_usage, has one row for each attempt of an inference that the provider bills,
-// as far as is known. If there is a budget, ReserveUsage inserts the row before the prompt is sent, with the most that
-// the attempt may use; SettleInference and RecordUsage replace this reservation by what the attempt has used. The
-// reservation of an attempt whose worker died stays, because the provider may bill all of it.
+// The ledger of usage is the view used. The row of an inference has the usage of the attempt that settled it, and the
+// table inference_usage has one row for each other attempt that the provider bills, as far as is known. If there is a
+// budget, ReserveUsage inserts a row before the prompt is sent, with the most that the attempt may use; SettleInference
+// removes this reservation, and RecordUsage replaces it by what the attempt has used. The reservation of an attempt whose
+// worker died stays, because the provider may bill all of it.
 
 // AttemptUsage is what one attempt of an inference has used.
 type AttemptUsage struct {
@@ -41,19 +42,18 @@ func (u AttemptUsage) attemptColumn() int {
 	return -(u.Attempt*(maxSummaries+1) + u.Summary)
 }
 
-// settleUsage records the usage of the attempt that settles its step. Without a reservation it inserts a row without
-// looking for one: the caller has checked that the step was not settled, so the attempt has none.
-func (t *tx) settleUsage(a attemptRow, in SettleInference) error {
-	used := AttemptUsage{Key: in.Key, Attempt: in.Attempt, Provider: in.Provider, Model: in.Model,
-		Usage: in.Answer.Usage, At: in.At}
+// settleUsage removes the reservation of the attempt that has settled its step, and adds its usage to the accounts.
+func (t *tx) settleUsage(a attemptRow, in SettleInference) (err error) {
+	old := usageRecord{day: dayOf(in.At)}
 	if in.Reserved {
-		return t.recordUsage(a.scope, used)
+		if old, err = t.removeUsage(a.scope, in.Key, in.Attempt, old.day); err != nil {
+			return err
+		}
 	}
-	day := dayOf(in.At)
-	if err := t.insertUsage(a.scope, used, day, false); err != nil {
-		return err
+	if !a.HasAccounts {
+		return nil
 	}
-	return t.addSpending(a.scope, day, used.Usage)
+	return t.addSpending(a.scope, old.day, in.Answer.Usage, old.usage)
 }
 
 // RecordUsage records the usage of an attempt that does not settle its step, because it failed or was stopped, or
@@ -68,6 +68,9 @@ func (db *DB) RecordUsage(ctx context.Context, in AttemptUsage) error {
 		}
 		if a.Row == 0 || in.Attempt > a.Inf.Attempt {
 			return fmt.Errorf("attempt %d was never started: %w", in.Attempt, ErrNotFound)
+		}
+		if a.Inf.Settled && in.Attempt == a.Inf.Attempt && in.Summary == 0 {
+			return nil // the row of the inference has its usage
 		}
 		if err := t.recordUsage(a.scope, in); err != nil || !a.Closed {
 			return err
@@ -109,27 +112,33 @@ func usageRow(q querier, turnRow int64, key StepKey, attempt int) (r usageRecord
 	return r, err
 }
 
-// recordUsage replaces the attempt's reservation by what the attempt has used, and corrects the tenant's spending by
-// the difference. If the attempt used nothing, no row is left. If the ledger has a row that is not a reservation, it
-// changes nothing: the first record stands, and a repeated transaction must not change the spending twice.
+// removeUsage removes the row of an attempt, and returns it. If there is none, it returns a record of this day.
+func (t *tx) removeUsage(sc scope, key StepKey, attempt int, day string) (usageRecord, error) {
+	old, err := usageRow(t.querier, sc.Turn, key, attempt)
+	if err != nil || !old.exists {
+		return usageRecord{day: day}, err
+	}
+	return old, t.Exec(`DELETE FROM inference_usage WHERE turn = ? AND step = ? AND attempt = ?`, sc.Turn, key.Step, attempt)
+}
+
+// recordUsage replaces the attempt's reservation by what the attempt has used, and corrects the accounts by the
+// difference. If the attempt used nothing, no row is left. If the ledger has a row that is not a reservation, it
+// changes nothing: the first record stands, and a repeated transaction must not change the accounts twice.
 func (t *tx) recordUsage(sc scope, in AttemptUsage) error {
 	old, err := usageRow(t.querier, sc.Turn, in.Key, in.attemptColumn())
 	if err != nil || old.exists && !old.reserved {
 		return err
 	}
-	day := dayOf(in.At)
-	if old.exists { // the cost stays in the day of its reservation
-		day = old.day
-		err = t.Exec(`DELETE FROM inference_usage WHERE turn = ? AND step = ? AND attempt = ?`, sc.Turn, in.Key.Step,
-			in.attemptColumn())
-	}
-	if err == nil && in.Usage != (turn.Usage{}) {
-		err = t.insertUsage(sc, in, day, false)
-	}
-	if err != nil {
+	// the usage counts for the day of its reservation
+	if old, err = t.removeUsage(sc, in.Key, in.attemptColumn(), dayOf(in.At)); err != nil {
 		return err
 	}
-	return t.addSpending(sc, day, turn.Usage{InputTokens: in.Usage.Total() - old.usage.Total(), Cost: in.Usage.Cost - old.usage.Cost})
+	if in.Usage != (turn.Usage{}) {
+		if err := t.insertUsage(sc, in, old.day, false); err != nil {
+			return err
+		}
+	}
+	return t.addSpending(sc, old.day, in.Usage, old.usage)
 }
 
 // insertUsage inserts a row of the ledger. day is the day of UTC that the cost counts for, "2006-01-02". reserved means
@@ -253,14 +262,14 @@ func (db *DB) Usage(ctx context.Context, by UsageBy, since time.Time) ([]UsageRo
 		return nil, fmt.Errorf("usage cannot be grouped by %q", by)
 	}
 	return get(ctx, db, "reading the usage", func(q querier) ([]UsageRow, error) {
-		where, args := ` WHERE u.at >= ?`, []any{nanos(since)}
+		// CROSS JOIN makes SQLite begin with the index on at.
+		where, args := ` CROSS JOIN sessions s WHERE s.id = u.session AND u.at >= ?`, []any{nanos(since)}
 		if by != UsageByTenant || q.Tenant != "" {
 			where, args = where+` AND s.tenant = ?`, append(args, q.Tenant)
 		}
 		return collect(q, func(scan scanner) (r UsageRow, err error) {
 			err = scanUsage(scan, &r.Usage, &r.Key, &r.Attempts, &r.Turns)
 			return r, err
-		}, `SELECT `+key+`, count(*), count(DISTINCT u.turn), `+usageSums+` FROM used u
-			JOIN sessions s ON s.id = u.session`+where+` GROUP BY 1 ORDER BY 1`, args...)
+		}, `SELECT `+key+`, count(*), count(DISTINCT u.turn), `+usageSums+` FROM used u`+where+` GROUP BY 1 ORDER BY 1`, args...)
 	})
 }

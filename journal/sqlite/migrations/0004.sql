@@ -125,10 +125,22 @@ CREATE TABLE inferences (
   settled_at      INTEGER,
   late_count      INTEGER NOT NULL DEFAULT 0,
   prompt_tokens   INTEGER NOT NULL DEFAULT 0, -- that the running attempt has sent, by estimate; 0 until its provider begins to answer
+  -- The usage of the attempt that settled the step, and the day of UTC for which it counts: null if for none, as after an import.
+  provider           TEXT NOT NULL DEFAULT '',
+  input_tokens       INTEGER NOT NULL DEFAULT 0,
+  cached_tokens      INTEGER NOT NULL DEFAULT 0,
+  cache_write_tokens INTEGER NOT NULL DEFAULT 0,
+  output_tokens      INTEGER NOT NULL DEFAULT 0,
+  reasoning_tokens   INTEGER NOT NULL DEFAULT 0,
+  cost               INTEGER NOT NULL DEFAULT 0,
+  unpriced           INTEGER NOT NULL DEFAULT FALSE,
+  estimated          INTEGER NOT NULL DEFAULT FALSE,
+  day                TEXT,
   raw_encoding    TEXT NOT NULL DEFAULT '', -- of raw: '' or 'gzip'
   raw             BLOB, -- the provider's own answer
   UNIQUE (turn, step)
 ) STRICT;
+CREATE INDEX inferences_settled ON inferences (settled_at) WHERE day IS NOT NULL;
 
 CREATE TABLE calls (
   id                INTEGER PRIMARY KEY,
@@ -326,9 +338,9 @@ CREATE TABLE fleet_limits (
 -- The database's clock.
 CREATE VIEW clock AS SELECT CAST(unixepoch('subsec') * 1000000000 AS INTEGER) AS now;
 
--- What each attempt of an inference has used. One row for each attempt that the provider bills, as far
--- as is known. While reserved is true, the row holds the most that the attempt may use. Costs are picodollars. day is that
--- of at, in UTC.
+-- What an attempt of an inference that did not settle its step has used, or while reserved is true, the most that an
+-- attempt may use. One row for each such attempt that the provider bills, as far as is known. Costs are picodollars. day is
+-- that of at, in UTC.
 CREATE TABLE inference_usage (
   turn               INTEGER NOT NULL REFERENCES turns (id),
   step               INTEGER NOT NULL,
@@ -391,6 +403,10 @@ CREATE INDEX compactions_turn ON compactions (turn) WHERE turn IS NOT NULL;
 
 -- What inferences and compactions have used.
 CREATE VIEW used AS
+  SELECT t.session, i.turn, i.step, i.attempt, i.provider, i.model, i.input_tokens, i.cached_tokens, i.cache_write_tokens,
+    i.output_tokens, i.reasoning_tokens, i.cost, i.unpriced, i.estimated, 0 AS reserved, i.settled_at AS at, i.day
+  FROM inferences i JOIN turns t ON t.id = i.turn WHERE i.day IS NOT NULL
+  UNION ALL
   SELECT t.session, u.turn, u.step, u.attempt, u.provider, u.model, u.input_tokens, u.cached_tokens, u.cache_write_tokens,
     u.output_tokens, u.reasoning_tokens, u.cost, u.unpriced, u.estimated, u.reserved, u.at, u.day
   FROM inference_usage u JOIN turns t ON t.id = u.turn
