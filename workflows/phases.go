@@ -364,10 +364,10 @@ func deniedOutcomes(calls []turn.CallProposal, text string) []turn.CallOutcome {
 	return out
 }
 
-// limitResult returns the result of a turn that ends because it would exceed a limit.
-func (r *run) limitResult(exceeded *turn.LimitExceeded) turn.Result {
-	return turn.Result{State: turn.StateCompleted, Reason: exceeded.Reason, Answer: r.progress.LastText,
-		Code: turn.CodeLimitExceeded, Message: exceeded.Message}
+// limitResult returns the result of a turn that ends because it would exceed a limit, with the model's latest text.
+func (r *run) limitResult(exceeded *turn.Result) turn.Result {
+	exceeded.Answer = r.progress.LastText
+	return *exceeded
 }
 
 // interruptedResult returns the result of a turn that ends because the policy for an error is interrupt.

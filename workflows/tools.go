@@ -142,9 +142,9 @@ func (r *run) count(receipts []CallResult, approvals map[string]turn.Decision, r
 	}
 }
 
-// countRepeats counts how often the turn has made the step's calls with the same results in a row. It returns the limit
-// that ends the turn, or nil.
-func (r *run) countRepeats(states []*callState) *turn.LimitExceeded {
+// countRepeats counts how often the turn has made the step's calls with the same results in a row. It returns the
+// result of a turn that ends because of that, or nil.
+func (r *run) countRepeats(states []*callState) *turn.Result {
 	if r.progress.Config.Version < turn.RepeatsVersion || len(states) == 0 {
 		return nil
 	}

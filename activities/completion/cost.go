@@ -57,7 +57,8 @@ func (r *Runner) counted(ctx context.Context, in workflows.InferInput, inf journ
 		return 0, 0, nil
 	}
 	last, err := r.journal.LastInput(ctx, in.Turn, inf.Base.Seq)
-	if last.Turn != in.Turn || last.Provider != in.Provider || last.Model != in.Prompt.Model || p.compaction != nil && p.compaction.At.Seq > last.UpTo {
+	sameModel := last.Turn == in.Turn && last.Provider == in.Provider && last.Model == in.Prompt.Model
+	if !sameModel || p.compaction != nil && p.compaction.At.Seq > last.UpTo {
 		return 0, 0, err
 	}
 	return last.Tokens, int(inf.Base.Seq - last.UpTo), err

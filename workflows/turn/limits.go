@@ -81,14 +81,8 @@ func (c Counters) Used() Spending {
 // background.
 func (c Counters) Taken() Spending { return c.Used().Add(c.Granted) }
 
-// LimitExceeded describes the limit that the turn would exceed.
-type LimitExceeded struct {
-	Reason  FinishReason
-	Message string
-}
-
-// CheckInferenceLimits returns the limit that forbids another inference, or nil if there is none.
-func CheckInferenceLimits(l Limits, c Counters) *LimitExceeded {
+// CheckInferenceLimits returns the result of a turn whose limits forbid another inference, or nil if they allow it.
+func CheckInferenceLimits(l Limits, c Counters) *Result {
 	taken := c.Taken()
 	switch {
 	case taken.Time >= l.TurnTimeout:
@@ -106,16 +100,17 @@ func CheckInferenceLimits(l Limits, c Counters) *LimitExceeded {
 	return nil
 }
 
-// timedOut returns the turn_timeout as the exceeded limit.
-func timedOut(l Limits) *LimitExceeded {
+// timedOut returns the result of a turn that has reached its turn_timeout.
+func timedOut(l Limits) *Result {
 	return exceeded(FinishTimeout, "the turn worked for %s, which is its turn_timeout", l.TurnTimeout)
 }
 
-// Exceeded returns the limit for which an activity has refused another inference. why is the first part of the message.
-func Exceeded(reason FinishReason, why string) *LimitExceeded { return exceeded(reason, "%s", why) }
+// Exceeded returns the result of a turn for which an activity has refused another inference. why is the first sentence of
+// its message.
+func Exceeded(reason FinishReason, why string) *Result { return exceeded(reason, "%s", why) }
 
-// CheckCallLimits returns the limit that forbids n more tool calls, or nil if there is none.
-func CheckCallLimits(l Limits, c Counters, n int) *LimitExceeded {
+// CheckCallLimits returns the result of a turn whose limits forbid n more tool calls, or nil if they allow them.
+func CheckCallLimits(l Limits, c Counters, n int) *Result {
 	taken := c.Taken()
 	switch {
 	case taken.Time >= l.TurnTimeout:
@@ -130,9 +125,10 @@ func CheckCallLimits(l Limits, c Counters, n int) *LimitExceeded {
 	return nil
 }
 
-// exceeded returns an exceeded limit. The format and args give the first sentence of its message.
-func exceeded(reason FinishReason, format string, args ...any) *LimitExceeded {
-	return &LimitExceeded{Reason: reason, Message: fmt.Sprintf(format, args...) +
+// exceeded returns the result of a turn that ends because of a limit. The format and args give the first sentence of its
+// message.
+func exceeded(reason FinishReason, format string, args ...any) *Result {
+	return &Result{State: StateCompleted, Reason: reason, Code: CodeLimitExceeded, Message: fmt.Sprintf(format, args...) +
 		". What was done is kept; raise the limit or ask again to go on."}
 }
 

@@ -42,9 +42,8 @@ func (r Repeats) After(calls []CallWithResult) Repeats {
 	return Repeats{Calls: hash, Steps: r.Steps + 1}
 }
 
-// Check returns the limit that forbids another step after MaxRepeats equal ones, or nil. calls are those of the last
-// step.
-func (r Repeats) Check(calls []CallWithResult) *LimitExceeded {
+// Check returns the result of a turn after MaxRepeats equal steps, or nil. calls are those of the last step.
+func (r Repeats) Check(calls []CallWithResult) *Result {
 	if r.Steps < MaxRepeats {
 		return nil
 	}
@@ -52,6 +51,7 @@ func (r Repeats) Check(calls []CallWithResult) *LimitExceeded {
 	if len(calls) > 1 {
 		what = fmt.Sprintf("%d calls, the first of %s,", len(calls), calls[0].Tool)
 	}
-	return &LimitExceeded{Reason: FinishRepeatedCalls, Message: fmt.Sprintf("the model made the same %s with the same "+
-		"result %d times in a row. What was done is kept; ask again in other words to go on.", what, r.Steps)}
+	return &Result{State: StateCompleted, Reason: FinishRepeatedCalls, Code: CodeLimitExceeded,
+		Message: fmt.Sprintf("the model made the same %s with the same result %d times in a row. What was done is kept; ask "+
+			"again in other words to go on.", what, r.Steps)}
 }
