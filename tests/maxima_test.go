@@ -26,7 +26,7 @@ import (
 
 // The long run of TestNoMaximumIsExceeded is `make maxima`.
 var (
-	maxima     = flag.Int("maxima", 40, "messages of TestNoMaximumIsExceeded, half of them with subagents")
+	maxima     = flag.Int("maxima", 24, "messages of TestNoMaximumIsExceeded, half of them with subagents")
 	maximaSeed = flag.Uint64("maxima-seed", 1, "seed of TestNoMaximumIsExceeded")
 )
 
@@ -39,6 +39,9 @@ type biller struct {
 	rng    *rand.Rand
 	billed map[string]turn.Usage // by errand
 }
+
+// billedOutput is the models' own limit of output tokens.
+const billedOutput = 3000
 
 var errand = regexp.MustCompile(`Errand \d+`)
 
@@ -55,7 +58,7 @@ func (b *biller) reply(q fakellm.Request) fakellm.Reply {
 	}
 	limit := max(q.Chat.MaxTokens, q.Chat.MaxCompletionTokens)
 	if limit == 0 {
-		limit = 400
+		limit = billedOutput
 	}
 	completion := 1 + b.rng.IntN(limit)
 	if b.rng.IntN(3) == 0 {
@@ -75,7 +78,7 @@ func (b *biller) reply(q fakellm.Request) fakellm.Reply {
 func (b *biller) bill(q fakellm.Request, name string, completion int) fakellm.Usage {
 	h := fnv.New64()
 	h.Write([]byte(name + q.Chat.Model))
-	u := fakellm.Usage{Prompt: len(q.Body) / int(4+h.Sum64()%8), Completion: completion}
+	u := fakellm.Usage{Prompt: len(q.Body) / int(4+h.Sum64()%3), Completion: completion}
 	u.Cached = b.rng.IntN(u.Prompt + 1)
 	u.CacheWrite = b.rng.IntN(u.Prompt - u.Cached + 1)
 	paid := turn.Usage{InputTokens: int64(u.Prompt), OutputTokens: int64(u.Completion), CachedTokens: int64(u.Cached),
@@ -123,7 +126,7 @@ func TestNoMaximumIsExceeded(t *testing.T) {
 			Output: 10_000_000}, "m1": {Input: 3_000_000, CachedInput: 3_000_000, Output: 5_000_000}} {
 			dollars := func(rate int64) *float64 { return ptr(float64(rate) / 1e6) }
 			b.prices[name] = turn.Price{Rates: r}
-			c.Models = append(c.Models, config.Model{Name: "openai:" + name, MaxOutputTokens: 600, ContextTokens: 8000,
+			c.Models = append(c.Models, config.Model{Name: "openai:" + name, MaxOutputTokens: billedOutput, ContextTokens: 16_000,
 				InputPrice: dollars(r.Input), CachedInputPrice: dollars(r.CachedInput), CacheWritePrice: dollars(r.CacheWrite),
 				OutputPrice: dollars(r.Output)})
 		}
@@ -142,10 +145,10 @@ func TestNoMaximumIsExceeded(t *testing.T) {
 	for i := range begun {
 		m := &begun[i]
 		if rng.IntN(4) > 0 {
-			m.limit.MaxTokens = ptr(2000 + rng.Int64N(25_000))
+			m.limit.MaxTokens = ptr(3000 + rng.Int64N(30_000))
 		}
 		if rng.IntN(4) == 0 || m.limit.MaxTokens == nil {
-			m.limit.MaxCostUSD = ptr(float64(4+rng.IntN(60)) / 1000)
+			m.limit.MaxCostUSD = ptr(float64(10+rng.IntN(140)) / 1000)
 		}
 		text, id := fmt.Sprintf("Errand %d", i), fmt.Sprintf("%s-%d", session(t), i)
 		if i%2 == 0 {
