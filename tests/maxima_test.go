@@ -19,6 +19,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/journal/fleet"
 	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -113,7 +114,8 @@ func (b *biller) answer(q fakellm.Request, name string) fakellm.Reply {
 
 // TestNoMaximumIsExceeded sends messages with random maxima to four workers, one of which is killed every second. What
 // the provider has billed for a message and all that comes of it, by subagents and by their answers, never exceeds its
-// max_tokens or max_cost_usd; and what subagents were granted and have not used returns.
+// max_tokens or max_cost_usd; what subagents were granted and have not used returns; and the provider's limit holds in
+// every second.
 func TestNoMaximumIsExceeded(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(*maximaSeed, 2))
@@ -133,6 +135,8 @@ func TestNoMaximumIsExceeded(t *testing.T) {
 	})
 	require.NoError(t, os.WriteFile(filepath.Join(e.cfg.Runtime.Workspace, "long.txt"),
 		[]byte(strings.Repeat("A line of this file.\n", 100)), 0o600))
+	const perSecond = 15
+	require.NoError(t, e.journal.SetFleetLimits(t.Context(), "openai", fleet.Limits{fleet.LimitRequestsPerSecond: perSecond}))
 	stopKilling := e.killWorkers(4)
 	type message struct {
 		run   client.WorkflowRun
@@ -185,6 +189,7 @@ func TestNoMaximumIsExceeded(t *testing.T) {
 		}
 		e.returned(fmt.Sprintf("%s-%d", session(t), i), used)
 	}
+	e.heldIn(time.Second, perSecond+2) // a machine that is busy sends a request later than it was granted
 	assert.Positive(t, paid.Total())
 	assert.Greater(t, reasons[turn.FinishMaxTokens]+reasons[turn.FinishMaxCost], *maxima/20)
 	assert.Greater(t, reasons[turn.FinishAnswered], *maxima/10)
@@ -211,6 +216,21 @@ func (e *env) returned(session string, billed turn.Usage) {
 	require.NoError(e.t, err)
 	assert.Equal(e.t, all.Total(), used.Total(), "the ledger of the session's tree")
 	assert.GreaterOrEqual(e.t, all.Total(), billed.Total())
+}
+
+// heldIn checks that in no window of this length more requests have reached the provider.
+func (e *env) heldIn(window time.Duration, most int) {
+	e.t.Helper()
+	requests := e.model.Requests()
+	for i := range requests {
+		n := 0
+		for _, other := range requests[i:] {
+			if other.At.Sub(requests[i].At) < window {
+				n++
+			}
+		}
+		require.LessOrEqual(e.t, n, most, "requests in the %s after %s", window, requests[i].At)
+	}
 }
 
 // killWorkers starts n workers, and kills and replaces one of them every second, until the returned function is called,
