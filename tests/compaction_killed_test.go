@@ -165,6 +165,29 @@ func TestAPaidSummaryThatLeadsToNothingIsCounted(t *testing.T) {
 	assert.Equal(t, used.Cost, spent.Cost)
 }
 
+// TestACutSummaryIsCounted cuts the stream of the first summary: the provider bills it, too.
+func TestACutSummaryIsCounted(t *testing.T) {
+	t.Parallel()
+	m := &reader{script: fakellm.Text("done")}
+	replies := []fakellm.Script{fakellm.Text("They talked about this and that.").CutAfter(3), fakellm.Text("They talked.")}
+	m.summary = fakellm.Func(func(q fakellm.Request) fakellm.Reply { return replies[min(m.asked, 2)-1].Reply(q) })
+	e := newEnv(t, m, compactionSettings(9_000), priced, func(c *config.Config) { c.Runtime.MaxTokens = 100_000 })
+	e.seed(session(t), 20, 1500)
+	e.work()
+	res := e.ask(session(t), "go on")
+	require.Equal(t, turn.FinishAnswered, res.FinishReason, res.Message)
+	var input int64
+	for _, q := range e.model.Requests() {
+		input += int64(len(q.Body) / 4)
+	}
+	require.Len(t, e.model.Requests(), 3)
+	assert.True(t, res.Usage.Estimated)
+	assert.GreaterOrEqual(t, res.Usage.InputTokens, input)
+	used, err := e.journal.TurnUsage(t.Context(), res.Turn)
+	require.NoError(t, err)
+	assert.Equal(t, used, res.Usage)
+}
+
 // TestACompactionKeepsToTheBudget checks that a compaction by hand sends nothing that the session cannot pay.
 func TestACompactionKeepsToTheBudget(t *testing.T) {
 	t.Parallel()

@@ -42,11 +42,11 @@ func (r *Runner) summarize(ctx context.Context, c turn.CompactionSettings, draft
 		request := turn.SummaryPrompt(c.Model, &previous, todo, focus, tokens/int64(divisor),
 			int(c.ContextTokens)*summaryBytes/divisor)
 		answer, err := ask(ctx, request, i+1)
-		if fatal := (fatalError{}); errors.As(err, &fatal) {
-			return fatal.error
-		}
 		if answer.Usage != (turn.Usage{}) {
 			draft.Usage = draft.Usage.Add(spending{model: c.Model}.priced(answer.Usage))
+		}
+		if fatal := (fatalError{}); errors.As(err, &fatal) {
+			return fatal.error
 		}
 		if err == nil {
 			draft.Model, draft.Summary = answer.Model, strings.TrimSpace(r.secrets.String(answer.Text))
@@ -147,6 +147,8 @@ func (r *Runner) askSummary(ctx context.Context, in workflows.InferInput, inf jo
 		return answer, failedSummary{}, nil
 	}
 	failed := failedSummary{wait: r.endTry(limited, in, try, sink.received, err, clock, asked)}
+	s := spending{reserved: *reserved, most: turn.Usage{InputTokens: maxInput(p), OutputTokens: int64(p.MaxTokens)}}
+	answer.Usage = s.failedUsage(p, answer, sink.received)
 	if limited.Err() != nil {
 		err = context.Cause(limited)
 	}
