@@ -353,7 +353,8 @@ const (
 // Temporal configures the server that runs the turns.
 type Temporal struct {
 	// host:port; empty means that of Temporal's own configuration (TEMPORAL_ADDRESS, temporal.toml), else
-	// 127.0.0.1:7233.
+	// 127.0.0.1:7233. TEMPORAL_API_KEY, TEMPORAL_TLS (false permits an unencrypted connection to another machine) and
+	// TEMPORAL_PROFILE apply, too.
 	Address string `toml:"address"`
 	// Empty means that of Temporal's own configuration, else "default".
 	Namespace string `toml:"namespace"`
@@ -362,12 +363,6 @@ type Temporal struct {
 	// The Web UI's address for links; empty means this machine, on the port that is 1000 above that of address, where the
 	// server of --dev has it.
 	UIURL string `toml:"ui_url"`
-	// A profile of Temporal's own configuration file.
-	Profile string `toml:"profile"`
-	// Use TLS. false permits an unencrypted connection to another machine.
-	TLS *bool `toml:"tls" example:"true"`
-	// The API key of a Temporal Cloud namespace.
-	APIKey Secret `toml:"api_key" example:"${MY_TEMPORAL_KEY}"`
 }
 
 // Worker limits the resources of a worker.

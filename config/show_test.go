@@ -58,7 +58,7 @@ func TestShowTellsOriginsAndHidesSecrets(t *testing.T) {
 		"max_steps = 3  # from environment EVERTURN_RUNTIME_MAX_STEPS",
 		"turn_timeout = '30m'  # from preset standard",
 		"[temporal]\naddress = ''  # from default",
-		"# api_key = (not set)  # from default",
+		"# token = (not set)  # from default",
 	} {
 		assert.Contains(t, got, line+"\n")
 	}

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/everturn/everturn/internal/loopback"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -207,7 +206,7 @@ func (v *validator) journal(j Journal) {
 	}
 }
 
-// temporal checks [temporal]. It rejects an unencrypted connection to another machine unless the operator permits it.
+// temporal checks [temporal].
 func (v *validator) temporal(t Temporal) {
 	v.address("temporal.ui_url", t.UIURL)
 	if t.Address == "" {
@@ -216,12 +215,6 @@ func (v *validator) temporal(t Temporal) {
 	host, port, err := net.SplitHostPort(t.Address)
 	if n, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || n == 0 || host == "" {
 		v.add("temporal.address", "is %s; it must be host:port, for instance 127.0.0.1:7233", quote(t.Address))
-		return
-	}
-	// An API key implies TLS, and a profile may set it.
-	if !loopback.Host(host) && t.TLS == nil && t.APIKey == "" && t.Profile == "" {
-		v.add("temporal.address", "is %s, which is another machine, and the connection is not encrypted; set tls = true, "+
-			"an api_key or a profile, or permit it with tls = false", quote(t.Address))
 	}
 }
 

@@ -134,15 +134,14 @@ func newCage(t *testing.T) *cage {
 	c.userFolder = newUserFolder(t, "")
 	remote := c.remote()
 	tokens := c.tokens()
-	c.userFolder.environ = append(c.userFolder.environ, "ALLOWED_TOKEN="+canary("mcp_env_allow"), "TEMPORAL_TLS=false")
+	c.userFolder.environ = append(c.userFolder.environ, "ALLOWED_TOKEN="+canary("mcp_env_allow"), "TEMPORAL_TLS=false",
+		"TEMPORAL_API_KEY="+canary("temporal_api_key"))
 	settings, err := os.ReadFile(c.userFolder.path("agent.toml"))
 	require.NoError(t, err)
-	text := strings.Replace(string(settings), "[temporal]\n",
-		fmt.Sprintf("[temporal]\napi_key = %q\n", canary("temporal_api_key")), 1)
-	text += asking(c.model) +
+	text := string(settings) + asking(c.model) +
 		"max_tool_calls = 50\nmax_consecutive_errors = 50\n[policy]\ntaint = \"off\"\nask_risk = \"never\"\n"
 	text = strings.Replace(text, "model = \"scripted\"\n",
-		fmt.Sprintf("model = \"scripted\"\nretry_max = 0\napi_key = %q\n", canary("llm_api_key")), 1)
+		fmt.Sprintf("model = \"scripted\"\nretry_for = \"0s\"\napi_key = %q\n", canary("llm_api_key")), 1)
 	text += hosting(t, "env", fmt.Sprintf("env_allow = [\"ALLOWED_TOKEN\"]\nenv = {TOKEN = %q, OTHER = %q}",
 		canary("mcp_env"), canary("mcp_env_short")),
 		"-leak", "TOKEN,OTHER,ALLOWED_TOKEN", "-pidfile", c.userFolder.path("pid-env"))

@@ -124,8 +124,8 @@ func TestDevRefusesWhatIsNotItsOwn(t *testing.T) {
 	h := newDevUserFolderAt(t, stranger.Addr().String())
 	other := h.everturn("run", "--dev", "hello").exits(3)
 	assert.Contains(t, other.err.String(), "something that is not Temporal listens on "+h.address)
-	elsewhere := h.everturn("run", "--dev", "--set", "temporal.address=192.0.2.1:7233", "--set",
-		"temporal.tls=false", "hello").exits(3)
+	h.environ = append(h.environ, "TEMPORAL_TLS=false")
+	elsewhere := h.everturn("run", "--dev", "--set", "temporal.address=192.0.2.1:7233", "hello").exits(3)
 	assert.Contains(t, elsewhere.err.String(), "--dev never uses a Temporal that is not on this machine")
 
 	h = newDevUserFolder(t)

@@ -12,7 +12,7 @@ import (
 // among them.
 func Secrets(cfg config.Config, environ []string) *redact.Redactor {
 	secrets := redact.New(cfg.Runtime.Redact...)
-	secrets.Add(cfg.LLM.APIKey.Reveal(), cfg.Temporal.APIKey.Reveal(), cfg.CodecServer.Token.Reveal())
+	secrets.Add(cfg.LLM.APIKey.Reveal(), cfg.CodecServer.Token.Reveal())
 	if url := cfg.Journal.URL.Reveal(); url != "" {
 		secrets.Add(url, postgres.Password(url))
 	}

@@ -17,15 +17,12 @@ import (
 	"github.com/everturn/everturn/internal/statedir"
 )
 
-// Options select a Temporal cluster and configure the connection. Empty fields are taken from Temporal's own
-// environment variables and profiles (TEMPORAL_*, temporal.toml). If these do not set an address, it is that of the
+// Options select a Temporal cluster and configure the connection. Empty fields, TLS and the API key are taken from
+// Temporal's own environment variables and profiles (TEMPORAL_*, temporal.toml). If these do not set an address, it is that of the
 // development server whose ports StateDir stores, or 127.0.0.1:7233. The default namespace is "default".
 type Options struct {
 	Address   string
 	Namespace string
-	Profile   string // of temporal.toml
-	APIKey    string
-	TLS       *bool    // false permits a cluster that is not on loopback without TLS or an API key
 	Environ   []string // in the form of os.Environ
 	// StateDir is the folder that may store the ports of a development server; empty means no folder.
 	StateDir string
@@ -41,10 +38,7 @@ type Options struct {
 
 // FromConfig returns the options for the [temporal] section of agent.toml.
 func FromConfig(t config.Temporal, environ []string) Options {
-	return Options{
-		Address: t.Address, Namespace: t.Namespace, Profile: t.Profile, APIKey: t.APIKey.Reveal(), TLS: t.TLS,
-		Environ: environ, StateDir: statedir.Name,
-	}
+	return Options{Address: t.Address, Namespace: t.Namespace, Environ: environ, StateDir: statedir.Name}
 }
 
 // Defaults of a development server.
@@ -86,7 +80,7 @@ func (o Options) Resolved() (address, namespace string, err error) {
 }
 
 // resolve returns the options of the SDK's client. It refuses a connection to another machine that would not be
-// encrypted, unless TLS is false.
+// encrypted, unless Temporal's own configuration disables TLS (TEMPORAL_TLS=false).
 func (o Options) resolve() (client.Options, error) {
 	profile, err := o.profile()
 	if err != nil {
@@ -101,15 +95,10 @@ func (o Options) resolve() (client.Options, error) {
 		profile.Address = ports.Address()
 	}
 	profile.Namespace = cmp.Or(o.Namespace, profile.Namespace, DefaultNamespace)
-	profile.APIKey = cmp.Or(o.APIKey, profile.APIKey)
-	if o.TLS != nil && *o.TLS && profile.TLS == nil {
-		profile.TLS = &envconfig.ClientConfigTLS{}
-	}
-	secure := profile.APIKey != "" || profile.TLS != nil && !profile.TLS.Disabled
-	if permitted := o.TLS != nil && !*o.TLS; !secure && !permitted && !loopback.Address(profile.Address) {
-		return client.Options{}, invalid("%s is not on this machine and the connection "+
-			"would not be encrypted: set [temporal] tls = true or an api_key, or allow it with tls = false",
-			profile.Address)
+	encrypted := profile.APIKey != "" || profile.TLS != nil // or TLS is disabled explicitly
+	if !encrypted && !loopback.Address(profile.Address) {
+		return client.Options{}, invalid("%s is not on this machine and the connection would not be encrypted: set "+
+			"TEMPORAL_TLS=true or TEMPORAL_API_KEY, or allow it with TEMPORAL_TLS=false", profile.Address)
 	}
 	opts, err := profile.ToClientOptions(envconfig.ToClientOptionsRequest{})
 	if err != nil {
@@ -142,7 +131,7 @@ func (o Options) encrypt(opts *client.Options) {
 // profile returns the settings from Temporal's own environment variables and configuration file.
 func (o Options) profile() (envconfig.ClientConfigProfile, error) {
 	profile, err := envconfig.LoadClientConfigProfile(envconfig.LoadClientConfigProfileOptions{
-		ConfigFileProfile: o.Profile, EnvLookup: Environ(o.Environ),
+		EnvLookup: Environ(o.Environ),
 	})
 	if err != nil {
 		return profile, invalid("reading Temporal's client configuration: %w", err)

@@ -37,17 +37,17 @@ func TestWhichClusterIsMeant(t *testing.T) {
 		"ours before the environment": {Options{Address: "127.0.0.1:9", Environ: []string{"TEMPORAL_ADDRESS=127.0.0.1:8"}},
 			"127.0.0.1:9", DefaultNamespace},
 		"the default profile": {Options{Environ: []string{file}}, "127.0.0.1:1111", "from-profile"},
-		"a named profile": {Options{Profile: "other", Environ: []string{file}}, "127.0.0.1:2222",
+		"a named profile": {Options{Environ: []string{file, "TEMPORAL_PROFILE=other"}}, "127.0.0.1:2222",
 			DefaultNamespace},
 		"the environment before that": {Options{Environ: []string{file, "TEMPORAL_ADDRESS=127.0.0.1:8"}}, "127.0.0.1:8",
 			"from-profile"},
-		"ours before a named profile": {Options{Profile: "other", Address: "localhost:9", Environ: []string{file}},
+		"ours before a named profile": {Options{Address: "localhost:9", Environ: []string{file, "TEMPORAL_PROFILE=other"}},
 			"localhost:9", DefaultNamespace},
-		"elsewhere with a key": {Options{Address: "example.com:7233", APIKey: "k"}, "example.com:7233",
+		"elsewhere with a key": {Options{Address: "example.com:7233", Environ: []string{"TEMPORAL_API_KEY=k"}}, "example.com:7233",
 			DefaultNamespace},
-		"elsewhere with TLS": {Options{Address: "example.com:7233", TLS: new(true)}, "example.com:7233",
+		"elsewhere with TLS": {Options{Address: "example.com:7233", Environ: []string{"TEMPORAL_TLS=true"}}, "example.com:7233",
 			DefaultNamespace},
-		"elsewhere in plain on demand": {Options{Address: "example.com:7233", TLS: new(bool)}, "example.com:7233",
+		"elsewhere in plain on demand": {Options{Address: "example.com:7233", Environ: []string{"TEMPORAL_TLS=false"}}, "example.com:7233",
 			DefaultNamespace},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -65,9 +65,9 @@ func TestOptionsThatMakeNoConnectionAreConfigurationErrors(t *testing.T) {
 		o    Options
 		says string
 	}{
-		"plain text elsewhere":      {Options{Address: "example.com:7233"}, "tls = true"},
-		"the environment elsewhere": {Options{Environ: []string{"TEMPORAL_ADDRESS=example.com:7233"}}, "tls = true"},
-		"a profile that is not": {Options{Profile: "missing", Environ: []string{"TEMPORAL_CONFIG_FILE=" + os.DevNull}},
+		"plain text elsewhere":      {Options{Address: "example.com:7233"}, "TEMPORAL_TLS=true"},
+		"the environment elsewhere": {Options{Environ: []string{"TEMPORAL_ADDRESS=example.com:7233"}}, "TEMPORAL_TLS=true"},
+		"a profile that is not": {Options{Environ: []string{"TEMPORAL_PROFILE=missing", "TEMPORAL_CONFIG_FILE=" + os.DevNull}},
 			"missing"},
 	} {
 		_, err := Dial(t.Context(), c.o)

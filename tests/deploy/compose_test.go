@@ -71,7 +71,7 @@ func TestVariablesAreSettings(t *testing.T) {
 		c := loaded.Config
 		assert.True(t, c.Journal.Postgres())
 		assert.Equal(t, "temporal:7233", c.Temporal.Address)
-		assert.False(t, *c.Temporal.TLS, "the network of compose is not loopback")
+		assert.Equal(t, "false", *s.Environment["TEMPORAL_TLS"], "the network of compose is not loopback")
 		journal, err := url.Parse(c.Journal.URL.Reveal())
 		require.NoError(t, err)
 		password, _ := journal.User.Password()

@@ -77,13 +77,13 @@ func TestNoTemporalIsSaidClearly(t *testing.T) {
 	assert.Contains(t, c.err.String(), "no Temporal answers at 127.0.0.1:1: start one with")
 	assert.NoFileExists(t, ".everturn/journal.db")
 	assert.Equal(t, app.ExitConfig, c.run(t, "run", "--set", "temporal.address=example.com:7233", "hi"))
-	assert.Contains(t, c.err.String(), "tls = true")
+	assert.Contains(t, c.err.String(), "TEMPORAL_TLS=true")
 }
 
 func TestDevRefusesAServerElsewhereAndAMissingKey(t *testing.T) {
 	c := newConsole(t)
-	assert.Equal(t, app.ExitConfig, c.run(t, "run", "--dev", "--set", "temporal.address=example.com:7233", "--set",
-		"temporal.tls=true", "hi"))
+	c.environ = append(c.environ, "TEMPORAL_TLS=true")
+	assert.Equal(t, app.ExitConfig, c.run(t, "run", "--dev", "--set", "temporal.address=example.com:7233", "hi"))
 	assert.Contains(t, c.err.String(), "--dev never uses a Temporal that is not on this machine")
 	assert.Equal(t, app.ExitCredentials, c.run(t, "run", "--dev", "--set", "llm.provider=openai", "hi"))
 	assert.Contains(t, c.err.String(), "OPENAI_API_KEY")
