@@ -370,10 +370,9 @@ type Worker struct {
 	// What this worker does: "turns" runs the workflows, "inference" calls the model, "tools" calls tools. Each role has
 	// a task queue of its own, except that a worker runs the inferences and tool calls of its own turns if it has these
 	// roles (see separate_queues). Every role needs a worker. A worker without "inference" needs no API key, and one
-	// without "tools" starts no MCP server.
-	Roles []Role `toml:"roles" default:"turns,inference,tools" enum:"turns,inference,tools"`
-	// The task queues of MCP servers ([[mcp.servers]] queue) whose servers this worker hosts as well.
-	ServerQueues []string `toml:"server_queues"`
+	// without "tools" starts no MCP server. The queue of an MCP server ([[mcp.servers]] queue) is a role, too: to host
+	// this server.
+	Roles []Role `toml:"roles" default:"turns,inference,tools"`
 	// Send the inferences and tool calls of this worker's turns to their own task queues even if it has these roles, so
 	// that all workers of the role share them. A rate limit that Temporal keeps for a task queue needs it. It makes
 	// each of them start a few milliseconds later.
@@ -391,11 +390,9 @@ type Worker struct {
 	HealthAddress string `toml:"health_address" example:":8081"`
 	// The Worker Deployment of Temporal that this worker's turns belong to: they stay on the version of the worker that
 	// began them, and `everturn rollout` says which version begins turns. Clients need the same name. Empty means that
-	// any worker runs any turn. TEMPORAL_DEPLOYMENT_NAME applies if it is not set here.
+	// any worker runs any turn. TEMPORAL_DEPLOYMENT_NAME applies if it is not set here. The worker's version is
+	// TEMPORAL_WORKER_BUILD_ID, or else that of the program.
 	Deployment string `toml:"deployment" maxbytes:"100" example:"everturn"`
-	// This worker's version in its deployment; empty means the version of the program.
-	// TEMPORAL_WORKER_BUILD_ID applies if it is not set here.
-	BuildID string `toml:"build_id" maxbytes:"100"`
 }
 
 // Telemetry is what a worker tells of its turns.

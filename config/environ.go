@@ -19,7 +19,7 @@ import (
 var borrowed = map[string]string{
 	"llm.api_key": "OPENAI_API_KEY", "llm.base_url": "OPENAI_BASE_URL",
 	// set by Temporal's Worker Controller
-	"worker.deployment": "TEMPORAL_DEPLOYMENT_NAME", "worker.build_id": "TEMPORAL_WORKER_BUILD_ID",
+	"worker.deployment": "TEMPORAL_DEPLOYMENT_NAME",
 }
 
 // environment converts the result of os.Environ to a map. The last value of a name wins.

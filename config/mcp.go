@@ -60,7 +60,7 @@ type MCPServer struct {
 	Resources bool `toml:"resources"`
 	// Offer the server's prompts to the model, as tools that list and read them.
 	Prompts bool `toml:"prompts"`
-	// A task queue of its own, for a server that only some workers host: those with this name in worker.server_queues.
+	// A task queue of its own, for a server that only some workers host: those with this name in worker.roles.
 	// Empty: every worker with the role "tools" hosts it.
 	Queue string `toml:"queue" maxbytes:"64"`
 	// The timeouts of connections and calls.

@@ -26,6 +26,8 @@ var removed = map[string]string{
 	"temporal.tls":                        "set TEMPORAL_TLS",
 	"temporal.api_key":                    "set TEMPORAL_API_KEY",
 	"temporal.profile":                    "set TEMPORAL_PROFILE",
+	"worker.build_id":                     "set TEMPORAL_WORKER_BUILD_ID",
+	"worker.server_queues":                "name the queues in worker.roles",
 	"worker.sticky_cache":                 "remove it: a worker keeps 100 turns in memory",
 	"worker.max_pollers":                  "remove it: a worker keeps at most 10 polls open for each task queue",
 	"worker.max_concurrent_turns":         "remove it: a worker runs at most 100 workflow tasks at the same time",

@@ -44,6 +44,8 @@ func (v *validator) servers(servers []MCPServer) {
 		v.toolNames(key+".deny", s.Deny)
 		if s.Queue != "" && !queueName.MatchString(s.Queue) {
 			v.add(key+".queue", "must be 1 to 64 of a-z, 0-9, _ and -, beginning with a letter or digit")
+		} else if slices.Contains(ownRoles, Role(s.Queue)) {
+			v.add(key+".queue", "is %q, which is a role of its own in worker.roles; choose another name", s.Queue)
 		}
 		for _, name := range slices.Sorted(maps.Keys(s.Tools)) {
 			v.tool(join(key+".tools", name), s, s.Tools[name])

@@ -18,6 +18,19 @@ const (
 	RoleTools     Role = "tools"
 )
 
+// ServerQueues returns the roles that are queues of MCP servers.
+func (w Worker) ServerQueues() (queues []string) {
+	for _, r := range w.Roles {
+		if !slices.Contains(ownRoles, r) {
+			queues = append(queues, string(r))
+		}
+	}
+	return queues
+}
+
+// ownRoles are the roles that no queue of a server can have as its name.
+var ownRoles = []Role{RoleTurns, RoleInference, RoleTools}
+
 // Has reports whether the worker has a role.
 func (w Worker) Has(r Role) bool { return slices.Contains(w.Roles, r) }
 
@@ -26,7 +39,7 @@ func (w Worker) Hosts(s MCPServer) bool {
 	if s.Queue == "" {
 		return w.Has(RoleTools)
 	}
-	return slices.Contains(w.ServerQueues, s.Queue)
+	return w.Has(Role(s.Queue))
 }
 
 // HealthListen returns the address to serve health on: on this machine only, if health_address has no host.
@@ -63,12 +76,14 @@ var queueName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
 // worker checks [worker], also against the MCP servers and the provider.
 func (v *validator) worker(c Config) {
 	w := c.Worker
-	if len(w.Roles) == 0 && len(w.ServerQueues) == 0 {
+	if len(w.Roles) == 0 {
 		v.add("worker.roles", `is empty, so this worker would do nothing; name at least one of turns, inference and tools`)
 	}
-	for i, name := range w.ServerQueues {
-		if !slices.ContainsFunc(c.MCP.Servers, func(s MCPServer) bool { return s.Queue == name }) {
-			v.add(fmt.Sprintf("worker.server_queues[%d]", i), "is not the queue of a server in [[mcp.servers]]")
+	for i, r := range w.Roles {
+		hosts := slices.ContainsFunc(c.MCP.Servers, func(s MCPServer) bool { return s.Queue == string(r) })
+		if !hosts && !slices.Contains(ownRoles, r) {
+			v.add(fmt.Sprintf("worker.roles[%d]", i), "is %s; it must be turns, inference, tools, or the queue of a server in "+
+				"[[mcp.servers]]", quote(string(r)))
 		}
 	}
 	if _, port, err := net.SplitHostPort(w.HealthAddress); w.HealthAddress != "" && (err != nil || port == "") {

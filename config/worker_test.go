@@ -32,7 +32,6 @@ func TestTheVersionOfTheWorkerController(t *testing.T) {
 	loaded, err := Load(LoadOptions{Path: write(t, ""), Environ: environ})
 	require.NoError(t, err)
 	assert.Equal(t, "cluster/agents", loaded.Config.Worker.Deployment)
-	assert.Equal(t, "v1", loaded.Config.Worker.BuildID)
 	loaded, err = Load(LoadOptions{Path: write(t, "[worker]\ndeployment = \"mine\""), Environ: environ})
 	require.NoError(t, err)
 	assert.Equal(t, "mine", loaded.Config.Worker.Deployment)
@@ -41,13 +40,14 @@ func TestTheVersionOfTheWorkerController(t *testing.T) {
 func TestRolesThatCannotWork(t *testing.T) {
 	const server = "[[mcp.servers]]\nid = \"a\"\ncommand = \"x\"\n"
 	for text, key := range map[string]string{
-		"[worker]\nroles = []":                    "worker.roles",
-		"[worker]\nroles = [\"turn\"]":            "worker.roles[0]",
-		"[worker]\nroles = [\"turns\"]":           "worker.roles",
-		"[worker]\nhealth_address = \"8081\"":     "worker.health_address",
-		"[worker]\ndeployment = \"agents.v1\"":    "worker.deployment",
-		"[worker]\nserver_queues = [\"browser\"]": "worker.server_queues[0]",
-		server + "queue = \"two words\"":          "mcp.servers[0].queue",
+		"[worker]\nroles = []":                 "worker.roles",
+		"[worker]\nroles = [\"turn\"]":         "worker.roles[0]",
+		"[worker]\nroles = [\"turns\"]":        "worker.roles",
+		"[worker]\nhealth_address = \"8081\"":  "worker.health_address",
+		"[worker]\ndeployment = \"agents.v1\"": "worker.deployment",
+		"[worker]\nroles = [\"browser\"]":      "worker.roles[0]",
+		server + "queue = \"tools\"":           "mcp.servers[0].queue",
+		server + "queue = \"two words\"":       "mcp.servers[0].queue",
 	} {
 		_, err := Load(LoadOptions{Path: write(t, text)})
 		var e *Error
@@ -59,7 +59,7 @@ func TestRolesThatCannotWork(t *testing.T) {
 		"[llm]\nprovider = \"demo\"\n[worker]\nroles = [\"turns\"]",
 		"[worker]\nroles = [\"inference\", \"tools\"]",
 		"[worker]\nhealth_address = \":8081\"",
-		server + "queue = \"browser\"\n[worker]\nroles = []\nserver_queues = [\"browser\"]",
+		server + "queue = \"browser\"\n[worker]\nroles = [\"browser\"]",
 	} {
 		_, err := Load(LoadOptions{Path: write(t, text)})
 		assert.NoError(t, err, text)

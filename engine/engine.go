@@ -261,7 +261,7 @@ func (e *Engine) identity() string {
 
 // build creates the activities, and a worker of the SDK for each task queue.
 func (e *Engine) build(context.Context) (err error) {
-	if e.version, err = rollout.VersionOf(e.cfg.Worker); err != nil {
+	if e.version, err = rollout.VersionOf(e.cfg.Worker, e.options.environ); err != nil {
 		return err
 	}
 	acts, err := activities.New(activities.Options{

@@ -49,14 +49,14 @@ func (e *Engine) newWorkers(acts *activities.Activities, home string) (out []wor
 }
 
 // activityQueues returns the task queues that this worker polls only for inferences and tool calls: those of the roles
-// inference and tools, and those of its server_queues.
+// inference and tools, and those of MCP servers.
 func activityQueues(cfg config.Config) (queues []string) {
 	for _, r := range []config.Role{config.RoleInference, config.RoleTools} {
 		if cfg.Worker.Has(r) {
 			queues = append(queues, cfg.Queue(r))
 		}
 	}
-	for _, name := range cfg.Worker.ServerQueues {
+	for _, name := range cfg.Worker.ServerQueues() {
 		queues = append(queues, cfg.ServerQueue(name))
 	}
 	return queues
@@ -142,7 +142,7 @@ func stopAll(workers []worker.Worker) {
 // is for calls that must go to this process: calls to servers with session affinity, and calls of tools that other
 // workers of the task queue lack. The name is random, because the state of these servers ends with the process.
 func homeQueue(cfg config.Config) string {
-	if !cfg.Worker.Has(config.RoleTools) && len(cfg.Worker.ServerQueues) == 0 {
+	if !cfg.Worker.Has(config.RoleTools) && len(cfg.Worker.ServerQueues()) == 0 {
 		return ""
 	}
 	return cfg.Temporal.TaskQueue + "-home-" + rand.Text()

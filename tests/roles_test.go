@@ -87,7 +87,7 @@ func TestAServerIsOnlyOnSomeWorkers(t *testing.T) {
 	l := newEffectServer(t)
 	once := fakellm.Steps(fakellm.Call("mcp_ledger_append", `{"text":"x"}`), fakellm.Text("Done."))
 	e := newEnv(t, once, l.host(config.MCPTool{}), func(c *config.Config) { c.MCP.Servers[0].Queue = "browser" })
-	hosting := e.process(role(), func(c *config.Config) { c.Worker.ServerQueues = []string{"browser"} })
+	hosting := e.process(role("browser"))
 	e.published("ledger")
 	e.process()
 	run := e.begin(t.Name(), "Append it.", nil)

@@ -73,7 +73,7 @@ func explainUnhosted(tool turn.Tool, err error) error {
 		return err
 	}
 	return temporal.NewApplicationError("not sent: no worker polled task queue "+turn.Truncate(tool.Queue, 200)+
-		", so none hosts the tool's server (worker.server_queues)", string(turn.CodeToolNotSent))
+		", so none hosts the tool's server (worker.roles)", string(turn.CodeToolNotSent))
 }
 
 // keyErrorType is the type of the error of a worker that cannot decrypt an activity's input, and so does not run it. It

@@ -12,16 +12,18 @@ import (
 // Version is a version of a worker. Both fields are empty for a worker without a deployment.
 type Version struct{ Deployment, BuildID string }
 
-// VersionOf returns the version of a worker with this configuration if the calling program runs it. The error is
+// VersionOf returns the version of a worker with this configuration and environment if the calling program runs it:
+// TEMPORAL_WORKER_BUILD_ID, which Temporal's Worker Controller sets, or else the version of the program. The error is
 // config.ErrInvalid.
-func VersionOf(w config.Worker) (Version, error) {
+func VersionOf(w config.Worker, environ []string) (Version, error) {
 	if w.Deployment == "" {
 		return Version{}, nil
 	}
-	v := Version{w.Deployment, cmp.Or(w.BuildID, version.Number())}
+	build, _ := temporalconn.Environ(environ).LookupEnv("TEMPORAL_WORKER_BUILD_ID")
+	v := Version{w.Deployment, cmp.Or(build, version.Number())}
 	if v.BuildID == version.Unknown {
-		return v, temporalconn.WithKind(config.ErrInvalid, fmt.Errorf("worker.build_id is not set, and this program was "+
-			"built without a version: set it to a name that no other version of deployment %q has", w.Deployment))
+		return v, temporalconn.WithKind(config.ErrInvalid, fmt.Errorf("TEMPORAL_WORKER_BUILD_ID is not set, and this "+
+			"program was built without a version: set it to a name that no other version of deployment %q has", w.Deployment))
 	}
 	return v, nil
 }

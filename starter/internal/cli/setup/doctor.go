@@ -403,7 +403,7 @@ func missingWorker(ctx context.Context, c temporalconn.Conn, cfg config.Config) 
 	for _, s := range cfg.MCP.Servers {
 		if s.Queue != "" {
 			needed = append(needed, need{cfg.ServerQueue(s.Queue),
-				fmt.Sprintf("with %q in worker.server_queues, for server %s", s.Queue, s.ID)})
+				fmt.Sprintf("with %q in worker.roles, for server %s", s.Queue, s.ID)})
 		}
 	}
 	for _, n := range needed {

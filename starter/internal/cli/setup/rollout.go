@@ -25,7 +25,7 @@ commands say on which version turns begin. A turn moves when it ends and the ses
 begins, when its history is long, and, with drain, while it waits for an approval or an answer. The
 inferences and tool calls of workers that do not run turns have no version.
 
-A version is a build ID: [worker] build_id, or else the version that the worker prints.`
+A version is a build ID: TEMPORAL_WORKER_BUILD_ID, or else the version that the worker prints.`
 	return cmd
 }
 
@@ -45,7 +45,7 @@ func onDeployment(ctx context.Context, a *app.App, args []string,
 	build := ""
 	if len(args) > 0 {
 		build = args[0]
-	} else if v, err := rollout.VersionOf(cfg.Worker); err == nil {
+	} else if v, err := rollout.VersionOf(cfg.Worker, a.Environ); err == nil {
 		build = v.BuildID
 	}
 	return onCluster(ctx, a, cfg, func(c temporalconn.Conn, _, namespace string) error {
