@@ -69,8 +69,6 @@ type Config struct {
 	Encryption Encryption `toml:"encryption"`
 	// The server that decrypts for the Web UI and Temporal's command line: `everturn codec serve`.
 	CodecServer CodecServer `toml:"codec_server"`
-	// Traces and metrics of a worker. OpenTelemetry's variables (OTEL_*) say where they are sent: see docs/telemetry.md.
-	Telemetry Telemetry `toml:"telemetry"`
 	// Servers that speak the Model Context Protocol (MCP).
 	MCP MCP `toml:"mcp"`
 
@@ -393,13 +391,4 @@ type Worker struct {
 	// any worker runs any turn. TEMPORAL_DEPLOYMENT_NAME applies if it is not set here. The worker's version is
 	// TEMPORAL_WORKER_BUILD_ID, or else that of the program.
 	Deployment string `toml:"deployment" maxbytes:"100" example:"everturn"`
-}
-
-// Telemetry is what a worker tells of its turns.
-type Telemetry struct {
-	// The host:port under which Prometheus scrapes http://…/metrics; empty means not at all. The metrics hold no
-	// content, but anyone who reaches the port can read them.
-	MetricsAddress string `toml:"metrics_address" example:"127.0.0.1:9464"`
-	// Adds messages, arguments and results to the traces. Secrets are redacted, as everywhere.
-	Content bool `toml:"content"`
 }

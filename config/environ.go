@@ -54,13 +54,16 @@ func (l *loader) applyEnviron() {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(l.env)) {
+		message := ""
 		if namesSection(name) && !slices.Contains(names, name) {
-			message := suggest("no key of agent.toml has this variable", name, names)
-			for key, instead := range removed {
-				if variable(key) == name {
-					message = fmt.Sprintf("%s is gone; %s", key, instead)
-				}
+			message = suggest("no key of agent.toml has this variable", name, names)
+		}
+		for key, instead := range removed {
+			if variable(key) == name {
+				message = fmt.Sprintf("%s is gone; %s", key, instead)
 			}
+		}
+		if message != "" {
 			l.add(Problem{Source: "environment " + name, Message: message})
 		}
 	}

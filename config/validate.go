@@ -36,7 +36,6 @@ func (c Config) Validate() error {
 	v.worker(c)
 	v.encryption(c.Encryption)
 	v.codecServer(c.CodecServer)
-	v.telemetry(c.Telemetry)
 	return asError(v.problems)
 }
 
@@ -215,18 +214,6 @@ func (v *validator) temporal(t Temporal) {
 	host, port, err := net.SplitHostPort(t.Address)
 	if n, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || n == 0 || host == "" {
 		v.add("temporal.address", "is %s; it must be host:port, for instance 127.0.0.1:7233", quote(t.Address))
-	}
-}
-
-// telemetry checks [telemetry].
-func (v *validator) telemetry(t Telemetry) {
-	if t.MetricsAddress == "" {
-		return
-	}
-	_, port, err := net.SplitHostPort(t.MetricsAddress)
-	if _, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil {
-		v.add("telemetry.metrics_address", "is %s; it must be host:port, for instance 127.0.0.1:9464",
-			quote(t.MetricsAddress))
 	}
 }
 

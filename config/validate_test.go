@@ -82,10 +82,11 @@ func TestRemovedKeysSayWhatToDoInstead(t *testing.T) {
 		assert.NotContains(t, settingKeys(), key)
 	}
 	got := refused(t, LoadOptions{
-		Environ:   []string{"EVERTURN_JOURNAL_DRIVER=postgres"},
+		Environ:   []string{"EVERTURN_JOURNAL_DRIVER=postgres", "EVERTURN_TELEMETRY_CONTENT=true"},
 		Overrides: map[string]string{"temporal.allow_plaintext": "true"},
 	}, "[[mcp.servers]]\nid = \"a\"\ncommand = \"x\"\ntimeouts.idle = \"1m\"\n")
 	assert.Equal(t, `agent.toml:4:10: unknown key mcp.servers[0].timeouts.idle; remove it: an unused connection stays open for 10m
 environment EVERTURN_JOURNAL_DRIVER: journal.driver is gone; remove it: a journal with a url is a Postgres database
+environment EVERTURN_TELEMETRY_CONTENT: telemetry.content is gone; set OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true
 command line: unknown key temporal.allow_plaintext; set TEMPORAL_TLS=false`, got)
 }

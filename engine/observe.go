@@ -22,8 +22,7 @@ func (e *Engine) openTelemetry(ctx context.Context) (err error) {
 	e.secrets.Add(telemetry.Credentials()...)
 	provider, _ := e.model.Default()
 	e.telemetry, err = telemetry.New(ctx, telemetry.Options{
-		MetricsAddress: e.cfg.Telemetry.MetricsAddress, Content: e.cfg.Telemetry.Content, Redact: e.secrets.String,
-		Provider: provider, Worker: e.identity(), Version: version.String(), Log: e.log,
+		Redact: e.secrets.String, Provider: provider, Worker: e.identity(), Version: version.String(), Log: e.log,
 	})
 	if err != nil {
 		return temporalconn.WithKind(config.ErrInvalid, err)

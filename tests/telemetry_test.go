@@ -242,10 +242,11 @@ func TestExportedContentsHaveNoSecrets(t *testing.T) {
 	t.Parallel()
 	c, l := newCollector(t), newEffectServer(t)
 	e := newEnv(t, fakellm.Steps(twoTools, fakellm.Text("the answer")), l.host(config.MCPTool{}), func(c *config.Config) {
-		c.Telemetry.Content, c.Runtime.Redact = true, []string{"canary-[a-z]+"}
+		c.Runtime.Redact = []string{"canary-[a-z]+"}
 	})
 	l.open()
-	e.traced(c, "OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20the-token-of-the-collector")
+	e.traced(c, "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true",
+		"OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20the-token-of-the-collector")
 	sender := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{7}, SpanID: trace.SpanID{8}})
 	sent, err := e.people().Send(trace.ContextWithSpanContext(t.Context(), sender), client.SendInput{Session: t.Name(),
 		Message: turn.UserMessage{Text: "the question and canary-question, the-token-of-the-collector"}})
@@ -281,6 +282,15 @@ func TestTheSamplerDecidesByTrace(t *testing.T) {
 	assert.Empty(t, c.all())
 }
 
+// prometheusAt returns the variables of a worker that serves Prometheus at an address.
+func prometheusAt(t *testing.T, address string) []string {
+	t.Helper()
+	host, port, err := net.SplitHostPort(address)
+	require.NoError(t, err)
+	return []string{"OTEL_METRICS_EXPORTER=prometheus", "OTEL_EXPORTER_PROMETHEUS_HOST=" + host,
+		"OTEL_EXPORTER_PROMETHEUS_PORT=" + port}
+}
+
 // freeAddress returns an address that a worker can listen on.
 // TestTelemetryNamesTheModelThatAnswered plays a turn whose fallback takes over, and one with a model of its message.
 func TestTelemetryNamesTheModelThatAnswered(t *testing.T) {
@@ -291,9 +301,9 @@ func TestTelemetryNamesTheModelThatAnswered(t *testing.T) {
 		"same":  fakellm.Text("Yes.").Usage(7, 2, 0), "third": fakellm.Text("Yes.").Usage(5, 1, 0),
 	}), fallingBack, func(c *config.Config) {
 		c.Providers = []config.ModelProvider{{ID: "mine", API: turn.APIChat, BaseURL: c.LLM.BaseURL}}
-		c.LLM.Fallback, c.Telemetry.MetricsAddress = []string{"mine:same"}, address
+		c.LLM.Fallback = []string{"mine:same"}
 	})
-	e.traced(c)
+	e.traced(c, prometheusAt(t, address)...)
 	run := e.begin(t.Name(), "Is it you?", nil)
 	require.Equal(t, "same", e.result(run).Model)
 	other := e.start(t.Name()+"-2", workflows.Input{Message: &workflows.Message{Text: "And you?", Model: "openai:third"}})
@@ -339,11 +349,13 @@ func TestDashboardsAndAlertsUseMetricsThatExist(t *testing.T) {
 		fakellm.When("wait", fakellm.Steps(fakellm.Call("local_read_file", `{"path":"a"}`), fakellm.Text("Done."))),
 		fakellm.When("fail", fakellm.Status(401, "invalid_api_key", "canary-failure")),
 	), l.host(config.MCPTool{}), func(c *config.Config) {
-		c.Policy.Ask, c.Telemetry.MetricsAddress = []string{"local/read_file"}, address
+		c.Policy.Ask = []string{"local/read_file"}
 		c.Worker.SeparateQueues = true // the SDK measures no time in the queue of activities that it gets eagerly
 	})
 	e.open = true
-	p := e.process()
+	cmd := exec.Command(binary(t, "./worker"), "--config", configFile(t, e.cfg))
+	cmd.Env = append(os.Environ(), prometheusAt(t, address)...)
+	p := e.run(cmd)
 	secret := "canary-session"
 	e.ask(secret+"-1", "list")
 	e.ask(secret+"-2", "append")

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,31 +28,27 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Options configure the telemetry of a worker. The destinations of traces and metrics, and the sampling of traces,
-// are set by OpenTelemetry's own environment variables (OTEL_*) of the process.
+// Options configure the telemetry of a worker. The destinations of traces and metrics, the sampling of traces, and
+// whether they have contents are set by OpenTelemetry's own environment variables (OTEL_*) of the process.
 type Options struct {
-	// MetricsAddress is the host:port at which /metrics is served for Prometheus; empty means that it is not.
-	MetricsAddress string
-	// Content adds messages, arguments and results to the spans, redacted by Redact.
-	Content bool
-	Redact  func(string) string
-
-	Provider string // of inferences that name none
-	Worker   string // the worker's identity
-	Version  string // of the program
+	Redact   func(string) string // of the messages, arguments and results in the spans
+	Provider string              // of inferences that name none
+	Worker   string              // the worker's identity
+	Version  string              // of the program
 	Log      *slog.Logger
 }
 
 // Telemetry exports traces and metrics. Both are optional.
 type Telemetry struct {
-	options Options
-	ledger  Ledger
-	traces  *sdktrace.TracerProvider // nil: no traces
-	tracer  trace.Tracer
-	ended   chan string        // the turns whose trace is still to be written
-	quit    chan struct{}      // closed by Close
-	written chan struct{}      // closed when all traces are written after quit
-	stop    context.CancelFunc // stops the writing of traces
+	options  Options
+	contents bool // the spans have messages, arguments and results
+	ledger   Ledger
+	traces   *sdktrace.TracerProvider // nil: no traces
+	tracer   trace.Tracer
+	ended    chan string        // the turns whose trace is still to be written
+	quit     chan struct{}      // closed by Close
+	written  chan struct{}      // closed when all traces are written after quit
+	stop     context.CancelFunc // stops the writing of traces
 
 	meters   *sdkmetric.MeterProvider // nil: no metrics
 	meter    metric.Meter
@@ -63,11 +60,11 @@ type Telemetry struct {
 // scope is the instrumentation scope of our spans and metrics.
 const scope = "github.com/everturn/everturn"
 
-// New returns the telemetry that the options and the environment configure, or nil if they configure none. It sets
-// OpenTelemetry's error handler, which is global. The error names the setting that is wrong.
+// New returns the telemetry that the environment configures, or nil if it configures none. It sets OpenTelemetry's error
+// handler, which is global. The error names the variable that is wrong.
 func New(ctx context.Context, o Options) (*Telemetry, error) {
 	spans, metrics := exports("TRACES"), exports("METRICS")
-	if !spans && !metrics && o.MetricsAddress == "" {
+	if !spans && !metrics {
 		return nil, nil
 	}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { o.Log.Warn("exporting telemetry", "error", err) }))
@@ -77,12 +74,12 @@ func New(ctx context.Context, o Options) (*Telemetry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}
-	t := &Telemetry{options: o}
+	t := &Telemetry{options: o, contents: wantsContents()}
 	if spans {
 		err = t.openTraces(ctx, res)
 	}
-	if err == nil && (metrics || o.MetricsAddress != "") {
-		err = t.openMetrics(ctx, res, metrics)
+	if err == nil && metrics {
+		err = t.openMetrics(ctx, res)
 	}
 	if err != nil {
 		return nil, errors.Join(err, t.Close(ctx))
@@ -100,6 +97,16 @@ func exports(signal string) bool {
 		return exporter != "none"
 	}
 	return os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_"+signal+"_ENDPOINT") != ""
+}
+
+// wantsContents reports whether the environment asks for messages, arguments and results in the spans, by the variable of
+// OpenTelemetry's instrumentations for GenAI.
+func wantsContents() bool {
+	switch strings.ToLower(os.Getenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT")) {
+	case "true", "span_only", "span_and_event":
+		return true
+	}
+	return false
 }
 
 // secretHeader matches the names of headers whose values are secret, and secretShape values that are secret under any
@@ -144,45 +151,43 @@ func (t *Telemetry) openTraces(ctx context.Context, res *resource.Resource) erro
 // sdkScope is the instrumentation scope of the Temporal SDK's metrics.
 const sdkScope = "temporal-sdk-go"
 
-// openMetrics creates the metrics. If export is true, the exporter that the environment configures gets them; if
-// there is a MetricsAddress, Prometheus can scrape them.
-func (t *Telemetry) openMetrics(ctx context.Context, res *resource.Resource, export bool) error {
-	options := []sdkmetric.Option{sdkmetric.WithResource(res), sdkmetric.WithView(sdkmetric.NewView(
-		sdkmetric.Instrument{Kind: sdkmetric.InstrumentKindHistogram, Scope: scopeOf(sdkScope)},
-		sdkmetric.Stream{Aggregation: sdkmetric.AggregationExplicitBucketHistogram{Boundaries: sdkBounds}},
-	))}
-	if export {
-		reader, err := autoexport.NewMetricReader(ctx)
-		if err != nil {
-			return fmt.Errorf("opening the exporter of metrics (OTEL_METRICS_EXPORTER, OTEL_EXPORTER_OTLP_*): %w", err)
-		}
-		options = append(options, sdkmetric.WithReader(reader))
-	}
-	if t.options.MetricsAddress != "" {
-		reader, err := t.servePrometheus()
-		if err != nil {
-			return err
-		}
-		options = append(options, sdkmetric.WithReader(reader))
-	}
-	t.meters = sdkmetric.NewMeterProvider(options...)
-	t.meter = t.meters.Meter(scope, metric.WithSchemaURL(schemaURL))
+// openMetrics creates the metrics. The exporter that the environment configures gets them, or Prometheus scrapes them.
+func (t *Telemetry) openMetrics(ctx context.Context, res *resource.Resource) error {
+	var reader sdkmetric.Reader
 	var err error
+	if os.Getenv("OTEL_METRICS_EXPORTER") == "prometheus" {
+		reader, err = t.servePrometheus()
+	} else if reader, err = autoexport.NewMetricReader(ctx); err != nil {
+		err = fmt.Errorf("opening the exporter of metrics (OTEL_METRICS_EXPORTER, OTEL_EXPORTER_OTLP_*): %w", err)
+	}
+	if err != nil {
+		return err
+	}
+	t.meters = sdkmetric.NewMeterProvider(sdkmetric.WithResource(res), sdkmetric.WithReader(reader),
+		sdkmetric.WithView(sdkmetric.NewView(
+			sdkmetric.Instrument{Kind: sdkmetric.InstrumentKindHistogram, Scope: scopeOf(sdkScope)},
+			sdkmetric.Stream{Aggregation: sdkmetric.AggregationExplicitBucketHistogram{Boundaries: sdkBounds}},
+		)))
+	t.meter = t.meters.Meter(scope, metric.WithSchemaURL(schemaURL))
 	t.measured, err = newInstruments(t.meter)
 	return err
 }
 
-// servePrometheus serves the metrics at MetricsAddress, until Close. The meter provider must use the returned reader.
+// servePrometheus serves the metrics until Close, at the address of OpenTelemetry's variables. Other than its exporter
+// for Prometheus, it adds the metrics of Go and of the process, and none about scopes. The meter provider must use the
+// returned reader.
 func (t *Telemetry) servePrometheus() (sdkmetric.Reader, error) {
+	address := net.JoinHostPort(cmp.Or(os.Getenv("OTEL_EXPORTER_PROMETHEUS_HOST"), "localhost"),
+		cmp.Or(os.Getenv("OTEL_EXPORTER_PROMETHEUS_PORT"), "9464"))
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	reader, err := promexporter.New(promexporter.WithRegisterer(registry), promexporter.WithoutScopeInfo())
 	if err != nil {
 		return nil, err
 	}
-	listener, err := net.Listen("tcp", t.options.MetricsAddress)
+	listener, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("telemetry.metrics_address is %q: %w", t.options.MetricsAddress, err)
+		return nil, fmt.Errorf("OTEL_EXPORTER_PROMETHEUS_HOST and _PORT are %q: %w", address, err)
 	}
 	mux := http.NewServeMux()
 	handler := promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}

@@ -121,7 +121,7 @@ func (t *Telemetry) readTurn(ctx context.Context, turnID string) (all turnTrace,
 	if all.calls, err = own.Calls(ctx, turnID); err != nil {
 		return all, err
 	}
-	if all.requests, err = own.Requests(ctx, turnID); err != nil || !t.options.Content {
+	if all.requests, err = own.Requests(ctx, turnID); err != nil || !t.contents {
 		return all, err
 	}
 	seq := all.turn.MessageSeq
@@ -135,7 +135,7 @@ func (t *Telemetry) writeSpans(all turnTrace) {
 	ctx, root := t.startSpan(context.Background(), rec.ID, turnSpan(rec.ID), opTurn+" "+rec.Agent, rec.StartedAt,
 		trace.WithLinks(callerOf(all.config)...))
 	root.SetAttributes(turnAttributes(all)...)
-	if t.options.Content {
+	if t.contents {
 		root.SetAttributes(semconv.GenAIInputMessagesKey.String(t.messages(all.config, "user", all.question)))
 	}
 	for _, w := range all.requests {
@@ -233,7 +233,7 @@ func (t *Telemetry) writeInference(ctx context.Context, all turnTrace, i journal
 	if i.Completion.Model != "" {
 		span.SetAttributes(semconv.GenAIResponseModel(i.Completion.Model))
 	}
-	if t.options.Content {
+	if t.contents {
 		span.SetAttributes(semconv.GenAIOutputMessagesKey.String(t.messages(all.config, "assistant", []turn.Message{i.Message})))
 	}
 	span.End(trace.WithTimestamp(i.SettledAt))
@@ -253,7 +253,7 @@ func (t *Telemetry) writeCall(ctx context.Context, all turnTrace, c journal.Call
 	if server, ok := serverOf(c.Call.Tool); ok {
 		span.SetAttributes(keyMCPMethod.String("tools/call"), keyServer.String(server))
 	}
-	if t.options.Content {
+	if t.contents {
 		span.SetAttributes(semconv.GenAIToolCallArgumentsKey.String(t.arguments(all.config, c.Call)),
 			semconv.GenAIToolCallResultKey.String(t.content(c.Text)))
 	}

@@ -21,7 +21,7 @@ func TestATraceIsWrittenForEveryTenant(t *testing.T) {
 		_, err = j.Begin(t.Context(), turn.BeginInput{Tenant: tenant, Session: "s", Turn: id, WorkflowID: id,
 			RunID: id, Config: []byte("{}"), Message: turn.UserMessage{ID: "m", Text: "hello from " + tenant}, At: time.Now()})
 		require.NoError(t, err)
-		all, err := (&Telemetry{ledger: j, options: Options{Content: true}}).readTurn(t.Context(), id)
+		all, err := (&Telemetry{ledger: j, contents: true}).readTurn(t.Context(), id)
 		require.NoError(t, err)
 		assert.Equal(t, id, all.turn.ID)
 		require.Len(t, all.question, 1)
@@ -30,7 +30,7 @@ func TestATraceIsWrittenForEveryTenant(t *testing.T) {
 }
 
 func TestSensitiveArgumentsAreNotExported(t *testing.T) {
-	tel := &Telemetry{options: Options{Content: true, Redact: func(s string) string { return s }}}
+	tel := &Telemetry{contents: true, options: Options{Redact: func(s string) string { return s }}}
 	cfg := turn.Config{Tools: []turn.Tool{{ID: "mcp/bank/pay", Sensitive: []string{"pin"}}}}
 	call := turn.ToolCall{ID: "1.0", Tool: "mcp/bank/pay", Arguments: `{"to":"ann","pin":"canary","password":"canary"}`}
 	assert.Equal(t, `{"to":"ann","pin":"[blanked]","password":"[blanked]"}`, tel.arguments(cfg, call))
