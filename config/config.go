@@ -15,10 +15,6 @@ import (
 // its limits (min, max, maxbytes, and zero, which says what 0 means although it is less than min). shown="written"
 // makes Loaded.Changes show a Secret.
 type Config struct {
-	// The tenant of this client: it sees and begins only sessions of this tenant. Empty means the default tenant.
-	// Workers serve all tenants. --tenant and EVERTURN_TENANT set it for one command.
-	Tenant string `toml:"tenant"`
-
 	// The agent, and the limits of its turns.
 	Runtime Runtime `toml:"runtime"`
 	// More agents, one block each: see docs/agents.md.
@@ -72,7 +68,14 @@ type Config struct {
 	// Servers that speak the Model Context Protocol (MCP).
 	MCP MCP `toml:"mcp"`
 
-	// The files that Load looked for: see Sources. It stays the last field, because it is no setting.
+	// These fields are no settings of the file, and stay the last ones.
+
+	// Tenant is the tenant of this client, which the flag --tenant or EVERTURN_TENANT names: it sees and begins only
+	// sessions of this tenant. Empty means the default tenant. Workers serve all tenants. It has no key, because a file is
+	// for all tenants.
+	Tenant string
+
+	// The files that Load looked for: see Sources.
 	sources []string
 }
 
@@ -183,14 +186,11 @@ type Shell struct {
 	Timeout time.Duration `toml:"timeout" default:"1m" min:"1s"`
 }
 
-// Canvas says where sessions keep what they change.
+// Canvas says where sessions keep what they change: on a branch everturn/<session> each.
 type Canvas struct {
 	// The directory of the repository, relative to the working directory; empty means that there are no canvases. All
 	// workers of a task queue need the same repository.
 	Repo string `toml:"repo" maxbytes:"4096" example:"."`
-	// The name of a session's branch. <session> stands for the session; a prefix or suffix is required, so that no branch
-	// of yours has such a name.
-	Branch string `toml:"branch" default:"everturn/<session>" required:"true" maxbytes:"200"`
 }
 
 // ModeAuto as Runtime.Mode leaves the mode to the known capabilities of the model.
@@ -261,8 +261,6 @@ type Prompt struct {
 
 // Skills says where skills are.
 type Skills struct {
-	// Names of skills that are not used.
-	Deny []string `toml:"deny"`
 	// The folders with skills, one block each. The workspace's own come first: see runtime.trust_workspace.
 	Sources []SkillSource `toml:"sources"`
 }

@@ -21,8 +21,6 @@ func (e Encryption) On() bool { return e.KeyFile != "" || e.Keys != "" }
 
 // CodecServer configures who may decrypt over HTTP.
 type CodecServer struct {
-	// The address under which browsers reach the codec server. The Web UI of --dev uses it.
-	URL string `toml:"url"`
 	// The Web UI's origin, for instance "https://temporal.example.com": the only one whose pages may read the answers.
 	Origin string `toml:"origin"`
 	// A bearer token that may decrypt, for instance "${CODEC_TOKEN}".
@@ -33,10 +31,6 @@ type CodecServer struct {
 	OIDCAudience string `toml:"oidc_audience"`
 	// Who of the issuer's users may decrypt: verified email addresses, *@example.com, subjects, or * for all.
 	OIDCAllow []string `toml:"oidc_allow"`
-	// The file of the TLS certificate, PEM; empty means no TLS.
-	TLSCert string `toml:"tls_cert"`
-	// The file of its key, PEM.
-	TLSKey string `toml:"tls_key"`
 }
 
 // encryption checks [encryption].
@@ -51,7 +45,6 @@ func (v *validator) encryption(e Encryption) {
 
 // codecServer checks [codec_server].
 func (v *validator) codecServer(c CodecServer) {
-	v.address("codec_server.url", c.URL)
 	v.address("codec_server.origin", c.Origin)
 	v.address("codec_server.oidc_issuer", c.OIDCIssuer)
 	u, err := url.Parse(c.Origin)
@@ -61,8 +54,5 @@ func (v *validator) codecServer(c CodecServer) {
 	}
 	if c.OIDCIssuer != "" && (c.OIDCAudience == "" || len(c.OIDCAllow) == 0) {
 		v.add("codec_server.oidc_issuer", "needs oidc_audience and oidc_allow, or every user of the issuer could decrypt")
-	}
-	if (c.TLSCert == "") != (c.TLSKey == "") {
-		v.add("codec_server.tls_cert", "and tls_key belong together; set both or none")
 	}
 }

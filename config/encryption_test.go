@@ -12,9 +12,7 @@ func TestEncryptionSettingsThatContradictEachOther(t *testing.T) {
 		"encryption.keys":          func(c *Config) { c.Encryption.KeyFile, c.Encryption.Keys = "a", "b" },
 		"encryption.journal":       func(c *Config) { c.Encryption.Journal = true },
 		"codec_server.origin":      func(c *Config) { c.CodecServer.Origin = "https://ui.example.com/" },
-		"codec_server.url":         func(c *Config) { c.CodecServer.URL = "codec" },
 		"codec_server.oidc_issuer": func(c *Config) { c.CodecServer.OIDCIssuer = "https://login.example.com" },
-		"codec_server.tls_cert":    func(c *Config) { c.CodecServer.TLSKey = "key.pem" },
 	} {
 		c := Default()
 		change(&c)

@@ -66,8 +66,9 @@ func (f field) member(name string) (field, bool) {
 func (f field) isURL() bool { return strings.HasSuffix(f.tag.Get("toml"), "url") }
 
 // settings returns the fields that the environment and the command line can set: those in a section or at the top
-// level, without tables below a section ([[mcp.servers]]).
+// level, without tables below a section ([[mcp.servers]]), and the tenant, which no file sets.
 func settings(c *Config) (out []field) {
+	out = append(out, field{key: "tenant", name: "tenant", value: reflect.ValueOf(&c.Tenant).Elem()})
 	for _, section := range (field{value: reflect.ValueOf(c).Elem()}).members() {
 		if !table(section.value.Type()) {
 			out = append(out, section)
@@ -175,6 +176,8 @@ var foreign = map[string]string{
 	"api_key_env":     `use api_key = "${OPENAI_API_KEY}"`, "env_key": `use api_key = "${OPENAI_API_KEY}"`,
 	"api_base": "use base_url", "endpoint": "use base_url",
 	"max_retries": "use llm.retry_max and llm.retry_for", "retries": "use llm.retry_max and llm.retry_for",
+
+	"tenant": "use the flag --tenant, or EVERTURN_TENANT",
 
 	"instructions": "use system_prompt", "system": "use system_prompt",
 	"max_turns": "use max_steps", "max_iterations": "use max_steps", "max_tool_iterations": "use max_tool_calls",

@@ -16,9 +16,7 @@ type MCP struct {
 type MCPServer struct {
 	// Names the server in tool IDs, mcp/<id>/<tool>: a-z, 0-9, _ and -.
 	ID string `toml:"id" example:"files"`
-	// "stdio" starts command; "http" (streamable HTTP) and "sse" (its predecessor) connect to url.
-	Transport Transport `toml:"transport" default:"stdio" enum:"stdio,http,sse"`
-	// The program, found on PATH.
+	// The program of a server over stdio, found on PATH. A server has a command or a url.
 	Command string `toml:"command" example:"npx"`
 	// Its arguments.
 	Args []string `toml:"args" example:"-y,@modelcontextprotocol/server-filesystem,."`
@@ -31,13 +29,13 @@ type MCPServer struct {
 	Env map[string]Secret `toml:"env" shown:"written" example:"LOG_LEVEL = warn"`
 	// Variables of the worker's environment that the server inherits. It inherits nothing else.
 	EnvAllow []string `toml:"env_allow" example:"PATH,HOME"`
-	// The address, for transport "http" and "sse".
+	// The address of a server over streamable HTTP, or over SSE, its predecessor, if the path ends in /sse.
 	URL string `toml:"url"`
-	// HTTP headers, for transport "http" and "sse".
+	// HTTP headers, for a server with a url.
 	Headers map[string]Secret `toml:"headers"`
 	// Private networks that url may resolve to, such as "10.0.0.0/8". Loopback is allowed if url itself names it.
 	Networks []string `toml:"networks"`
-	// A bearer token by OAuth 2 client credentials (RFC 6749, section 4.4), for transport "http" and "sse".
+	// A bearer token by OAuth 2 client credentials (RFC 6749, section 4.4), for a server with a url.
 	OAuth OAuth `toml:"oauth"`
 	// Turns do not start while this server is unavailable. Otherwise they start, and the model is told.
 	Required bool `toml:"required"`
@@ -56,10 +54,8 @@ type MCPServer struct {
 	// "turn": the server keeps state between the calls of a turn, so all go to one connection. Empty: any worker may
 	// call it.
 	SessionAffinity SessionAffinity `toml:"session_affinity" enum:",turn"`
-	// Offer the server's resources to the model, as tools that list and read them.
-	Resources bool `toml:"resources"`
-	// Offer the server's prompts to the model, as tools that list and read them.
-	Prompts bool `toml:"prompts"`
+	// What the model is offered of the server besides its tools, as tools that list and read it: "resources", "prompts".
+	Offer []Offer `toml:"offer" enum:"resources,prompts" example:"resources"`
 	// A task queue of its own, for a server that only some workers host: those with this name in worker.roles.
 	// Empty: every worker with the role "tools" hosts it.
 	Queue string `toml:"queue" maxbytes:"64"`
@@ -75,9 +71,6 @@ type MCPTimeouts struct {
 	Connect time.Duration `toml:"connect" default:"1m" min:"1ms"`
 	// Timeout of a call; "0s" means runtime.tool_timeout.
 	Call time.Duration `toml:"call" min:"0s"`
-	// Timeout of a call in total. Until then, progress that the server reports restarts the timeout call; "0s" means
-	// that it does not.
-	Total time.Duration `toml:"total" min:"0s"`
 	// How long a server of an older protocol version may hold a call for the responses to its elicitations, in total;
 	// "0s" means that it cannot elicit. Servers of the newest protocol version send elicitations without holding a call.
 	Elicitation time.Duration `toml:"elicitation" min:"1s" max:"24h" zero:"to allow no elicitation"`
@@ -101,14 +94,13 @@ type SessionAffinity string
 // AffinityTurn means that the state lasts for a turn.
 const AffinityTurn SessionAffinity = "turn"
 
-// Transport is the transport to an MCP server.
-type Transport string
+// Offer is what a server may offer besides tools.
+type Offer string
 
-// The transports.
+// The values of Offer.
 const (
-	TransportStdio Transport = "stdio"
-	TransportHTTP  Transport = "http"
-	TransportSSE   Transport = "sse"
+	OfferResources Offer = "resources"
+	OfferPrompts   Offer = "prompts"
 )
 
 // MCPTool holds the operator's settings of one tool.
@@ -124,7 +116,8 @@ type MCPTool struct {
 	Risk turn.Risk `toml:"risk" enum:",low,medium,high" example:"low"`
 	// Timeout of a call; "0s" means the server's timeouts.call.
 	Timeout time.Duration `toml:"timeout" min:"0s" example:"5s"`
-	// Timeout of a call in total, with progress; "0s" means the server's timeouts.total.
+	// Timeout of a call in total. Until then, progress that the server reports restarts the timeout; "0s" means that it
+	// does not.
 	TotalTimeout time.Duration `toml:"total_timeout" min:"0s"`
 	// How long a call may continue after its timeout. The model gets the result when the call finishes.
 	BackgroundTimeout time.Duration `toml:"background_timeout" min:"1s" max:"24h" zero:"to end calls at their timeout"`

@@ -8,8 +8,6 @@ type Model struct {
 	Name string `toml:"name" required:"true" maxbytes:"200" example:"openai:my-model"`
 	// The context window in tokens; 0 leaves it to the list. If it is unknown, nothing is compacted.
 	ContextTokens int64 `toml:"context_tokens" min:"0" example:"131072"`
-	// The longest completion in tokens; 0 leaves it to the list.
-	MaxOutputTokens int64 `toml:"max_output_tokens" min:"0" example:"8192"`
 	// What the model can do: "tool_use", "vision", "audio", "reasoning", "json_mode". It replaces what the list says.
 	Capabilities []string `toml:"capabilities" enum:"tool_use,vision,audio,reasoning,json_mode" example:"tool_use,vision"`
 	// US dollars per million input tokens, and per million output tokens; set both. They replace the list's prices.
@@ -24,6 +22,10 @@ type Model struct {
 	Latency string `toml:"latency" enum:",fast,medium,slow" example:"fast"`
 	// How good the model is, for preference = "quality_first": 1 is the best tier; 0 means none.
 	Quality int `toml:"quality" min:"0" max:"1000" example:"1"`
+
+	// MaxOutputTokens is the longest completion in tokens; 0 leaves it to the list. It has no key, because
+	// llm.max_output_tokens bounds the completions of models that the list lacks.
+	MaxOutputTokens int64
 }
 
 // Select chooses a model by what it must do and may cost, if no model is named.

@@ -26,7 +26,6 @@ env = { PASSWORD = "hunter2" }
 repeatable = true
 [[mcp.servers]]
 id = "web"
-transport = "http"
 url = "https://example.com/mcp"
 headers.Authorization = "Bearer ${TOKEN}"
 `
@@ -54,7 +53,7 @@ func TestShowTellsOriginsAndHidesSecrets(t *testing.T) {
 		"args = ['--token', '${TOKEN}']  # from agent.toml:8",
 		"[mcp.servers.env]\nPASSWORD = 'set'  # from agent.toml:9",
 		"[mcp.servers.tools.\"read.file\"]\nrepeatable = true  # from agent.toml:11",
-		"[mcp.servers.headers]\nAuthorization = 'set'  # from agent.toml:16",
+		"[mcp.servers.headers]\nAuthorization = 'set'  # from agent.toml:15",
 		"max_steps = 3  # from environment EVERTURN_RUNTIME_MAX_STEPS",
 		"turn_timeout = '30m'  # from preset standard",
 		"[temporal]\naddress = ''  # from default",
@@ -74,12 +73,12 @@ func TestShowHidesWhatAURLMayCarry(t *testing.T) {
 		"https://example.com/mcp?canary":               "https://example.com/mcp?hidden",
 		"https://example.com/v1/sk-canary/mcp":         "https://example.com/v1/hidden/mcp",
 	} {
-		got := shown(t, load(t, "[[mcp.servers]]\nid = \"web\"\ntransport = \"http\"\nurl = \""+url+"\"\n"), false)
+		got := shown(t, load(t, "[[mcp.servers]]\nid = \"web\"\nurl = \""+url+"\"\n"), false)
 		assert.Contains(t, got, "url = '"+want+"'")
 		assert.NotContains(t, got, "canary")
 	}
 	written := shown(t,
-		load(t, "[[mcp.servers]]\nid = \"web\"\ntransport = \"http\"\nurl = \"https://example.com/mcp?key=${K}\"\n",
+		load(t, "[[mcp.servers]]\nid = \"web\"\nurl = \"https://example.com/mcp?key=${K}\"\n",
 			"K=canary"), false)
 	assert.Contains(t, written, "url = 'https://example.com/mcp?key=${K}'", "a reference is no secret")
 }

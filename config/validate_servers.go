@@ -39,7 +39,6 @@ func (v *validator) servers(servers []MCPServer) {
 		v.networks(key+".networks", s.Networks)
 		v.oauth(key+".oauth", s)
 		v.environment(key, s)
-		v.total(key+".timeouts.total", s.Timeouts.Total, s.Timeouts.Call, "timeouts.call")
 		v.toolNames(key+".allow", s.Allow)
 		v.toolNames(key+".deny", s.Deny)
 		if s.Queue != "" && !queueName.MatchString(s.Queue) {
@@ -65,24 +64,22 @@ func (v *validator) serverID(key, id string) {
 	}
 }
 
-// transport checks that a server has the settings that its transport needs, and none of another transport. key is the
+// transport checks that a server has a command or a URL, and only settings that fit it. key is the
 // configuration key of the server.
 func (v *validator) transport(key string, s MCPServer) {
 	hasProcess := s.Command != "" || len(s.Args) > 0 || len(s.Env) > 0 || len(s.EnvAllow) > 0 || s.Dir != "" ||
 		s.User != ""
 	hasURL := s.URL != "" || len(s.Headers) > 0 || len(s.Networks) > 0 || s.OAuth.configured()
-	byURL := s.Transport == TransportHTTP || s.Transport == TransportSSE // else stdio, or a value that is reported already
 	switch {
-	case s.Transport == TransportStdio && hasURL:
-		v.add(key, `sets url, headers, networks or oauth, which need transport = "http"; set it, or remove them (pass `+
-			`secrets to a stdio server in env)`)
-	case s.Transport == TransportStdio && s.Command == "":
-		v.add(key+".command", `is missing; name the server's program, or set transport = "http" and url`)
-	case byURL && hasProcess:
-		v.add(key, `has transport = "%s"; remove command, args, env, env_allow, dir and user, which are for "stdio"`,
-			s.Transport)
-	case byURL && s.URL == "":
-		v.add(key+".url", `is missing; transport = "%s" needs it`, s.Transport)
+	case s.Command != "" && s.URL != "":
+		v.add(key, "sets command and url; a server has one of them")
+	case s.URL != "" && hasProcess:
+		v.add(key, "has a url; remove args, env, env_allow, dir and user, which are for a server with a command")
+	case s.URL == "" && hasURL:
+		v.add(key, "sets headers, networks or oauth, which need a url; set it, or remove them (pass secrets to a server "+
+			"with a command in env)")
+	case s.URL == "" && s.Command == "":
+		v.add(key+".command", "is missing; name the server's program, or set url")
 	}
 	v.remote(key+".url", s.URL, s.Networks)
 }
@@ -171,10 +168,6 @@ func (v *validator) tool(key string, s MCPServer, t MCPTool) {
 	timeout, timeoutName := t.Timeout, "timeout"
 	if timeout == 0 {
 		timeout, timeoutName = s.Timeouts.Call, "the server's timeouts.call"
-	}
-	if most := s.Timeouts.Total; t.TotalTimeout == 0 && most > 0 && t.Timeout > most {
-		v.add(key+".timeout", "is %s, longer than the server's timeouts.total, which is %s; set a total_timeout for the tool",
-			t.Timeout, most)
 	}
 	v.total(key+".total_timeout", t.TotalTimeout, timeout, timeoutName)
 	const runsWithTurn = "a local activity runs on whichever worker runs the turn"

@@ -40,7 +40,7 @@ func (e *Engine) agents() []activities.Agent {
 	for _, c := range e.cfg.Agents {
 		a := base
 		a.Description, a.Agents, a.Plan = c.Description, c.Agents, c.Plan
-		a.Name, a.Tools, a.Temperature = c.ID, c.Tools, cmp.Or(c.Temperature, base.Temperature)
+		a.Name, a.Tools = c.ID, c.Tools
 		if c.SystemPrompt != "" {
 			a.SystemPrompt = c.SystemPrompt
 		}

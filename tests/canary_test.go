@@ -148,7 +148,7 @@ func newCage(t *testing.T) *cage {
 	text += hosting(t, "other", "", "-pidfile", c.userFolder.path("pid-other"))
 	text += hosting(t, "broken", fmt.Sprintf("env = {SECRET = %q}", canary("broken_env")), "-mode", "exit")
 	http := func(id, more string) {
-		text += fmt.Sprintf("[[mcp.servers]]\nid = %q\ntransport = \"http\"\nurl = \"%s?key=%s\"\n%s\n", id, remote,
+		text += fmt.Sprintf("[[mcp.servers]]\nid = %q\nurl = \"%s?key=%s\"\n%s\n", id, remote,
 			canary("mcp_url"), more)
 	}
 	http("header", fmt.Sprintf("headers = {Authorization = \"Bearer %s\", X-Key = %q}", canary("mcp_header_token"),

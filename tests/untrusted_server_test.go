@@ -35,7 +35,7 @@ func (s *untrustedServer) file(name string) string { return filepath.Join(s.dir,
 func (s *untrustedServer) host(args ...string) func(*config.Config) {
 	return func(c *config.Config) {
 		c.MCP.Servers = append(c.MCP.Servers, config.MCPServer{
-			ID: s.id, Transport: config.TransportStdio, Command: binary(s.t, "./tests/mcpserver"),
+			ID: s.id, Command: binary(s.t, "./tests/mcpserver"),
 			Timeouts: config.MCPTimeouts{Connect: 30 * time.Second},
 			Args: append([]string{"-ledger", s.file("ledger"), "-release", s.file("release"), "-pidfile", s.file("pid"), "-face",
 				s.file("face")}, args...),

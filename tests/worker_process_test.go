@@ -134,7 +134,7 @@ func (l *effectServer) host(tool config.MCPTool) func(*config.Config) {
 	tool.Risk = turn.RiskLow
 	return func(c *config.Config) {
 		c.MCP.Servers = []config.MCPServer{{
-			ID: "ledger", Transport: config.TransportStdio, Command: binary(l.t, "./tests/mcpserver"),
+			ID: "ledger", Command: binary(l.t, "./tests/mcpserver"),
 			Args:               []string{"-ledger", l.file, "-release", l.release, "-pidfile", l.pid},
 			Timeouts:           config.MCPTimeouts{Connect: 10 * time.Second},
 			MaxConcurrentCalls: 64,

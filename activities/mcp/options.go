@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"path"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/everturn/everturn/activities/mcp/netguard"
@@ -172,12 +174,22 @@ func (s Server) withDefaults() (Server, error) {
 	}
 	setDefault(&s.CatalogueGrace, DefaultGrace)
 	if s.Transport == "" {
-		s.Transport = TransportHTTP
-		if s.Command != "" {
-			s.Transport = TransportStdio
-		}
+		s.Transport = s.transport()
 	}
 	return s, errors.Join(s.checkID(), s.checkTransport(), s.checkLogin(), s.checkTools(), s.checkLocalActivities())
+}
+
+// transport returns the transport of a server that names none: stdio for a command, SSE for a URL whose path ends in
+// /sse, as the paths of servers of that transport do, and else streamable HTTP.
+func (s Server) transport() Transport {
+	u, err := url.Parse(s.URL)
+	switch {
+	case s.Command != "":
+		return TransportStdio
+	case err == nil && strings.HasSuffix(strings.TrimSuffix(u.Path, "/"), "/sse"):
+		return TransportSSE
+	}
+	return TransportHTTP
 }
 
 // checkID refuses an ID that is malformed or reserved.

@@ -28,9 +28,7 @@ import (
 func Skills(cfg config.Config) (skills.Set, []skills.Problem, error) {
 	sources, outside := skillSources(cfg)
 	all, problems, err := skills.Read(sources)
-	all = slices.DeleteFunc(all, func(s skills.Skill) bool { return slices.Contains(cfg.Skills.Deny, s.Name) })
-	return skills.Set{All: all, Tokens: cfg.Prompt.SkillsTokens},
-		append(outside, problems...), err
+	return skills.Set{All: all, Tokens: cfg.Prompt.SkillsTokens}, append(outside, problems...), err
 }
 
 // skillSources returns the folders that may hold skills: those of a trusted workspace, and then the configured ones. It

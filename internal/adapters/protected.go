@@ -33,7 +33,7 @@ func protectedFiles(cfg config.Config, environ temporalconn.Environ) (out []file
 		}
 	}
 	add(true, "the configuration", cfg.Sources()...)
-	add(true, "a key", cfg.Encryption.KeyFile, cfg.CodecServer.TLSKey)
+	add(true, "a key", cfg.Encryption.KeyFile)
 	add(true, "a key for Temporal", temporalFiles(environ)...)
 	if !cfg.Journal.Postgres() {
 		add(true, "the journal", sqliteFiles(cfg.Journal.Path)...)
@@ -44,7 +44,6 @@ func protectedFiles(cfg config.Config, environ temporalconn.Environ) (out []file
 	if _, err := os.Stat(filepath.Join(cfg.Canvas.Repo, "HEAD")); cfg.Canvas.Repo != "" && err == nil {
 		add(true, "the repository of canvases", cfg.Canvas.Repo)
 	}
-	add(false, "the certificate of the codec server", cfg.CodecServer.TLSCert)
 	for _, name := range []string{projectFile, ".agents", ".claude"} { // if one is a link, its target is protected too
 		add(false, "instructions for agents", filepath.Join(cfg.Runtime.Workspace, name))
 	}

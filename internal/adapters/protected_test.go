@@ -36,9 +36,6 @@ api_key = "${file:`+here+`/key}"
 path = "data/j.db"
 [encryption]
 key_file = "keys.json"
-[codec_server]
-tls_cert = "cert.crt"
-tls_key = "cert.priv"
 [canvas]
 repo = "repo.git"
 [[skills.sources]]
@@ -80,10 +77,10 @@ workspace = "."
 		assert.NotEmpty(t, p.Use)
 	}
 	slices.Sort(unread)
-	assert.Equal(t, []string{".config/temporalio/temporal.toml", "cert.priv", "client.pem",
+	assert.Equal(t, []string{".config/temporalio/temporal.toml", "client.pem",
 		"data/j.db", "data/j.db-journal", "data/j.db-shm", "data/j.db-wal",
 		"everturn.toml", "key", "keys.json", "repo.git", "tapes"}, unread)
-	for _, name := range []string{"cert.crt", "skills", "bin/serve", "own/python3", "local/uv", "tools/server.py",
+	for _, name := range []string{"skills", "bin/serve", "own/python3", "local/uv", "tools/server.py",
 		"tools/data.json", "build/later.js", "lib/main.py", "hook.js", "run.sh", "bash.env", "docs/notes.md"} {
 		assert.Contains(t, unchanged, name)
 	}

@@ -26,14 +26,15 @@ func servers(cfg config.Config) []mcp.Server {
 			}
 		}
 		out = append(out, mcp.Server{
-			ID: s.ID, Transport: mcp.Transport(s.Transport), Command: s.Command, Args: s.Args, Dir: s.Dir, User: s.User,
+			ID: s.ID, Command: s.Command, Args: s.Args, Dir: s.Dir, User: s.User,
 			Env: reveal(s.Env), EnvAllow: s.EnvAllow, URL: s.URL, Headers: reveal(s.Headers), Networks: s.Networks,
 			OAuth: mcp.OAuth{
 				TokenURL: s.OAuth.TokenURL, ClientID: s.OAuth.ClientID, ClientSecret: s.OAuth.ClientSecret.Reveal(),
 				Scopes: s.OAuth.Scopes,
 			},
-			Required: s.Required, Allow: s.Allow, Deny: s.Deny, Tools: tools, Resources: s.Resources, Prompts: s.Prompts,
-			ConnectTimeout: s.Timeouts.Connect, CallTimeout: s.Timeouts.Call, TotalTimeout: s.Timeouts.Total,
+			Required: s.Required, Allow: s.Allow, Deny: s.Deny, Tools: tools,
+			Resources: slices.Contains(s.Offer, config.OfferResources), Prompts: slices.Contains(s.Offer, config.OfferPrompts),
+			ConnectTimeout: s.Timeouts.Connect, CallTimeout: s.Timeouts.Call,
 			IdleTimeout: serverIdle, MaxConcurrent: s.MaxConcurrentCalls,
 			Trust: s.Trust, TrustChanges: s.AllowToolChanges, TaintsAll: cfg.Policy.Taint == turn.TaintStrict,
 			SessionAffinity: s.SessionAffinity == config.AffinityTurn, ElicitationTimeout: s.Timeouts.Elicitation,

@@ -80,7 +80,7 @@ func register(ctx context.Context, r *tools.Registry, cfg config.Config, o ToolO
 	}
 	rules := fileRules(cfg, o.Environ)
 	if cfg.Canvas.Repo != "" {
-		repo, err := canvas.Open(ctx, cfg.Canvas.Repo, cfg.Canvas.Branch)
+		repo, err := canvas.Open(ctx, cfg.Canvas.Repo)
 		if err != nil {
 			return err
 		}

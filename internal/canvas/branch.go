@@ -235,8 +235,7 @@ func (r *Repo) Merge(ctx context.Context, in MergeInput) (string, error) {
 // targetCommit returns the last commit of the branch into which a canvas is merged. It refuses every branch with the
 // name of a canvas.
 func (r *Repo) targetCommit(ctx context.Context, into string) (string, error) {
-	before, after, _ := strings.Cut(r.branch, sessionMark)
-	if strings.HasPrefix(into, before) && strings.HasSuffix(into, after) {
+	if strings.HasPrefix(into, branchPrefix) {
 		return "", fmt.Errorf("branch %q is the canvas of a session; name a branch of yours", into)
 	}
 	if _, err := r.git(ctx, nil, "check-ref-format", "refs/heads/"+into); err != nil {

@@ -36,36 +36,25 @@ var (
 // Repo is a git repository that holds the canvases of sessions. It is safe for concurrent use by goroutines and by
 // several processes.
 type Repo struct {
-	dir, branch string
-	committing  sync.Mutex
+	dir        string
+	committing sync.Mutex
 }
 
-// sessionMark is the placeholder for the session in the configured name of branches.
-const sessionMark = "<session>"
+// branchPrefix begins the names of the branches of sessions, and distinguishes them from all others.
+const branchPrefix = "everturn/"
 
-// Open opens the git repository in dir. branch is the name of a session's branch: the placeholder <session>, and some
-// text before or after it, which distinguishes the branches of sessions from all others.
-func Open(ctx context.Context, dir, branch string) (*Repo, error) {
+// Open opens the git repository in dir.
+func Open(ctx context.Context, dir string) (*Repo, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
-	}
-	if strings.Count(branch, sessionMark) != 1 {
-		return nil, fmt.Errorf("canvas.branch %q must contain %s once", branch, sessionMark)
-	}
-	if branch == sessionMark {
-		return nil, fmt.Errorf("canvas.branch %q would make your branch main that of a session named main; add a prefix, "+
-			"as in everturn/%s", branch, sessionMark)
 	}
 	if info, err := os.Stat(dir); err != nil {
 		return nil, fmt.Errorf("canvas.repo: %w: create it with `git init %s`, or name another repository", err, dir)
 	} else if !info.IsDir() {
 		return nil, fmt.Errorf("canvas.repo %s is not a folder", dir)
 	}
-	r := &Repo{dir: dir, branch: branch}
-	if _, err := r.git(ctx, nil, "check-ref-format", "--branch", r.Branch("", "session")); err != nil {
-		return nil, fmt.Errorf("canvas.branch %q is no name of a branch: %w", branch, err)
-	}
+	r := &Repo{dir: dir}
 	gitDir, err := r.firstLine(ctx, "rev-parse", "--absolute-git-dir")
 	if err != nil {
 		return nil, fmt.Errorf("canvas.repo %s is not a git repository that this user owns: %w", dir, err)
@@ -127,7 +116,7 @@ func (r *Repo) Branch(tenant, session string) string {
 			fmt.Fprintf(&name, "%%%02X", b)
 		}
 	}
-	return strings.ReplaceAll(r.branch, sessionMark, name.String())
+	return branchPrefix + name.String()
 }
 
 func (r *Repo) ref(tenant, session string) string { return "refs/heads/" + r.Branch(tenant, session) }

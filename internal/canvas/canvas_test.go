@@ -50,7 +50,7 @@ func run(t *testing.T, dir string, args ...string) string {
 
 func opened(t *testing.T, dir string) *Repo {
 	t.Helper()
-	r, err := Open(t.Context(), dir, "everturn/<session>")
+	r, err := Open(t.Context(), dir)
 	require.NoError(t, err)
 	return r
 }
@@ -266,32 +266,18 @@ func TestAnEmptyRepository(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, shown.Commits, 2)
 	assert.Len(t, shown.Files, 2)
-	for _, wrong := range []string{"", "everturn", "<session>/<session>", "a..b/<session>"} {
-		_, err := Open(t.Context(), dir, wrong)
-		assert.Error(t, err, wrong)
-	}
-	_, err = Open(t.Context(), filepath.Join(dir, ".git/objects"), "x/<session>")
+	_, err = Open(t.Context(), filepath.Join(dir, ".git/objects"))
 	assert.Error(t, err)
 }
 
 func TestAMissingRepositoryIsNamed(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "missing")
-	_, err := Open(t.Context(), dir, "everturn/<session>")
+	_, err := Open(t.Context(), dir)
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	assert.ErrorContains(t, err, "canvas.repo")
 	require.NoError(t, os.WriteFile(dir, nil, 0o600))
-	_, err = Open(t.Context(), dir, "everturn/<session>")
+	_, err = Open(t.Context(), dir)
 	assert.ErrorContains(t, err, "canvas.repo")
-}
-
-func TestTheBranchesOfSessionsHaveNamesOfTheirOwn(t *testing.T) {
-	dir := repository(t, map[string]string{"a": "1\n"})
-	for _, branch := range []string{"everturn", "<session>/<session>", "<session>"} {
-		_, err := Open(t.Context(), dir, branch)
-		assert.ErrorContains(t, err, "canvas.branch", branch)
-	}
-	_, err := Open(t.Context(), dir, "<session>.everturn")
-	assert.NoError(t, err)
 }
 
 // TestABranchOfAnotherAuthorIsNoOption has a commit whose base is an option that makes git diff write a file.
@@ -352,7 +338,7 @@ func TestTheRepositoryOfAnotherFolderIsRefused(t *testing.T) {
 		folder := filepath.Join(at, name)
 		require.NoError(t, os.Mkdir(folder, 0o700))
 		lead(folder)
-		_, err := Open(t.Context(), folder, "everturn/<session>")
+		_, err := Open(t.Context(), folder)
 		assert.ErrorContains(t, err, "is not a work tree of", name)
 	}
 	tree := filepath.Join(at, "tree")
@@ -390,7 +376,7 @@ func BenchmarkCommit(b *testing.B) {
 		cmd.Stdin = strings.NewReader(in.String())
 		require.NoError(b, cmd.Run())
 	}
-	r, err := Open(b.Context(), dir, "everturn/<session>")
+	r, err := Open(b.Context(), dir)
 	require.NoError(b, err)
 	n := 0
 	for b.Loop() {

@@ -127,7 +127,6 @@ func (f Folder) addresses() (lines []string) {
 		add(s.OAuth.TokenURL, "server "+quoted(s.ID), describeSecret(s.OAuth.ClientSecret, "no secret"))
 	}
 	add(c.Temporal.Address, "temporal.address", "messages and TEMPORAL_API_KEY")
-	add(c.CodecServer.URL, "codec_server.url", "what you look at in the Web UI of --dev")
 	add(c.CodecServer.OIDCIssuer, "codec_server.oidc_issuer", "no data")
 	return lines
 }

@@ -339,7 +339,6 @@ env = { LD_PRELOAD = "x", GIT_SSH_COMMAND = "ssh -v" }
 env_allow = ["GITHUB_TOKEN"]
 [[mcp.servers]]
 id = "web"
-transport = "http"
 url = "https://mcp.example/mcp"
 headers.Authorization = "Bearer ${CI_TOKEN}"
 `)
@@ -399,7 +398,7 @@ func TestEveryAddressIsShown(t *testing.T) {
 			}
 		}
 	}
-	assert.Len(t, addresses, 9)
+	assert.Len(t, addresses, 8)
 	assert.ElementsMatch(t, addresses, shown)
 }
 

@@ -131,7 +131,7 @@ func (r *harness) invite(ctx context.Context, kind string, overHTTP bool) error 
 			func() bool { return p.gone() || p.logged("/mcp\n") }); err != nil {
 			return err
 		}
-		section = fmt.Sprintf("transport = \"http\"\nurl = \"http://%s/mcp\"\n", at)
+		section = fmt.Sprintf("url = \"http://%s/mcp\"\n", at)
 	}
 	r.settings.extra = "[[mcp.servers]]\nid = \"hostile\"\n" + section + "[mcp.servers.tools.poke]\nrisk = \"low\"\n"
 	return nil

@@ -55,11 +55,11 @@ func (r *harness) configure() error {
 // token.
 func (r *harness) mcpSection(b *strings.Builder, s toolServer) {
 	if s.http {
-		fmt.Fprintf(b, "[[mcp.servers]]\nid = %q\ntransport = \"http\"\nurl = %q\n", s.id, r.settings.remote)
+		fmt.Fprintf(b, "[[mcp.servers]]\nid = %q\nurl = %q\n", s.id, r.settings.remote)
 	} else {
 		older := s.id == "once" && r.settings.older != ""
 		fmt.Fprintf(b,
-			"[[mcp.servers]]\nid = %q\ntransport = \"stdio\"\ncommand = %q\nargs = [\"-times\", \"-ledger\", %q, \"-release\", %q, \"-pidfile\", %q, \"-mode-file\", %q, \"-face\", %q, \"-old=%t\"]\ntimeouts.connect = %q\n%s",
+			"[[mcp.servers]]\nid = %q\ncommand = %q\nargs = [\"-times\", \"-ledger\", %q, \"-release\", %q, \"-pidfile\", %q, \"-mode-file\", %q, \"-face\", %q, \"-old=%t\"]\ntimeouts.connect = %q\n%s",
 			s.id, r.programs.mcpserver, r.toolLedger(), inDir(r.dir, "release"), r.pidfile(s.id), r.modeFile(s.id),
 			r.faceFile(s.id), older, r.settings.connect, s.own)
 		if older {

@@ -33,7 +33,7 @@ func TestEverythingOverSSE(t *testing.T) {
 	t.Parallel()
 	port, _ := startEverything(t, "sse")
 	callEverything(t, newHarness(t, config.MCPServer{
-		ID: "everything", Transport: config.TransportSSE, URL: fmt.Sprintf("http://127.0.0.1:%d/sse", port),
+		ID: "everything", URL: fmt.Sprintf("http://127.0.0.1:%d/sse", port),
 	}))
 }
 
@@ -62,7 +62,7 @@ func TestARemoteServerIsReplaced(t *testing.T) {
 			port, s := startEverything(t, transport)
 			server := httpServer("everything", port)
 			if transport == "sse" {
-				server.Transport, server.URL = config.TransportSSE, fmt.Sprintf("http://127.0.0.1:%d/sse", port)
+				server.URL = fmt.Sprintf("http://127.0.0.1:%d/sse", port)
 			}
 			r := newHarness(t, server)
 			r.turn(ask("echo", `{"message":"before"}`))
@@ -119,7 +119,7 @@ func callEverything(t *testing.T, r *harness) {
 func TestResourcesAndPrompts(t *testing.T) {
 	t.Parallel()
 	server := stdioServer(t, "everything", everything, "stdio")
-	server.Resources, server.Prompts, server.Allow = true, true, []string{"list_*", "read_resource", "get_prompt"}
+	server.Offer, server.Allow = []config.Offer{config.OfferResources, config.OfferPrompts}, []string{"list_*", "read_resource", "get_prompt"}
 	r := newHarness(t, server)
 	results := r.turn(
 		ask("list_resources", ""),

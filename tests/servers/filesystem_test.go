@@ -72,7 +72,7 @@ func TestThroughNpx(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
 	r := newHarness(t, config.MCPServer{
-		ID: "files", Transport: config.TransportStdio, Command: "npx",
+		ID: "files", Command: "npx",
 		Args: []string{"--no-install", "mcp-server-filesystem", dir},
 		Dir:  tree.Dir, Env: map[string]config.Secret{
 			"PATH": config.Secret(filepath.Dir(tree.Node) + ":" + os.Getenv("PATH"))},

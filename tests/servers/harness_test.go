@@ -59,7 +59,7 @@ func newHarness(t *testing.T, server config.MCPServer, change ...func(*config.Co
 	server.Required, server.Timeouts.Connect = true, within
 	r := &harness{t: t, server: server.ID, model: fakellm.Start(t, fakellm.Text("unused")), called: map[string]bool{}}
 	dir := t.TempDir()
-	if server.Transport == config.TransportStdio {
+	if server.Command != "" {
 		server.Env = maps.Clone(server.Env)
 		r.leavesNothing(&server, dir)
 	}

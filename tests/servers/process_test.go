@@ -23,7 +23,7 @@ func stdioServer(t *testing.T, id, pkg string, args ...string) config.MCPServer 
 	t.Helper()
 	tree := npm.Need(t)
 	return config.MCPServer{
-		ID: id, Transport: config.TransportStdio, Command: tree.Node, Args: append([]string{tree.Bin(t, pkg)}, args...),
+		ID: id, Command: tree.Node, Args: append([]string{tree.Bin(t, pkg)}, args...),
 	}
 }
 
@@ -82,5 +82,5 @@ func (s *remote) end(t *testing.T) {
 
 // httpServer returns a server that the test has started at the port, as an operator would configure it.
 func httpServer(id string, port int) config.MCPServer {
-	return config.MCPServer{ID: id, Transport: config.TransportHTTP, URL: fmt.Sprintf("http://127.0.0.1:%d/mcp", port)}
+	return config.MCPServer{ID: id, URL: fmt.Sprintf("http://127.0.0.1:%d/mcp", port)}
 }

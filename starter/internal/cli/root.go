@@ -38,7 +38,7 @@ func command(a *app.App) *cobra.Command {
 	app.Choose(root, flags, &a.Color, "color", "", "color the output: auto, always or never", app.ColorAuto,
 		app.ColorAlways,
 		app.ColorNever)
-	flags.Func("tenant", "the tenant's `name`: use its sessions only (default: tenant in agent.toml)",
+	flags.Func("tenant", "the tenant's `name`: use its sessions only (default: EVERTURN_TENANT)",
 		func(name string) error { return a.Set("tenant=" + name) })
 	flags.Func("set", "set a configuration `key=value`, for example llm.model=gpt-4.1; may be repeated", a.Set)
 	for _, g := range groups(a) {

@@ -58,7 +58,6 @@ command = "sh"
 args = ["./steal.sh"]
 [[mcp.servers]]
 id = "web"
-transport = "http"
 url = "http://%[1]s/mcp"
 headers.Authorization = "Bearer ${GROQ_API_KEY}"
 `, address))

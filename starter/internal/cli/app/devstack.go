@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -106,7 +107,7 @@ func (s *devStack) startServer(ctx context.Context, a *App,
 	t := cfg.Temporal
 	options := devserver.Options{
 		Dir: StateDir, Address: t.Address, Namespace: t.Namespace, Progress: progress,
-		Environ: a.Environ, CodecURL: cfg.CodecServer.URL,
+		Environ: a.Environ, CodecURL: codecURL(cfg.Encryption, a.Environ),
 		Started: with(func(ctx context.Context, c temporalconn.Conn) error {
 			return prepareNamespace(ctx, c, t.Namespace, folder, cfg.Journal.Path)
 		}),
@@ -130,6 +131,19 @@ func (s *devStack) startServer(ctx context.Context, a *App,
 		cfg.Temporal.UIURL = s.server.UIURL
 	}
 	return cfg, nil
+}
+
+// CodecAddress is where `everturn codec serve` listens by default.
+const CodecAddress = "127.0.0.1:8234"
+
+// codecURL returns the address of the codec server for the Web UI of --dev: TEMPORAL_CODEC_ENDPOINT, or else that of
+// `everturn codec serve` on this machine. It returns "" if nothing is encrypted.
+func codecURL(e config.Encryption, environ []string) string {
+	if !e.On() {
+		return ""
+	}
+	url, _ := temporalconn.Environ(environ).LookupEnv("TEMPORAL_CODEC_ENDPOINT")
+	return cmp.Or(url, "http://"+CodecAddress)
 }
 
 // refuseOwner returns the error of CheckOwner. If the server belongs to another folder, it is a devserver.Refusal,

@@ -41,7 +41,7 @@ func canvasOf(ctx context.Context, a *app.App, args []string,
 	if cfg.Repo == "" {
 		return app.Usage("there are no canvases: set repo under [canvas] in agent.toml")
 	}
-	repo, err := canvas.Open(ctx, cfg.Repo, cfg.Branch)
+	repo, err := canvas.Open(ctx, cfg.Repo)
 	if err != nil {
 		return app.Usage("%v", err)
 	}

@@ -31,8 +31,8 @@ func Open(a *app.App) *cobra.Command {
 						return err
 					}
 					fmt.Fprintln(a.Out, s.Link)
-					if t.Cfg.Encryption.On() && t.Cfg.CodecServer.URL == "" {
-						a.Note("the page shows encrypted content: run `everturn codec serve`, and set [codec_server] url")
+					if t.Cfg.Encryption.On() {
+						a.Note("the page shows encrypted content unless its Web UI reaches a codec server: see docs/encryption.md")
 					}
 					if !printOnly && app.IsTerminal(a.Out) {
 						browser.Stdout = io.Discard // this command prints only the link

@@ -23,7 +23,7 @@ func Codec(a *app.App) *cobra.Command {
 
 // codecServe returns the command that serves a codec server.
 func codecServe(a *app.App) *cobra.Command {
-	var listen string
+	var listen, tlsCert, tlsKey string
 	var allowEncode, noAuth bool
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -41,11 +41,14 @@ error, without content. GET /healthz answers without credentials.`,
 			if err != nil {
 				return err
 			}
-			o.AllowEncode, o.Auth.Anyone = allowEncode, noAuth
+			o.AllowEncode, o.Auth.Anyone, o.TLSCert, o.TLSKey = allowEncode, noAuth, tlsCert, tlsKey
 			return serveCodec(cmd.Context(), a, listen, o)
 		},
 	}
-	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8234", "the `address` to listen on")
+	cmd.Flags().StringVar(&listen, "listen", app.CodecAddress, "the `address` to listen on")
+	cmd.Flags().StringVar(&tlsCert, "tls-cert", "", "the `file` of the TLS certificate, PEM; without it there is no TLS")
+	cmd.Flags().StringVar(&tlsKey, "tls-key", "", "the `file` of the certificate's key, PEM")
+	cmd.MarkFlagsRequiredTogether("tls-cert", "tls-key")
 	cmd.Flags().BoolVar(&allowEncode, "allow-encode", false, "also encrypt, which the Web UI needs to send signals")
 	cmd.Flags().BoolVar(&noAuth, "no-auth", false, "let everyone on this machine decrypt; only on a loopback address")
 	return cmd
@@ -62,7 +65,7 @@ func codecOptions(a *app.App, cfg config.Config) (o codecserver.Options, err err
 	_, o.Namespace, err = temporalconn.FromConfig(cfg.Temporal, a.Environ).Resolved()
 	c := cfg.CodecServer
 	o.Auth = codecserver.Auth{Token: c.Token.Reveal(), Issuer: c.OIDCIssuer, Audience: c.OIDCAudience, Allow: c.OIDCAllow}
-	o.Origin, o.TLSCert, o.TLSKey = c.Origin, c.TLSCert, c.TLSKey
+	o.Origin = c.Origin
 	o.Log = slog.New(slog.NewTextHandler(a.Err, nil))
 	return o, err
 }
