@@ -107,7 +107,7 @@ func dial(ctx context.Context, cfg config.Config, j *journal.DB) (*Client, error
 		return nil, err
 	}
 	return New(temporal, Options{
-		Journal: j, TaskQueue: cfg.Temporal.TaskQueue, Agent: cfg.Runtime.Agent, Tenant: cfg.Tenant,
+		Journal: j, TaskQueue: cfg.Temporal.TaskQueue, Agent: config.DefaultAgent, Tenant: cfg.Tenant,
 		DataConverter: keys.DataConverter(namespace),
 	}), nil
 }

@@ -45,11 +45,14 @@ type Agent struct {
 	MaxCostUSD float64 `toml:"max_cost_usd" min:"0" max:"1000000"`
 }
 
-// Agent returns the agent with this name, and whether there is one. For "" and the name in runtime.agent it returns the
-// default agent, with only its ID and Agents set: its other settings are those of [runtime], [llm] and [policy].
+// DefaultAgent is the name of the agent of [runtime], in lists and in the Web UI.
+const DefaultAgent = "default"
+
+// Agent returns the agent with this name, and whether there is one. For "" and DefaultAgent it returns the default
+// agent, with only its ID and Agents set: its other settings are those of [runtime], [llm] and [policy].
 func (c Config) Agent(id string) (Agent, bool) {
-	if id == "" || id == c.Runtime.Agent {
-		return Agent{ID: c.Runtime.Agent, Agents: c.Runtime.Agents}, true
+	if id == "" || id == DefaultAgent {
+		return Agent{ID: DefaultAgent, Agents: c.Runtime.Agents}, true
 	}
 	i := slices.IndexFunc(c.Agents, func(a Agent) bool { return a.ID == id })
 	if i < 0 {
@@ -84,8 +87,8 @@ func (v *validator) agents(c Config) {
 		switch {
 		case !serverID.MatchString(a.ID):
 			v.add(key+".id", "is %s; it must be at most 32 of a-z, 0-9, _ and -", quote(a.ID))
-		case a.ID == c.Runtime.Agent:
-			v.add(key+".id", "is %q, like runtime.agent; give every agent its own ID", a.ID)
+		case a.ID == DefaultAgent:
+			v.add(key+".id", "is %q, like the agent of [runtime]; give every agent its own ID", a.ID)
 		case slices.IndexFunc(c.Agents, func(o Agent) bool { return o.ID == a.ID }) < i:
 			v.add(key+".id", "is %q, like that of another agent; give every agent its own ID", a.ID)
 		}

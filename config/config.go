@@ -74,6 +74,7 @@ type Config struct {
 	// sessions of this tenant. Empty means the default tenant. Workers serve all tenants. It has no key, because a file is
 	// for all tenants.
 	Tenant string
+	Tuning Tuning
 
 	// The files that Load looked for: see Sources.
 	sources []string
@@ -93,14 +94,9 @@ func (c *Config) addSource(path string) {
 
 // Runtime describes the agent and limits its turns.
 type Runtime struct {
-	// The agent's name in lists and in the Web UI.
-	Agent string `toml:"agent" default:"default" required:"true" maxbytes:"200"`
 	// Sent to the model before the conversation. The date follows it and, if the agent has tools for the workspace, its
 	// folder and the operating system.
 	SystemPrompt string `toml:"system_prompt"`
-	// How the model requests tools: "native" tool calls, one "json" action per completion, or "auto" by the model's
-	// capabilities.
-	Mode turn.Mode `toml:"mode" default:"auto" enum:"auto,native,json"`
 	// The limits of turns that are not set: max_steps, max_tool_calls and turn_timeout, and idle_timeout in [llm].
 	// "standard" has their defaults. "brief" is for short questions: 12 steps, 8 calls and 90s, and an idle_timeout of 1m.
 	// "coding" is for work of hours: 250 steps, 500 calls and 4h.
@@ -121,8 +117,6 @@ type Runtime struct {
 	// prompts. 0 means no maximum if prompts are compacted before they exceed the model's context window (see [prompt]),
 	// and otherwise 50. A longer transcript is cut to three fifths of the maximum.
 	MaxHistoryMessages int `toml:"max_history_messages" min:"0"`
-	// Maximum number of tool calls of one completion that run at the same time.
-	MaxParallelCalls int `toml:"max_parallel_calls" default:"8" min:"1"`
 	// Maximum number of input plus output tokens of a turn and of all that comes of it; 0 means no limit. Before each
 	// inference, the worker computes the most that it can use. If that is more than what is left, it lowers the limit of
 	// output tokens; if not even 64 fit, the turn ends. A provider that ignores the limit of output tokens can exceed the
@@ -138,12 +132,8 @@ type Runtime struct {
 	TrustWorkspace *bool `toml:"trust_workspace" example:"true"`
 	// Agents of [[agents]] that the default agent may call, each as the tool agent/<id>.
 	Agents []string `toml:"agents" example:"reviewer"`
-	// Maximum number of agents above another one: with 2, an agent that was called may call one more.
-	MaxAgentDepth int `toml:"max_agent_depth" default:"2" min:"1" max:"5"`
 	// Maximum number of bytes of a tool's output that the model sees; the journal keeps all of it.
 	MaxResultBytes int `toml:"max_result_bytes" default:"65536" min:"1024"`
-	// Maximum number of bytes of the arguments of one tool call; a larger call does not run, and the model is told.
-	MaxArgumentBytes int `toml:"max_argument_bytes" default:"1048576" min:"1024" max:"1048576"`
 	// Regular expressions (RE2) of secrets. Matches are redacted in the output of the model and the tools, in the
 	// arguments of calls before they are approved and sent, and in logs. Secrets of this file are always redacted.
 	Redact []string `toml:"redact"`
@@ -193,9 +183,6 @@ type Canvas struct {
 	Repo string `toml:"repo" maxbytes:"4096" example:"."`
 }
 
-// ModeAuto as Runtime.Mode leaves the mode to the known capabilities of the model.
-const ModeAuto turn.Mode = "auto"
-
 // LLM selects the model and limits its inferences.
 type LLM struct {
 	// The provider of the model. "openai": OpenAI, or any server that implements its Chat Completions. "demo": a built-in
@@ -207,8 +194,8 @@ type LLM struct {
 	// default: gpt-4.1-mini, claude-sonnet-5-5, deepseek-flash, gemini-3.8-flash, openai/gpt-oss-120b of groq,
 	// mistral-large-4, openrouter/auto or grok-4.7. A message can name another (--model).
 	Model string `toml:"model" maxbytes:"200"`
-	// Models that take over, in this order, when an inference has failed for good, or for fallback_after, with an error
-	// that another model may not have: the provider is unreachable, overloaded or out of quota, or does not have the
+	// Models that take over, in this order, when an inference has failed for good, or for a minute, with an error that
+	// another model may not have: the provider is unreachable, overloaded or out of quota, or does not have the
 	// model. The rest of the turn stays with the model that took over.
 	Fallback []string `toml:"fallback" example:"openai:gpt-4.1"`
 	// Selects the model by what it must do and may cost, if model is empty.
@@ -230,11 +217,6 @@ type LLM struct {
 	// fails; "0s" means that it fails at once. The wait uses no working time of the turn. If the provider says that it
 	// accepts requests again later than that, the inference fails at once, too. A message can set another (--retry-for).
 	RetryFor time.Duration `toml:"retry_for" default:"15m" min:"0s" max:"744h"`
-	// How long it waits before the next model of fallback takes over.
-	FallbackAfter time.Duration `toml:"fallback_after" default:"1m" min:"0s"`
-	// Maximum number of retries within retry_for; not set means no maximum. A stream that was cut is retried at most 5
-	// times in any case, because its tokens are paid for.
-	RetryMax *int `toml:"retry_max" min:"0" example:"2"`
 	// Maximum silence of the provider: before the first event of its response, and between two events.
 	IdleTimeout time.Duration `toml:"idle_timeout" default:"5m" preset:"brief=1m" min:"1ms"`
 	// "record:DIR" keeps each request to a model and its answer as a file in the folder; "replay:DIR" answers from these
@@ -244,14 +226,10 @@ type LLM struct {
 
 // Prompt says how prompts are compacted.
 type Prompt struct {
-	// "auto": before an inference whose prompt would exceed the trigger, old tool outputs are replaced by references that
-	// local/read_artifact resolves; if that is not enough, a model summarizes the beginning of the conversation. "off":
-	// prompts are never compacted.
+	// "auto": before an inference whose prompt would take more than 0.75 of the context window, old tool outputs are
+	// replaced by references that local/read_artifact resolves; if it still takes more than 0.4, a model summarizes the
+	// beginning of the conversation. "off": prompts are never compacted.
 	Compaction Compaction `toml:"compaction" default:"auto" enum:"auto,off"`
-	// The part of the context window above which a prompt is compacted.
-	TriggerRatio float64 `toml:"compaction_trigger_ratio" default:"0.75" min:"0.05" max:"1"`
-	// The part of the context window that a compacted prompt takes; it must be lower than the trigger.
-	TargetRatio float64 `toml:"compaction_target_ratio" default:"0.4" min:"0.01" max:"0.95"`
 	// The model that writes the summaries, as its name or "provider:name"; empty means the turn's model.
 	SummaryModel string `toml:"summary_model" maxbytes:"200"`
 	// The room for the skills of a turn in its prompt, in tokens, but at most a tenth of the context window if that is
@@ -315,14 +293,9 @@ type Journal struct {
 	URL Secret `toml:"url" shown:"written"`
 	// SQLite only: "full" survives a power cut, "normal" a crash of the process.
 	Synchronous Synchronous `toml:"synchronous" default:"full" enum:"full,normal"`
-	// Maximum number of bytes of rendered prompts that a worker caches in memory.
-	CacheBytes int64 `toml:"cache_bytes" default:"67108864" min:"0" max:"1099511627776"`
 	// How long the stream of a finished turn is kept; "0s" means without limit. Transcripts and tool calls are always
 	// kept.
 	EventRetention time.Duration `toml:"event_retention" default:"720h" min:"1m" zero:"to keep all events"`
-	// How long turns wait for a journal that is unavailable, for instance because its disk is full or its server is down,
-	// before they fail. The wait uses no working time of a turn.
-	RetryFor time.Duration `toml:"retry_for" default:"1h" min:"0s" max:"744h"`
 }
 
 // Postgres reports whether the journal is in a Postgres database, and not in a SQLite file.

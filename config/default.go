@@ -14,6 +14,7 @@ func Default() Config {
 	var c Config
 	setDefaults(reflect.ValueOf(&c).Elem())
 	c.Runtime.SystemPrompt, c.Runtime.Redact, c.LocalFiles.Deny = systemPrompt, defaultRedact(), defaultDeny()
+	c.Tuning = defaultTuning()
 	return c
 }
 

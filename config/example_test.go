@@ -28,7 +28,7 @@ func ExampleLoad() {
 
 func ExampleError() {
 	_, err := config.Load(config.LoadOptions{
-		Environ:   []string{"EVERTURN_RUNTIME_MODE=jsn"},
+		Environ:   []string{"EVERTURN_POLICY_TAINT=strikt"},
 		Overrides: map[string]string{"runtime.max_step": "3"},
 	})
 	var all *config.Error
@@ -40,7 +40,7 @@ func ExampleError() {
 	fmt.Println(errors.Is(err, config.ErrInvalid))
 	// Output:
 	// command line: unknown key "runtime.max_step"; did you mean runtime.max_steps?
-	// environment EVERTURN_RUNTIME_MODE: runtime.mode is "jsn"; it must be one of auto, native, json; did you mean json?
+	// environment EVERTURN_POLICY_TAINT: policy.taint is "strikt"; it must be one of on, off, strict; did you mean strict?
 	// true
 }
 

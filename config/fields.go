@@ -175,7 +175,7 @@ var foreign = map[string]string{
 	"model_providers": "use [[providers]]",
 	"api_key_env":     `use api_key = "${OPENAI_API_KEY}"`, "env_key": `use api_key = "${OPENAI_API_KEY}"`,
 	"api_base": "use base_url", "endpoint": "use base_url",
-	"max_retries": "use llm.retry_max and llm.retry_for", "retries": "use llm.retry_max and llm.retry_for",
+	"max_retries": "use llm.retry_for", "retries": "use llm.retry_for",
 
 	"tenant": "use the flag --tenant, or EVERTURN_TENANT",
 

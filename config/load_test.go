@@ -71,13 +71,13 @@ func TestLayersInTheirOrder(t *testing.T) {
 	assert.Equal(t, path+":2", loaded.Origin("runtime.max_steps"))
 	assert.Equal(t, "environment EVERTURN_RUNTIME_MAX_TOOL_CALLS", loaded.Origin("runtime.max_tool_calls"))
 	assert.Equal(t, "command line (runtime.max_reprompts)", loaded.Origin("runtime.max_reprompts"))
-	assert.Equal(t, "default", loaded.Origin("runtime.mode"))
+	assert.Equal(t, "default", loaded.Origin("policy.taint"))
 }
 
 func TestBadEnvironmentAndCommandLine(t *testing.T) {
 	got := refused(t, LoadOptions{
 		Environ: []string{
-			"EVERTURN_RUNTIME_MAX_STEPS=many", "EVERTURN_RUNTIME_MAX_STEP=3", "EVERTURN_RUNTIME_MODE=nativ",
+			"EVERTURN_RUNTIME_MAX_STEPS=many", "EVERTURN_RUNTIME_MAX_STEP=3", "EVERTURN_POLICY_TAINT=strikt",
 			"EVERTURN_SOMETHING_ELSE=1", "EVERTURN_WORKER_DRAIN_TIMEOUT=",
 		},
 		Overrides: map[string]string{"llm.modle": "x", "runtime.max_cost_usd": "NaN"},
@@ -86,7 +86,7 @@ func TestBadEnvironmentAndCommandLine(t *testing.T) {
 environment EVERTURN_RUNTIME_MAX_STEP: no key of agent.toml has this variable; did you mean EVERTURN_RUNTIME_MAX_STEPS?
 command line: unknown key "llm.modle"; did you mean llm.model?
 command line (runtime.max_cost_usd): runtime.max_cost_usd is "NaN"; it must be a number
-environment EVERTURN_RUNTIME_MODE: runtime.mode is "nativ"; it must be one of auto, native, json; did you mean native?`, got)
+environment EVERTURN_POLICY_TAINT: policy.taint is "strikt"; it must be one of on, off, strict; did you mean strict?`, got)
 }
 
 func TestInterpolation(t *testing.T) {
@@ -97,7 +97,7 @@ model = "${FAMILY}-${SIZE:-mini}$${x}"
 base_url = "http://${EMPTY:-localhost}:1/v1"
 idle_timeout = "${IDLE:-7s}"
 [runtime]
-agent = "a${EMPTY}b"
+system_prompt = "a${EMPTY}b"
 `),
 		Environ: []string{"FAMILY=gpt", "EMPTY="},
 	})
@@ -105,7 +105,7 @@ agent = "a${EMPTY}b"
 	assert.Equal(t, "gpt-mini${x}", loaded.Config.LLM.Model)
 	assert.Equal(t, "http://localhost:1/v1", loaded.Config.LLM.BaseURL)
 	assert.Equal(t, 7*time.Second, loaded.Config.LLM.IdleTimeout)
-	assert.Equal(t, "ab", loaded.Config.Runtime.Agent)
+	assert.Equal(t, "ab", loaded.Config.Runtime.SystemPrompt)
 }
 
 func TestOtherProgramsVariablesFillInButNeverOverride(t *testing.T) {
@@ -187,6 +187,6 @@ func TestCredentialsAreAnErrorOfTheirOwn(t *testing.T) {
 
 	_, err = Load(LoadOptions{Path: write(t, "[llm]\napi_key = \"${NOT_SET}\"\n")})
 	require.ErrorIs(t, err, ErrCredentials)
-	_, err = Load(LoadOptions{Path: write(t, "[llm]\napi_key = \"${NOT_SET}\"\nretry_max = -1\n")})
+	_, err = Load(LoadOptions{Path: write(t, "[llm]\napi_key = \"${NOT_SET}\"\nmax_output_tokens = -1\n")})
 	require.ErrorIs(t, err, ErrInvalid)
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/everturn/everturn/activities"
 	"github.com/everturn/everturn/client"
+	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/workflows"
 )
 
@@ -13,12 +14,12 @@ import (
 func (e *Engine) deliveries() *activities.Deliveries {
 	clientOf := func(tenant string) *client.Client {
 		return client.New(e.client, client.Options{
-			Journal: e.journal, TaskQueue: e.cfg.Temporal.TaskQueue, Agent: e.cfg.Runtime.Agent, Tenant: tenant,
+			Journal: e.journal, TaskQueue: e.cfg.Temporal.TaskQueue, Agent: config.DefaultAgent, Tenant: tenant,
 			DataConverter: e.converter,
 		})
 	}
 	return activities.NewDeliveries(activities.DeliveryOptions{
-		RetryFor: e.cfg.Journal.RetryFor,
+		RetryFor: e.cfg.Tuning.JournalRetryFor,
 		Journal:  func(tenant string) activities.Deliverer { return e.journal.Tenant(tenant) },
 		Running: func(ctx context.Context, in workflows.HandOverInput) (bool, error) {
 			return clientOf(in.Tenant).Running(ctx, in.Session)

@@ -265,13 +265,13 @@ func (e *Engine) build(context.Context) (err error) {
 		return err
 	}
 	acts, err := activities.New(activities.Options{
-		JournalRetryFor: e.cfg.Journal.RetryFor,
+		JournalRetryFor: e.cfg.Tuning.JournalRetryFor,
 		Home:            e.home, TaskQueue: e.cfg.Temporal.TaskQueue, Offers: e.offers.versions,
 		Queues: queuesOf(e.cfg), Elsewhere: elsewhere(e.cfg),
 		Journal: e.journal, Model: e.observedModel(), Tools: e.observedTools(), Agents: e.agents(),
 		Budget: Budget(e.cfg.Budget),
 		Worker: e.identity(),
-		Redact: e.secrets, CacheBytes: e.cfg.Journal.CacheBytes, Capacity: e.openCapacity(),
+		Redact: e.secrets, Capacity: e.openCapacity(),
 		Slots: e.cfg.Worker.MaxConcurrentActivities,
 	})
 	if err != nil {

@@ -50,7 +50,7 @@ func WithEnviron(environ []string) Option { return func(o *options) { o.environ 
 type Model = completion.Model
 
 // WithModel replaces the configured providers by a model of the program's own, for instance one that replays recorded
-// completions. The keys llm.provider, llm.model and runtime.mode still say what turns record and how prompts look.
+// completions. The keys llm.provider and llm.model still say what turns record and how prompts look.
 func WithModel(m Model) Option { return func(o *options) { o.model = m } }
 
 // WithSlowDemo makes the built-in demo model answer slowly enough to watch.

@@ -81,18 +81,26 @@ func (e *Engine) agent() activities.Agent {
 		folder = ""
 	}
 	return activities.Agent{
-		Name: cfg.Runtime.Agent, SystemPrompt: cfg.Runtime.SystemPrompt, Workspace: folder,
+		Name: config.DefaultAgent, SystemPrompt: cfg.Runtime.SystemPrompt, Workspace: folder,
 		Project: func() string { return e.instructions.Load().Project },
 		Models:  func(requested string) ([]turn.Model, error) { return e.model.Chain(requested, "") },
 		Skills:  func() skills.Set { return e.instructions.Load().Skills },
-		Agents:  cfg.Runtime.Agents, MaxDepth: cfg.Runtime.MaxAgentDepth,
-		Limits: limits(cfg), MaxArgumentBytes: cfg.Runtime.MaxArgumentBytes, Policy: cfg.Policy,
+		Agents:  cfg.Runtime.Agents, MaxDepth: cfg.Tuning.AgentDepth,
+		Limits: limits(cfg), MaxArgumentBytes: cfg.Tuning.ArgumentBytes, Policy: cfg.Policy,
 		Approvals: cfg.Approvals,
-		RetryMax:  cfg.LLM.RetryMax, FallbackAfter: cfg.LLM.FallbackAfter,
+		RetryMax:  cfg.Tuning.RetryMax, FallbackAfter: cfg.Tuning.FallbackAfter,
 		Temperature: cfg.LLM.Temperature, MaxTokens: cfg.LLM.MaxOutputTokens,
 		Servers: servers, Required: required, Compaction: compactionSettings(cfg),
 	}
 }
+
+// A prompt that would take more than compactionTrigger of the context window is compacted to compactionTarget of it: late
+// enough that most conversations keep their prefix in the provider's cache, and by so much that the next compaction is
+// far.
+const (
+	compactionTrigger = 0.75
+	compactionTarget  = 0.4
+)
 
 // compactionSettings returns the settings of the compaction of prompts, or nil if it is off.
 func compactionSettings(cfg config.Config) *turn.CompactionSettings {
@@ -100,7 +108,7 @@ func compactionSettings(cfg config.Config) *turn.CompactionSettings {
 		return nil
 	}
 	return &turn.CompactionSettings{
-		TriggerRatio: cfg.Prompt.TriggerRatio, TargetRatio: cfg.Prompt.TargetRatio,
+		TriggerRatio: compactionTrigger, TargetRatio: compactionTarget,
 		Model: turn.Model{Name: adapters.SummaryModel(cfg)},
 	}
 }
@@ -111,7 +119,7 @@ func limits(cfg config.Config) turn.Limits {
 	return turn.Limits{
 		MaxSteps: r.MaxSteps, MaxToolCalls: r.MaxToolCalls, MaxConsecutiveErrors: r.MaxConsecutiveErrors,
 		TurnTimeout: r.TurnTimeout, ToolTimeout: r.ToolTimeout, MaxReprompts: r.MaxReprompts,
-		MaxHistoryMessages: r.MaxHistoryMessages, MaxParallelCalls: r.MaxParallelCalls, MaxTokens: r.MaxTokens, MaxCostUSD: r.MaxCostUSD,
+		MaxHistoryMessages: r.MaxHistoryMessages, MaxParallelCalls: cfg.Tuning.ParallelCalls, MaxTokens: r.MaxTokens, MaxCostUSD: r.MaxCostUSD,
 		RetryFor: cfg.LLM.RetryFor,
 	}
 }

@@ -77,7 +77,7 @@ func TestCostsAreTheProvidersOwn(t *testing.T) {
 	c := &cashier{prices: map[string]turn.Price{}, rng: rand.New(rand.NewPCG(*costSeed, 0)),
 		byTurn: map[string]turn.Usage{}, byModel: map[string]turn.Usage{}}
 	e := newEnv(t, fakellm.Func(c.reply), func(cfg *config.Config) {
-		cfg.LLM.Model, cfg.LLM.Fallback, cfg.LLM.RetryMax = "m0", []string{"openai:m1", "openai:m2"}, ptr(8)
+		cfg.LLM.Model, cfg.LLM.Fallback, cfg.Tuning.RetryMax = "m0", []string{"openai:m1", "openai:m2"}, ptr(8)
 		for i := range 3 {
 			name := fmt.Sprintf("m%d", i)
 			var rates [4]int64 // in microdollars per million tokens, which are picodollars per token

@@ -53,7 +53,6 @@ func newEnv(t *testing.T, s fakellm.Script, change ...func(*config.Config)) *env
 	e.cfg.SetPreset(config.PresetBrief) // so that a script that never answers ends soon
 	e.model = fakellm.Start(t, s)
 	e.cfg.LLM.Provider, e.cfg.LLM.BaseURL, e.cfg.LLM.Model = config.ProviderOpenAI, e.model.URL(), "scripted"
-	e.cfg.Runtime.Mode = turn.ModeNative
 	e.cfg.Runtime.Workspace = filepath.Join(e.dir, "workspace")
 	e.cfg.Journal.Path = filepath.Join(e.dir, "journal.db")
 	e.cfg.Journal.Synchronous = config.SynchronousNormal
@@ -78,6 +77,19 @@ func newEnv(t *testing.T, s fakellm.Script, change ...func(*config.Config)) *env
 	t.Cleanup(func() { require.NoError(t, e.journal.Close()) })
 	t.Cleanup(e.checkAll)
 	return e
+}
+
+// inJSON makes the scripted model one that writes JSON actions, because it cannot call tools.
+func inJSON(c *config.Config) {
+	c.Models = append(c.Models, config.Model{Name: "openai:scripted", Capabilities: []string{"json_mode"}})
+}
+
+// withMode makes the scripted model request tools in a mode.
+func withMode(mode turn.Mode) func(*config.Config) {
+	if mode == turn.ModeJSON {
+		return inJSON
+	}
+	return func(*config.Config) {}
 }
 
 // work runs a worker in this process until the test ends or the returned function is called.

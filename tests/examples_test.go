@@ -20,8 +20,7 @@ func (e *env) example(programs, name string, args ...string) string {
 	cmd.Dir = e.dir
 	cmd.Env = append(cmd.Environ(), "TEMPORAL_ADDRESS="+e.cfg.Temporal.Address,
 		"EVERTURN_TEMPORAL_TASK_QUEUE="+e.cfg.Temporal.TaskQueue, "EVERTURN_JOURNAL_PATH="+e.cfg.Journal.Path,
-		"EVERTURN_LLM_BASE_URL="+e.cfg.LLM.BaseURL, "EVERTURN_LLM_MODEL="+e.cfg.LLM.Model,
-		"EVERTURN_RUNTIME_MODE=native")
+		"EVERTURN_LLM_BASE_URL="+e.cfg.LLM.BaseURL, "EVERTURN_LLM_MODEL="+e.cfg.LLM.Model)
 	out, err := cmd.Output()
 	require.NoError(e.t, err, "%s", out)
 	return string(out)

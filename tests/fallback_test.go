@@ -16,7 +16,7 @@ import (
 
 // fallingBack lets the model "second" take over from "first" after two retries.
 func fallingBack(c *config.Config) {
-	c.LLM.Model, c.LLM.Fallback, c.LLM.RetryMax = "first", []string{"openai:second"}, ptr(2)
+	c.LLM.Model, c.LLM.Fallback, c.Tuning.RetryMax = "first", []string{"openai:second"}, ptr(2)
 }
 
 // byModel scripts each model by its name.
@@ -78,7 +78,7 @@ func TestAFallbackHasItsOwnRetriesAndFailsForGood(t *testing.T) {
 	t.Parallel()
 	down := fakellm.Status(http.StatusInternalServerError, "server_error", "oops")
 	e := newEnv(t, byModel(map[string]fakellm.Script{"first": down, "second": down}), fallingBack,
-		func(c *config.Config) { c.LLM.RetryMax = ptr(1) })
+		func(c *config.Config) { c.Tuning.RetryMax = ptr(1) })
 	e.work()
 	app, res := e.failure(e.begin(session(t), "Count.", nil))
 	assert.Equal(t, string(turn.CodeLLMTransport), app.Type())

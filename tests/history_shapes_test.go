@@ -365,7 +365,7 @@ func TestACallWaitsForTheJournal(t *testing.T) {
 	t.Run("for good", func(t *testing.T) {
 		t.Parallel()
 		e := newEnv(t, fakellm.Steps(fakellm.Call("local_echo", `{"text":"hello"}`).WithText("One moment.")),
-			func(c *config.Config) { c.Journal.RetryFor = 3 * time.Second })
+			func(c *config.Config) { c.Tuning.JournalRetryFor = 3 * time.Second })
 		j := unavailableJournal{claim: refuse, left: 1000}
 		e.work(append(withEcho(), engine.WithJournal(j.wrap))...)
 		run := e.begin(session(t), "Echo hello.", nil)

@@ -202,7 +202,7 @@ func TestAMessageBehindALeftOneKeepsItsChoices(t *testing.T) {
 			t.Parallel()
 			e := newEnv(t, fakellm.Cases(fakellm.When("New.", fakellm.Text(tc.answer)),
 				fakellm.When("Left.", fakellm.Text("left"))), reviewing)
-			e.leave(session(t), workflows.Message{ID: "left", Text: "Left.", Late: true, Agent: e.cfg.Runtime.Agent})
+			e.leave(session(t), workflows.Message{ID: "left", Text: "Left.", Late: true, Agent: config.DefaultAgent})
 			e.work(withEcho()...)
 			tc.in.Session, tc.in.Message.ID, tc.in.Message.Text = session(t), "new", "New."
 			sent := e.sent(tc.in)
@@ -246,7 +246,7 @@ func (e *env) leave(session string, left workflows.Message) {
 	e.t.Helper()
 	at := time.Now()
 	_, err := e.journal.Begin(e.t.Context(), turn.BeginInput{Session: session, Turn: "first of " + session,
-		WorkflowID: session, RunID: "first of " + session, Agent: e.cfg.Runtime.Agent,
+		WorkflowID: session, RunID: "first of " + session, Agent: config.DefaultAgent,
 		Message: workflows.Message{ID: "m1", Text: "First."}, Config: json.RawMessage(`{}`), At: at})
 	require.NoError(e.t, err)
 	_, err = e.journal.Finish(e.t.Context(), turn.FinishInput{Session: session, Turn: "first of " + session,

@@ -157,7 +157,7 @@ func TestTurnTimeoutHoldsInsideAStep(t *testing.T) {
 		}
 	}
 	calls := slices.Repeat([]fakellm.ToolCall{{Name: "local_work", Arguments: `{}`}}, 5)
-	e := newEnv(t, fakellm.Calls(calls...), func(c *config.Config) { c.Runtime.MaxParallelCalls = 1 })
+	e := newEnv(t, fakellm.Calls(calls...), func(c *config.Config) { c.Tuning.ParallelCalls = 1 })
 	e.work(engine.WithTool("work", "Works.", work, engine.Risk(turn.RiskLow)))
 	res := e.result(e.begin(session(t), "Work.", limited("2s", "2s")))
 	assert.Equal(t, turn.FinishTimeout, res.FinishReason)
@@ -401,13 +401,13 @@ func TestProviderFailures(t *testing.T) {
 		code     turn.Code
 		requests int
 	}{
-		"400 is never retried":     {fakellm.Status(400, "invalid_request_error", "no"), turn.CodeLLMRejected, 1},
-		"500 is retried retry_max": {fakellm.Status(500, "server_error", "oops"), turn.CodeLLMTransport, 2},
-		"half answers too":         {fakellm.Text("a b c").CutAfter(2), turn.CodeLLMTruncated, 2},
+		"400 is never retried": {fakellm.Status(400, "invalid_request_error", "no"), turn.CodeLLMRejected, 1},
+		"500 is retried":       {fakellm.Status(500, "server_error", "oops"), turn.CodeLLMTransport, 2},
+		"half answers too":     {fakellm.Text("a b c").CutAfter(2), turn.CodeLLMTruncated, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			e := newEnv(t, c.reply, func(c *config.Config) { c.LLM.RetryMax = ptr(1) })
+			e := newEnv(t, c.reply, func(c *config.Config) { c.Tuning.RetryMax = ptr(1) })
 			e.work()
 			app, res := e.failure(e.begin(session(t), "Hi.", nil))
 			assert.Equal(t, string(c.code), app.Type())

@@ -20,7 +20,6 @@ type tally struct {
 
 func TestAnAnswerMatchesItsSchemaOrIsRefused(t *testing.T) {
 	t.Parallel()
-	inJSON := func(c *config.Config) { c.Runtime.Mode = turn.ModeJSON }
 	for name, c := range map[string]struct {
 		script   fakellm.Script
 		code     turn.Code

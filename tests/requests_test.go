@@ -176,7 +176,7 @@ func TestAQuestionIsAnsweredByIDOrByTheNextMessage(t *testing.T) {
 			e := newEnv(t, fakellm.Cases(
 				fakellm.When("main.go", fakellm.JSONFinal("It is read.")),
 				fakellm.When("", fakellm.JSONAsk("Which file?")),
-			), func(c *config.Config) { c.Runtime.Mode = turn.ModeJSON })
+			), inJSON)
 			if name == "answer" {
 				e = newEnv(t, fakellm.Cases(
 					fakellm.When("main.go", fakellm.Text("It is read.")),

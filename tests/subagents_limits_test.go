@@ -115,7 +115,7 @@ func TestAnswersOfSubagentsKeepToTheMessagesLimits(t *testing.T) {
 			}
 			assert.LessOrEqual(t, len(e.model.Requests()), limits.steps)
 			assert.LessOrEqual(t, calls, limits.calls)
-			assert.LessOrEqual(t, generations, e.cfg.Runtime.MaxAgentDepth)
+			assert.LessOrEqual(t, generations, e.cfg.Tuning.AgentDepth)
 			if limits.steps > 3 {
 				assert.Positive(t, generations, "answers begin turns while something is left")
 			}

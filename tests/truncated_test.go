@@ -26,7 +26,6 @@ func refuses(text string) fakellm.Reply {
 // it in smaller steps, as often as after an invalid action.
 func TestATruncatedCompletionEndsTheTurnWithItsReason(t *testing.T) {
 	t.Parallel()
-	inJSON := func(c *config.Config) { c.Runtime.Mode = turn.ModeJSON }
 	failing := func(c *config.Config) { c.Policy.OnInvalidAction = turn.ErrorFail }
 	call := func(arguments string) fakellm.Reply {
 		return fakellm.Call("local_mark", arguments).WithText("Looking.")

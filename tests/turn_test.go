@@ -113,9 +113,9 @@ func TestInvalidActionsAreRepromptedOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bad := c.bad
 			c.want.Code = turn.CodeInvalidAction
-			inJSON := func(c *config.Config) { c.Runtime.Mode, c.Runtime.MaxArgumentBytes = turn.ModeJSON, 1024 }
+			small := func(c *config.Config) { c.Tuning.ArgumentBytes = 1024 }
 			t.Run("corrected", func(t *testing.T) {
-				e := newEnv(t, fakellm.Steps(bad, fakellm.JSONFinal("corrected")), inJSON)
+				e := newEnv(t, fakellm.Steps(bad, fakellm.JSONFinal("corrected")), inJSON, small)
 				e.work(withEcho()...)
 				res := e.ask("bad", "Do it.")
 				assert.Equal(t, "corrected", res.Answer)
@@ -124,7 +124,7 @@ func TestInvalidActionsAreRepromptedOnce(t *testing.T) {
 				assert.Equal(t, []turn.ErrorEvent{c.want}, e.failures(res.Turn))
 			})
 			t.Run("given up", func(t *testing.T) {
-				e := newEnv(t, fakellm.Always(bad), inJSON)
+				e := newEnv(t, fakellm.Always(bad), inJSON, small)
 				e.work(withEcho()...)
 				run := e.begin("bad", "Do it.", nil)
 				err := run.Get(t.Context(), nil)
@@ -151,7 +151,7 @@ func TestAnUnknownToolIsAnsweredWithTheCatalogue(t *testing.T) {
 		if mode == turn.ModeJSON {
 			wrong, final = fakellm.JSONCall("local_ehco", `{}`), fakellm.JSONFinal("Well.")
 		}
-		e := newEnv(t, fakellm.Steps(wrong, final), func(c *config.Config) { c.Runtime.Mode = mode })
+		e := newEnv(t, fakellm.Steps(wrong, final), withMode(mode))
 		e.work(withEcho()...)
 		assert.Equal(t, "Well.", e.ask(session(t)+string(mode), "Echo.").Answer)
 		note := e.model.Requests()[1].Chat.Last("user").Content

@@ -41,7 +41,7 @@ func newUserFolder(t *testing.T, settings string) *userFolder {
 
 // asking returns the part of agent.toml that configures a scripted model.
 func asking(m *fakellm.Server) string {
-	return fmt.Sprintf("[llm]\nprovider = \"openai\"\nbase_url = %q\nmodel = \"scripted\"\n[runtime]\nmode = \"native\"\n",
+	return fmt.Sprintf("[llm]\nprovider = \"openai\"\nbase_url = %q\nmodel = \"scripted\"\n[runtime]\n",
 		m.URL())
 }
 

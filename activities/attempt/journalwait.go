@@ -16,7 +16,7 @@ import (
 // An activity that finds the journal unavailable before it has done anything fails, and the Temporal server begins
 // another attempt after a delay. Between attempts the activity occupies no slot of a worker. An activity that has a
 // completion or the result of a call to record does not fail: it keeps them in memory and repeats the write, so that
-// no inference is paid for twice and no call runs twice. Both waits end after journal.retry_for. They do not count as
+// no inference is paid for twice and no call runs twice. Both waits end after JournalRetryFor. They do not count as
 // working time of the turn.
 
 // JournalDelay returns the delay until the next attempt of an activity that has found the journal unavailable with

@@ -351,7 +351,7 @@ func TestWhatTheLibraryRefusesIsExplained(t *testing.T) {
 	p := prompt("hello")
 	p.Model, p.Tools = "gpt-6-astra", []turn.WireTool{{Name: "a", Schema: []byte(`{}`)}}
 	_, err := chatOf(t, s.URL()).Infer(t.Context(), p, newRecorder())
-	assert.Contains(t, refusal(t, err, turn.CodeLLMRejected).Message, `mode = "json"`)
+	assert.Contains(t, refusal(t, err, turn.CodeLLMRejected).Message, `"tool_use"`)
 
 	p = prompt("hello")
 	p.Tools = []turn.WireTool{{Name: "a", Schema: []byte(`{broken`)}}

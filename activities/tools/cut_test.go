@@ -40,7 +40,7 @@ func TestToolsMaskSecretsBeforeTheyCut(t *testing.T) {
 		out, err := exec.Command("git", append([]string{"-C", dir}, args...)...).CombinedOutput()
 		require.NoError(t, err, "%s", out)
 	}
-	repo, err := canvas.Open(t.Context(), dir, "everturn/<session>")
+	repo, err := canvas.Open(t.Context(), dir)
 	require.NoError(t, err)
 	require.NoError(t, files.Register(reg, dir, files.Options{Write: true}))
 	require.NoError(t, canvastools.Register(reg, repo, func(string) bool { return false }))

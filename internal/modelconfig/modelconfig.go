@@ -14,9 +14,6 @@ import (
 func Models(cfg config.Config) (models.Models, error) {
 	list, err := models.Load(cfg.Journal.Path)
 	m := models.Models{List: list, Endpoints: endpoints(cfg, list)}
-	if cfg.Runtime.Mode != config.ModeAuto {
-		m.Mode = cfg.Runtime.Mode
-	}
 	if m.Endpoints[0].ID == models.Demo { // the demo is free, unless [[models]] sets a price for it
 		m.Overrides = append(m.Overrides, models.Override{Model: "demo:demo", Price: &models.Price{}})
 	}

@@ -58,7 +58,7 @@ func quotaUsedUp(q fakellm.Request) (fakellm.Reply, bool) {
 // compacting makes the target's session so long that its next turn compacts it.
 func compactionSettings(p point) point {
 	p.shape = func(r *harness) {
-		r.settings.extra += "[[models]]\nname = \"scripted\"\ncontext_tokens = 32000\n[prompt]\ncompaction_trigger_ratio = 0.4\ncompaction_target_ratio = 0.3\n"
+		r.settings.extra += "[[models]]\nname = \"scripted\"\ncontext_tokens = 17000\n"
 		r.target.text += strings.Repeat(" It is long.", 830)
 		busy(r)
 		r.adapt = func(q fakellm.Request, _ *turnPlan, reply fakellm.Reply) fakellm.Reply {

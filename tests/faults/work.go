@@ -32,7 +32,7 @@ func (r *harness) configure() error {
 		return err
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "[runtime]\npreset = \"brief\"\nmode = \"native\"\nworkspace = %q\nmax_steps = 20\n"+
+	fmt.Fprintf(&b, "[runtime]\npreset = \"brief\"\nworkspace = %q\nmax_steps = 20\n"+
 		"max_tool_calls = 40\nmax_consecutive_errors = 10\ntool_timeout = %q\n",
 		inDir(r.dir, "workspace"), r.settings.toolTimeout)
 	b.WriteString(r.settings.runtime)

@@ -65,7 +65,7 @@ func newHarness(t *testing.T, server config.MCPServer, change ...func(*config.Co
 	}
 	r.cfg = config.Default()
 	r.cfg.LLM.Provider, r.cfg.LLM.BaseURL, r.cfg.LLM.Model = config.ProviderOpenAI, r.model.URL(), "scripted"
-	r.cfg.Runtime.Mode, r.cfg.Runtime.Workspace = turn.ModeNative, dir
+	r.cfg.Runtime.Workspace = dir
 	r.cfg.Runtime.MaxSteps, r.cfg.Runtime.MaxToolCalls, r.cfg.Runtime.MaxHistoryMessages = 100, 100, 1000
 	r.cfg.Policy.AskRisk, r.cfg.Policy.Taint = turn.RiskNever, turn.TaintOff
 	r.cfg.Journal.Path, r.cfg.Journal.Synchronous = filepath.Join(dir, "journal.db"), config.SynchronousNormal

@@ -59,7 +59,7 @@ const (
 	InvalidUnknownTool      InvalidKind = "unknown_tool"       // no tool has this name
 	InvalidUnavailableTool  InvalidKind = "unavailable_tool"   // a tool that exists and that the turn does not have
 	InvalidArguments        InvalidKind = "invalid_arguments"  // not JSON, or against the tool's schema
-	InvalidLargeArguments   InvalidKind = "large_arguments"    // over runtime.max_argument_bytes
+	InvalidLargeArguments   InvalidKind = "large_arguments"    // over config.Tuning.ArgumentBytes
 	InvalidTooManyCalls     InvalidKind = "too_many_calls"     // in one completion
 	InvalidQuestionNotAlone InvalidKind = "question_not_alone" // beside other calls
 	InvalidOutput           InvalidKind = "invalid_output"     // an answer against the output schema

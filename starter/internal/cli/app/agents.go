@@ -24,7 +24,7 @@ func checkAgent(cfg config.Config, name string) error {
 
 // AgentNames returns the names of the configured agents, the default first.
 func AgentNames(cfg config.Config) []string {
-	names := []string{cfg.Runtime.Agent}
+	names := []string{config.DefaultAgent}
 	for _, a := range cfg.Agents {
 		names = append(names, a.ID)
 	}
@@ -43,7 +43,7 @@ func (t *TurnClient) AgentFor(ctx context.Context, session, given string) (strin
 		return "", nil
 	}
 	last := rec.LastTurn.Agent
-	if _, known := t.Cfg.Agent(last); err != nil || !known || last == t.Cfg.Runtime.Agent {
+	if _, known := t.Cfg.Agent(last); err != nil || !known || last == config.DefaultAgent {
 		return "", err
 	}
 	return last, nil

@@ -154,7 +154,7 @@ func (a *App) NewTurnClient(c temporalconn.Conn, j client.Journal, cfg config.Co
 // connect makes t use the connection c from now on; nil means no connection.
 func (t *TurnClient) connect(c temporalconn.Conn) {
 	t.conn, t.Online = c, c != nil
-	o := client.Options{TaskQueue: t.Cfg.Temporal.TaskQueue, Agent: t.Cfg.Runtime.Agent, Tenant: t.Cfg.Tenant}
+	o := client.Options{TaskQueue: t.Cfg.Temporal.TaskQueue, Agent: config.DefaultAgent, Tenant: t.Cfg.Tenant}
 	if t.Journal != nil {
 		o.Journal = t.Journal
 	}

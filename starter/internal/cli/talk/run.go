@@ -234,7 +234,7 @@ func stayUp(a *app.App, link string) {
 func warnUnusedOverrides(a *app.App) {
 	for key := range a.Overrides {
 		section, _, _ := strings.Cut(key, ".")
-		if section != "temporal" && section != "journal" && key != "runtime.agent" && key != "tenant" {
+		if section != "temporal" && section != "journal" && key != "tenant" {
 			a.Note("--set %s has no effect here, because it configures workers: set it in their agent.toml, or use --dev", key)
 		}
 	}

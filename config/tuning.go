@@ -1,0 +1,36 @@
+package config
+
+import "time"
+
+// Tuning holds what no key of agent.toml sets, because its default is right for everybody. Programs may set it.
+type Tuning struct {
+	// ParallelCalls is the maximum number of tool calls of one completion that run at the same time.
+	ParallelCalls int
+	// ArgumentBytes is the maximum number of bytes of the arguments of one tool call. A larger call does not run, and the
+	// model is told.
+	ArgumentBytes int
+	// AgentDepth is the maximum number of agents above another one, and of turns that answers of subagents begin one after
+	// another.
+	AgentDepth int
+	// FallbackAfter is how long an inference waits before the next model of llm.fallback takes over.
+	FallbackAfter time.Duration
+	// RetryMax is the maximum number of retries of an inference within llm.retry_for; nil means no maximum.
+	RetryMax *int
+	// JournalRetryFor is how long turns wait for a journal that is unavailable, before they fail. The wait uses no working
+	// time of a turn.
+	JournalRetryFor time.Duration
+}
+
+// The defaults of Tuning.
+const (
+	parallelCalls   = 8           // more than models request; max_concurrent_calls bounds what a server gets
+	argumentBytes   = 1 << 20     // half of the largest payload that Temporal takes
+	agentDepth      = 5           // agents, steps and costs bound a tree before; this bounds the names of its agents
+	fallbackAfter   = time.Minute // most outages that end by themselves are shorter, and another model costs the cache
+	journalRetryFor = time.Hour   // an operator has replaced a full disk or restarted a server by then
+)
+
+func defaultTuning() Tuning {
+	return Tuning{ParallelCalls: parallelCalls, ArgumentBytes: argumentBytes, AgentDepth: agentDepth,
+		FallbackAfter: fallbackAfter, JournalRetryFor: journalRetryFor}
+}
