@@ -301,7 +301,7 @@ func TestTelemetryNamesTheModelThatAnswered(t *testing.T) {
 		"same":  fakellm.Text("Yes.").Usage(7, 2, 0), "third": fakellm.Text("Yes.").Usage(5, 1, 0),
 	}), fallingBack, func(c *config.Config) {
 		c.Providers = []config.ModelProvider{{ID: "mine", API: turn.APIChat, BaseURL: c.LLM.BaseURL}}
-		c.LLM.Fallback = []string{"mine:same"}
+		c.LLM.Fallback, c.Tuning.RetryMax = []string{"mine:same"}, nil // no key says how often to retry
 	})
 	e.traced(c, prometheusAt(t, address)...)
 	run := e.begin(t.Name(), "Is it you?", nil)

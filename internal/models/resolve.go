@@ -53,8 +53,6 @@ type Models struct {
 	List      *List
 	Endpoints []Endpoint // the first one is the default
 	Overrides []Override
-	// Mode is the configured mode; empty means native for models with ToolUse, and JSON for others.
-	Mode turn.Mode
 }
 
 // Demo is the ID of the built-in provider, whose answers follow rules. Its models exist at no other provider.
@@ -212,12 +210,9 @@ func (m Models) nearest(e Endpoint, name string) (ids []string) {
 
 // Model returns the form of r that a turn config keeps. why is the reason for its selection.
 func (m Models) Model(r Resolved, why string) turn.Model {
-	mode := m.Mode
-	if mode == "" {
-		mode = turn.ModeJSON
-		if r.Has(ToolUse) {
-			mode = turn.ModeNative
-		}
+	mode := turn.ModeJSON
+	if r.Has(ToolUse) {
+		mode = turn.ModeNative
 	}
 	return turn.Model{Provider: r.Provider, Name: r.Name, API: r.API, Mode: mode, ContextTokens: r.ContextTokens,
 		MaxOutputTokens: r.MaxOutputTokens, Price: r.Price.Exact(), Why: why}
