@@ -30,8 +30,8 @@ type Config struct {
 	Canvas Canvas `toml:"canvas"`
 	// The model, and the limits of its inferences.
 	LLM LLM `toml:"llm"`
-	// Model providers besides OpenAI, one block each. anthropic, deepseek, gemini, groq, mistral, openrouter and xai need
-	// no block if their key is in the environment: ANTHROPIC_API_KEY, and so on.
+	// Model providers besides OpenAI, one block each. Those of docs/models.md need no block if their key is in the
+	// environment: ANTHROPIC_API_KEY, and so on.
 	Providers []ModelProvider `toml:"providers"`
 	// Models that the built-in list lacks or describes wrongly: `everturn models list` shows it. On an endpoint of
 	// base_url that is not a known vendor's, any name is accepted, and its context window and price are unknown unless
@@ -188,11 +188,10 @@ type LLM struct {
 	// The provider of the model. "openai": OpenAI, or any server that implements its Chat Completions. "demo": a built-in
 	// set of rules without a language model. Or the id of another provider: see [[providers]]. "auto": openai if an
 	// api_key or a base_url is set; else the first of [[providers]] that has a key or an address of its own; else the
-	// first of anthropic, deepseek, gemini, groq, mistral, openrouter and xai whose key is in the environment; else demo.
+	// first provider of docs/models.md whose key is in the environment, in the order of their names; else demo.
 	Provider Provider `toml:"provider" default:"auto" maxbytes:"32"`
 	// The model, as its name or "provider:name"; empty means the one that [llm.select] selects, or else the provider's
-	// default: gpt-4.1-mini, claude-sonnet-5-5, deepseek-flash, gemini-3.8-flash, openai/gpt-oss-120b of groq,
-	// mistral-large-4, openrouter/auto or grok-4.7. A message can name another (--model).
+	// default: see docs/models.md. A message can name another (--model).
 	Model string `toml:"model" maxbytes:"200"`
 	// Models that take over, in this order, when an inference has failed for good, or for a minute, with an error that
 	// another model may not have: the provider is unreachable, overloaded or out of quota, or does not have the
