@@ -400,6 +400,21 @@ func (c *callRow) Scan(scan func(...any) error, before ...any) error {
 	return err
 }
 
+// insertWhole inserts the row of a call with all of its columns but the continuation, and returns its ID. turnRow is the
+// row of its turn.
+func (t *tx) insertWhole(turnRow int64, x ExportCall, arguments, text stored, media content) (id int64, err error) {
+	err = t.Row(`INSERT INTO calls (turn, step, call_id, wire_id, tool, arguments, arguments_blob, arguments_hash,
+		attempt, claimed_attempt, runs, repeatable, worker, claimed_at, outcome, text, text_blob, full_blob, size,
+		settled_attempt, settled_at, duration_ms, late_count, suspended_attempt, media, code)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
+		turnRow, x.Step, x.Call.ID, x.Call.WireID, x.Call.Tool, arguments.Inline, arguments.Blob,
+		HashOf([]byte(x.Call.Arguments)), x.Attempt, x.ClaimedAttempt, x.Runs, x.Repeatable, x.Worker,
+		nanos(x.ClaimedAt), string(x.Outcome), text.Inline, text.Blob, textOrNull(x.FullBlob), x.SizeBytes, x.SettledAttempt,
+		sql.NullInt64{Int64: nanos(x.SettledAt), Valid: x.Outcome != ""}, x.DurationMS, x.LateCount, x.Suspended,
+		media, string(cleanCode(x.Outcome, x.Code))).Scan(&id)
+	return id, err
+}
+
 // Call returns a call of a turn. If the ledger does not have the call, Row is 0 and only scope and Requests are set.
 // The error wraps ErrNotFound if the turn does not exist.
 func (q querier) Call(turnID, callID string) (c callRow, err error) {

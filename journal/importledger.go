@@ -100,18 +100,7 @@ func (im *importer) importCall(turnRow int64, x ExportCall) error {
 	if err != nil {
 		return err
 	}
-	var row int64
-	err = im.Row(`INSERT INTO calls (turn, step, call_id, wire_id, tool, arguments, arguments_blob, arguments_hash,
-		attempt, claimed_attempt, runs, repeatable, worker, claimed_at, outcome, text, text_blob, full_blob, size,
-		settled_attempt, settled_at, duration_ms, late_count, suspended_attempt, media, code)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
-		turnRow, x.Step, x.Call.ID, x.Call.WireID, x.Call.Tool, arguments.Inline, arguments.Blob,
-		HashOf([]byte(x.Call.Arguments)), x.Attempt, x.ClaimedAttempt, x.Runs, x.Repeatable, x.Worker,
-		nanos(x.ClaimedAt),
-		string(x.Outcome), text.Inline, text.Blob, textOrNull(x.FullBlob), x.SizeBytes, x.SettledAttempt,
-		sql.NullInt64{Int64: nanos(x.SettledAt), Valid: x.Outcome != ""}, x.DurationMS, x.LateCount, x.Suspended,
-		media,
-		string(cleanCode(x.Outcome, x.Code))).Scan(&row)
+	row, err := im.insertWhole(turnRow, x, arguments, text, media)
 	if err != nil {
 		return err
 	}
