@@ -121,7 +121,7 @@ func TestNoMaximumIsExceeded(t *testing.T) {
 	rng := rand.New(rand.NewPCG(*maximaSeed, 2))
 	b := &biller{prices: map[string]turn.Price{}, rng: rand.New(rand.NewPCG(*maximaSeed, 3)), billed: map[string]turn.Usage{}}
 	e := newEnv(t, fakellm.Func(b.reply), agents, func(c *config.Config) {
-		c.LLM.Model, c.LLM.Fallback, c.LLM.RetryMax = "m0", []string{"openai:m1"}, ptr(1)
+		c.LLM.Model, c.LLM.Fallback, c.Tuning.RetryMax = "m0", []string{"openai:m1"}, ptr(1)
 		c.Policy.OnModelError, c.Runtime.MaxConsecutiveErrors, c.Runtime.MaxReprompts = turn.ErrorRetry, 20, 5
 		c.Runtime.TurnTimeout = time.Hour
 		for name, r := range map[string]turn.Rates{"m0": {Input: 1_000_000, CachedInput: 100_000, CacheWrite: 1_250_000,
