@@ -78,7 +78,7 @@ func TestNoKeyOfAProviderStaysInItsItems(t *testing.T) {
 				}
 				return fakellm.Text("Done.")
 			}))
-			h := newUserFolder(t, fmt.Sprintf("[llm]\nprovider = \"auto\"\nmodel = \"mine:thinker\"\n[runtime]\nmode = \"native\"\n"+
+			h := newUserFolder(t, fmt.Sprintf("[llm]\nprovider = \"auto\"\nmodel = \"mine:thinker\"\n[runtime]\n"+
 				"[[providers]]\nid = \"mine\"\napi = %q\nbase_url = %q\napi_key = %q\n", api, m.URL(), key))
 			worker := h.worker()
 			worker.says("worker polls")

@@ -201,7 +201,7 @@ func (r *harness) agent(ctx context.Context, name string, a arm, provider string
 	if a.compaction {
 		server += fmt.Sprintf("[[models]]\nname = %q\ncontext_tokens = 128_000\n", a)
 	}
-	text := fmt.Sprintf("[policy]\ntaint = \"off\"\n[runtime]\nmode = \"native\"\nworkspace = %q\n[llm]\nprovider = "+
+	text := fmt.Sprintf("[policy]\ntaint = \"off\"\n[runtime]\nworkspace = %q\n[llm]\nprovider = "+
 		"\"openai\"\nbase_url = %q\nmodel = %q\n"+
 		"[journal]\n%s[temporal]\naddress = %q\ntask_queue = %q\n%s",
 		r.folder("workspace"), provider, a.String(), j, r.address, name, server)

@@ -170,7 +170,7 @@ func (c *crowd) configure(ctx context.Context, provider string) error {
 		return err
 	}
 	c.config = r.folder(c.name + ".toml")
-	text := fmt.Sprintf("[runtime]\nmode = \"native\"\nworkspace = %q\ntool_timeout = \"1m\"\n[llm]\nprovider = "+
+	text := fmt.Sprintf("[runtime]\nworkspace = %q\ntool_timeout = \"1m\"\n[llm]\nprovider = "+
 		"\"openai\"\nbase_url = %q\nmodel = \"clock\"\n"+
 		"idle_timeout = \"1m\"\n[policy]\ntaint = \"off\"\nask = [\"local/read_file\"]\n"+
 		"[journal]\n%s[temporal]\naddress = %q\ntask_queue = %q\n"+
