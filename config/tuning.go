@@ -16,6 +16,8 @@ type Tuning struct {
 	FallbackAfter time.Duration
 	// RetryMax is the maximum number of retries of an inference within llm.retry_for; nil means no maximum.
 	RetryMax *int
+	// CacheBytes is the maximum number of bytes of rendered prompts that a worker caches in memory.
+	CacheBytes int64
 	// JournalRetryFor is how long turns wait for a journal that is unavailable, before they fail. The wait uses no working
 	// time of a turn.
 	JournalRetryFor time.Duration
@@ -27,10 +29,11 @@ const (
 	argumentBytes   = 1 << 20     // half of the largest payload that Temporal takes
 	agentDepth      = 5           // agents, steps and costs bound a tree before; this bounds the names of its agents
 	fallbackAfter   = time.Minute // most outages that end by themselves are shorter, and another model costs the cache
+	cacheBytes      = 64 << 20    // the prompts of a few hundred turns
 	journalRetryFor = time.Hour   // an operator has replaced a full disk or restarted a server by then
 )
 
 func defaultTuning() Tuning {
 	return Tuning{ParallelCalls: parallelCalls, ArgumentBytes: argumentBytes, AgentDepth: agentDepth,
-		FallbackAfter: fallbackAfter, JournalRetryFor: journalRetryFor}
+		FallbackAfter: fallbackAfter, CacheBytes: cacheBytes, JournalRetryFor: journalRetryFor}
 }

@@ -271,7 +271,7 @@ func (e *Engine) build(context.Context) (err error) {
 		Journal: e.journal, Model: e.observedModel(), Tools: e.observedTools(), Agents: e.agents(),
 		Budget: Budget(e.cfg.Budget),
 		Worker: e.identity(),
-		Redact: e.secrets, Capacity: e.openCapacity(),
+		Redact: e.secrets, CacheBytes: e.cfg.Tuning.CacheBytes, Capacity: e.openCapacity(),
 		Slots: e.cfg.Worker.MaxConcurrentActivities,
 	})
 	if err != nil {

@@ -77,7 +77,6 @@ type settings struct {
 	toolTimeout time.Duration
 	path        string       // a directory that is first in the workers' PATH
 	runtime     string       // lines for the section [runtime]
-	more        string       // lines for the section [journal]
 	llm         string       // lines for the section [llm]
 	worker      string       // lines for the section [worker]
 	connect     string       // timeouts.connect of the MCP servers

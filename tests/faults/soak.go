@@ -36,9 +36,6 @@ type soak struct {
 const (
 	// soakVictims are the workers that are killed, beside the two that survive.
 	soakVictims = 2
-	// soakCache bounds the prompts that a worker of a soak keeps, in bytes: so few that the cache is full when the warm-up
-	// ends and does not contribute to later growth.
-	soakCache = 1 << 20
 	// soakInterruptions is how often one inference may be cut off: faults come one after the other, so that more than a
 	// few of them within one answer mean that something else sends it again.
 	soakInterruptions = 6
@@ -93,7 +90,6 @@ func newSoak(ctx context.Context, ps programs, own *server, dir string, o order)
 	s.seen.ledger = r.toolLedger()
 	s.load.soak = s
 	r.settings.toolTimeout = 5 * time.Second
-	r.settings.more = fmt.Sprintf("cache_bytes = %d\n", soakCache)
 	r.adapt = func(_ fakellm.Request, _ *turnPlan, reply fakellm.Reply) fakellm.Reply {
 		s.seen.asked.Add(1)
 		return reply

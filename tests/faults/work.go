@@ -39,7 +39,7 @@ func (r *harness) configure() error {
 	fmt.Fprintf(&b, "[llm]\nprovider = \"openai\"\nbase_url = %q\nmodel = \"scripted\"\napi_key = %q\n",
 		base, r.canary(1))
 	b.WriteString("idle_timeout = \"3s\"\n")
-	b.WriteString(r.settings.llm + "[journal]\n" + r.database.section() + r.settings.more)
+	b.WriteString(r.settings.llm + "[journal]\n" + r.database.section())
 	fmt.Fprintf(&b, "[temporal]\naddress = %q\ntask_queue = %q\n[worker]\ndrain_timeout = \"3s\"\n%s",
 		r.temporal.address(), r.queue, r.settings.worker)
 	fmt.Fprintf(&b, "[policy]\ntaint = %q\n[[policy.rules]]\ntool = \"mcp/*\"\npermit = \"ask\"\nwhy = \"a person "+

@@ -19,6 +19,10 @@ import (
 	"github.com/everturn/everturn/engine"
 )
 
+// soakCache bounds the prompts that a worker of a soak keeps, in bytes: so few that the cache is full when the warm-up
+// ends and does not contribute to later growth.
+const soakCache = 1 << 20
+
 // flags are the flags that only this worker has.
 type flags struct {
 	config, kill, hold, resume, armed, points, report, vitals, mutant string
@@ -53,6 +57,9 @@ func run(ctx context.Context, f flags, environ []string, stderr io.Writer) error
 	loaded, err := config.Load(config.LoadOptions{Path: f.config, Environ: environ})
 	if err != nil {
 		return err
+	}
+	if f.vitals != "" {
+		loaded.Config.Tuning.CacheBytes = soakCache
 	}
 	k, err := newKiller(f)
 	if err != nil {
