@@ -216,6 +216,8 @@ type LLM struct {
 	// fails; "0s" means that it fails at once. The wait uses no working time of the turn. If the provider says that it
 	// accepts requests again later than that, the inference fails at once, too. A message can set another (--retry-for).
 	RetryFor time.Duration `toml:"retry_for" default:"15m" min:"0s" max:"744h"`
+	// How long it waits before the next model of fallback takes over.
+	FallbackAfter time.Duration `toml:"fallback_after" default:"1m" min:"0s"`
 	// Maximum silence of the provider: before the first event of its response, and between two events.
 	IdleTimeout time.Duration `toml:"idle_timeout" default:"5m" preset:"brief=1m" min:"1ms"`
 	// "record:DIR" keeps each request to a model and its answer as a file in the folder; "replay:DIR" answers from these
@@ -229,6 +231,10 @@ type Prompt struct {
 	// replaced by references that local/read_artifact resolves; if it still takes more than 0.4, a model summarizes the
 	// beginning of the conversation. "off": prompts are never compacted.
 	Compaction Compaction `toml:"compaction" default:"auto" enum:"auto,off"`
+	// The part of the context window above which a prompt is compacted.
+	TriggerRatio float64 `toml:"compaction_trigger_ratio" default:"0.75" min:"0.05" max:"1"`
+	// The part of the context window that a compacted prompt takes; it must be lower than the trigger.
+	TargetRatio float64 `toml:"compaction_target_ratio" default:"0.4" min:"0.01" max:"0.95"`
 	// The model that writes the summaries, as its name or "provider:name"; empty means the turn's model.
 	SummaryModel string `toml:"summary_model" maxbytes:"200"`
 	// The room for the skills of a turn in its prompt, in tokens, but at most a tenth of the context window if that is

@@ -12,8 +12,6 @@ type Tuning struct {
 	// AgentDepth is the maximum number of agents above another one, and of turns that answers of subagents begin one after
 	// another.
 	AgentDepth int
-	// FallbackAfter is how long an inference waits before the next model of llm.fallback takes over.
-	FallbackAfter time.Duration
 	// RetryMax is the maximum number of retries of an inference within llm.retry_for; nil means no maximum.
 	RetryMax *int
 	// CacheBytes is the maximum number of bytes of rendered prompts that a worker caches in memory.
@@ -25,15 +23,14 @@ type Tuning struct {
 
 // The defaults of Tuning.
 const (
-	parallelCalls   = 8           // more than models request; max_concurrent_calls bounds what a server gets
-	argumentBytes   = 1 << 20     // half of the largest payload that Temporal takes
-	agentDepth      = 5           // agents, steps and costs bound a tree before; this bounds the names of its agents
-	fallbackAfter   = time.Minute // most outages that end by themselves are shorter, and another model costs the cache
-	cacheBytes      = 64 << 20    // the prompts of a few hundred turns
-	journalRetryFor = time.Hour   // an operator has replaced a full disk or restarted a server by then
+	parallelCalls   = 8         // more than models request; max_concurrent_calls bounds what a server gets
+	argumentBytes   = 1 << 20   // half of the largest payload that Temporal takes
+	agentDepth      = 5         // agents, steps and costs bound a tree before; this bounds the names of its agents
+	cacheBytes      = 64 << 20  // the prompts of a few hundred turns
+	journalRetryFor = time.Hour // an operator has replaced a full disk or restarted a server by then
 )
 
 func defaultTuning() Tuning {
 	return Tuning{ParallelCalls: parallelCalls, ArgumentBytes: argumentBytes, AgentDepth: agentDepth,
-		FallbackAfter: fallbackAfter, CacheBytes: cacheBytes, JournalRetryFor: journalRetryFor}
+		CacheBytes: cacheBytes, JournalRetryFor: journalRetryFor}
 }

@@ -24,6 +24,7 @@ func (c Config) Validate() error {
 	v.tenant(c.Tenant)
 	v.runtime(c.Runtime)
 	v.agents(c)
+	v.prompt(c.Prompt)
 	v.localFiles(c.LocalFiles)
 	v.llm(c.LLM)
 	v.providers(c)
@@ -159,6 +160,13 @@ func (v *validator) runtime(r Runtime) {
 		} else if re.MatchString("") {
 			v.add(key, "matches the empty string, and so everything; require at least one character")
 		}
+	}
+}
+
+func (v *validator) prompt(p Prompt) {
+	if p.TargetRatio >= p.TriggerRatio {
+		v.add("prompt.compaction_target_ratio", "is %g; it must be below compaction_trigger_ratio, which is %g",
+			p.TargetRatio, p.TriggerRatio)
 	}
 }
 

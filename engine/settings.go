@@ -88,19 +88,11 @@ func (e *Engine) agent() activities.Agent {
 		Agents:  cfg.Runtime.Agents, MaxDepth: cfg.Tuning.AgentDepth,
 		Limits: limits(cfg), MaxArgumentBytes: cfg.Tuning.ArgumentBytes, Policy: cfg.Policy,
 		Approvals: cfg.Approvals,
-		RetryMax:  cfg.Tuning.RetryMax, FallbackAfter: cfg.Tuning.FallbackAfter,
+		RetryMax:  cfg.Tuning.RetryMax, FallbackAfter: cfg.LLM.FallbackAfter,
 		Temperature: cfg.LLM.Temperature, MaxTokens: cfg.LLM.MaxOutputTokens,
 		Servers: servers, Required: required, Compaction: compactionSettings(cfg),
 	}
 }
-
-// A prompt that would take more than compactionTrigger of the context window is compacted to compactionTarget of it: late
-// enough that most conversations keep their prefix in the provider's cache, and by so much that the next compaction is
-// far.
-const (
-	compactionTrigger = 0.75
-	compactionTarget  = 0.4
-)
 
 // compactionSettings returns the settings of the compaction of prompts, or nil if it is off.
 func compactionSettings(cfg config.Config) *turn.CompactionSettings {
@@ -108,7 +100,7 @@ func compactionSettings(cfg config.Config) *turn.CompactionSettings {
 		return nil
 	}
 	return &turn.CompactionSettings{
-		TriggerRatio: compactionTrigger, TargetRatio: compactionTarget,
+		TriggerRatio: cfg.Prompt.TriggerRatio, TargetRatio: cfg.Prompt.TargetRatio,
 		Model: turn.Model{Name: adapters.SummaryModel(cfg)},
 	}
 }

@@ -121,14 +121,15 @@ func TestNoMaximumIsExceeded(t *testing.T) {
 	rng := rand.New(rand.NewPCG(*maximaSeed, 2))
 	b := &biller{prices: map[string]turn.Price{}, rng: rand.New(rand.NewPCG(*maximaSeed, 3)), billed: map[string]turn.Usage{}}
 	e := newEnv(t, fakellm.Func(b.reply), agents, func(c *config.Config) {
-		c.LLM.Model, c.LLM.Fallback, c.Tuning.RetryMax = "m0", []string{"openai:m1"}, ptr(1)
+		c.LLM.Model, c.LLM.Fallback, c.LLM.RetryFor = "m0", []string{"openai:m1"}, 2*time.Second
+		c.LLM.MaxOutputTokens = billedOutput
 		c.Policy.OnModelError, c.Runtime.MaxConsecutiveErrors, c.Runtime.MaxReprompts = turn.ErrorRetry, 20, 5
 		c.Runtime.TurnTimeout = time.Hour
 		for name, r := range map[string]turn.Rates{"m0": {Input: 1_000_000, CachedInput: 100_000, CacheWrite: 1_250_000,
 			Output: 10_000_000}, "m1": {Input: 3_000_000, CachedInput: 3_000_000, Output: 5_000_000}} {
 			dollars := func(rate int64) *float64 { return ptr(float64(rate) / 1e6) }
 			b.prices[name] = turn.Price{Rates: r}
-			c.Models = append(c.Models, config.Model{Name: "openai:" + name, MaxOutputTokens: billedOutput, ContextTokens: 16_000,
+			c.Models = append(c.Models, config.Model{Name: "openai:" + name, ContextTokens: 16_000,
 				InputPrice: dollars(r.Input), CachedInputPrice: dollars(r.CachedInput), CacheWritePrice: dollars(r.CacheWrite),
 				OutputPrice: dollars(r.Output)})
 		}

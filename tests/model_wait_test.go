@@ -121,7 +121,7 @@ func TestAFallbackTakesOverFromAModelThatIsAwayForLong(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, byModel(map[string]fakellm.Script{"first": tooMany(), "second": fakellm.Text("here")}),
 		func(c *config.Config) {
-			c.LLM.Model, c.LLM.Fallback, c.Tuning.FallbackAfter = "first", []string{"openai:second"}, 2*time.Second
+			c.LLM.Model, c.LLM.Fallback, c.LLM.FallbackAfter = "first", []string{"openai:second"}, 2*time.Second
 		})
 	e.work()
 	first := e.begin(session(t), "Where?", nil)

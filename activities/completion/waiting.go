@@ -23,7 +23,7 @@ import (
 // no limit of the fleet and reserves no money. An attempt passes its attempt.ModelWait to the next one in the heartbeat's
 // details. Of the inferences on a worker that wait for the same model, one at a time sends a request to see whether it
 // is back. Waiting does not count as working time of the turn. An inference waits at most retry_for; then it fails, or
-// a fallback model takes over. A fallback model may take over earlier, after the FallbackAfter of the turn.
+// a fallback model takes over. A fallback model may take over earlier, after llm.fallback_after.
 
 const (
 	maxModelPause = time.Minute
