@@ -120,12 +120,11 @@ func (a *Activities) CallTool(ctx context.Context, in workflows.CallInput) (work
 }
 
 // BeginSubagent implements workflows.Activities: see call.Runner.
-func (a *Activities) BeginSubagent(ctx context.Context,
-	in workflows.SubagentInput) (workflows.BeginSubagentResult, error) {
+func (a *Activities) BeginSubagent(ctx context.Context, in workflows.CallInput) (workflows.CallResult, error) {
 	return a.calls.BeginSubagent(ctx, in)
 }
 
 // SettleSubagent implements workflows.Activities: see call.Runner.
-func (a *Activities) SettleSubagent(ctx context.Context, in workflows.SettleSubagentInput) (workflows.CallResult, error) {
+func (a *Activities) SettleSubagent(ctx context.Context, in workflows.CallInput) (workflows.CallResult, error) {
 	return a.calls.SettleSubagent(ctx, in)
 }

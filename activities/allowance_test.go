@@ -217,7 +217,8 @@ func (f *tree) workInBackground() {
 	f.nested = true
 	f.used.Time += f.subagent(in, "x")
 	f.nested = false
-	res, err := f.SettleSubagent(f.Context(), workflows.SettleSubagentInput{CallInput: in, Deliver: true})
+	in.Deliver = true
+	res, err := f.SettleSubagent(f.Context(), in)
 	require.NoError(f, err)
 	f.arrived = append(f.arrived, *res.Message)
 }
@@ -311,7 +312,7 @@ func (p *played) infer(usage turn.Usage, calls []turn.ToolCall) {
 
 // run makes the calls of a step.
 func (p *played) run(calls []turn.ToolCall) {
-	proposals := p.authorizer.Unchecked(calls)
+	proposals := p.authorizer.Proposed(calls)
 	inline, background := 0, 0
 	for i, c := range proposals {
 		switch {
@@ -359,19 +360,20 @@ func (p *played) run(calls []turn.ToolCall) {
 }
 
 // beginSubagent calls a subagent, and returns the working time of an inline one.
-func (p *played) beginSubagent(c turn.CallProposal, share turn.Allowance) time.Duration {
+func (p *played) beginSubagent(c turn.ToolCall, share turn.Allowance) time.Duration {
 	tool, _ := p.cfg.Find(c.Tool)
 	in := workflows.CallInput{Session: p.session, Turn: p.id, Step: p.c.Step, Call: c, Tool: tool,
-		PromptConfig: p.cfg.PromptConfig, Attempt: 1}
-	begun, err := p.BeginSubagent(p.Context(), workflows.SubagentInput{CallInput: in, Granted: share})
+		PromptConfig: p.cfg.PromptConfig, Attempt: 1, Granted: share}
+	begun, err := p.BeginSubagent(p.Context(), in)
 	require.NoError(p, err)
-	require.Nil(p, begun.Receipt)
+	require.Empty(p, begun.Outcome)
 	assert.Equal(p, share, begun.Granted)
 	if c.Background {
 		p.sum.background++
-		_, err = p.SettleSubagent(p.Context(), workflows.SettleSubagentInput{CallInput: in, Started: true})
-		require.NoError(p, err)
 		p.work = append(p.work, in)
+		in.Started = true
+		_, err = p.SettleSubagent(p.Context(), in)
+		require.NoError(p, err)
 		return 0
 	}
 	p.sum.inline++
@@ -379,7 +381,7 @@ func (p *played) beginSubagent(c turn.CallProposal, share turn.Allowance) time.D
 	p.nested = true
 	busy := p.subagent(in, "x")
 	p.nested = was
-	receipt, err := p.SettleSubagent(p.Context(), workflows.SettleSubagentInput{CallInput: in})
+	receipt, err := p.SettleSubagent(p.Context(), in)
 	require.NoError(p, err)
 	used := *receipt.Used
 	used.Time = 0

@@ -120,7 +120,7 @@ func begunWith(t *testing.T, o Options, j *journal.DB) workflows.CallInput {
 	a, err := New(o)
 	require.NoError(t, err)
 	in := workflows.CallInput{Session: "begun", Turn: "begun", Step: 1, Attempt: 1,
-		Call: turn.CallProposal{ToolCall: turn.ToolCall{ID: "1.0", Tool: "mcp/x/y"}}, Tool: turn.Tool{ID: "mcp/x/y"},
+		Call: turn.ToolCall{ID: "1.0", Tool: "mcp/x/y"}, Tool: turn.Tool{ID: "mcp/x/y"},
 		Timeout: time.Second, ServerWait: time.Second, Budget: time.Minute}
 	res, err := a.Begin(t.Context(), workflows.BeginInput{BeginInput: turn.BeginInput{
 		Session: in.Session, Turn: in.Turn, WorkflowID: "w", RunID: "r", Message: workflows.Message{ID: "m", Text: "x"},
@@ -142,13 +142,12 @@ func approve(t *testing.T, j *journal.DB, in workflows.CallInput) {
 	hash := journal.HashOf([]byte("{}"))
 	request := turn.Request{ID: "1.0", Kind: turn.RequestApproval, Step: 1, Tool: "mcp/x/y", Arguments: "{}",
 		ArgumentsHash: hash}
-	_, err := j.Ask(t.Context(), turn.AskInput{Session: in.Session, Turn: in.Turn,
-		Requests: []turn.Request{request}, At: time.Now()})
+	_, err := j.Ask(t.Context(), in.Session, in.Turn, []turn.Request{request}, time.Now())
 	require.NoError(t, err)
 	decision := turn.Decision{ID: "1.0", Status: turn.StatusAllowed, Allowed: true, ArgumentsHash: hash, By: "ann",
 		At: time.Now()}
 	require.NoError(t, j.Decide(t.Context(),
-		turn.DecisionsInput{Session: in.Session, Turn: in.Turn, Decisions: []turn.Decision{decision}, At: time.Now()}))
+		in.Session, in.Turn, []turn.Decision{decision}, time.Now()))
 }
 
 func oneModel(string) ([]turn.Model, error) {

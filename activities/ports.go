@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"time"
 
 	"github.com/everturn/everturn/activities/attempt"
 	"github.com/everturn/everturn/activities/authorize"
@@ -27,6 +28,6 @@ type Journal interface {
 	call.Journal
 	Begin(ctx context.Context, in turn.BeginInput) (journal.BeginResult, error)
 	Finish(ctx context.Context, in turn.FinishInput) (journal.TurnRecord, error)
-	Ask(ctx context.Context, in turn.AskInput) ([]turn.Decision, error)
-	Decide(ctx context.Context, in turn.DecisionsInput) error
+	Ask(ctx context.Context, session, turnID string, requests []turn.Request, at time.Time) ([]turn.Decision, error)
+	Decide(ctx context.Context, session, turnID string, decisions []turn.Decision, at time.Time) error
 }

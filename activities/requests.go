@@ -9,45 +9,53 @@ import (
 	"time"
 
 	"github.com/everturn/everturn/activities/attempt"
-	"github.com/everturn/everturn/activities/frozen"
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
 // Ask writes the turn's requests to the journal, so that users see them. It removes the turn's transcript from the
 // cache, because the turn may wait for days and thousands of turns may wait at once. The next inference reads it
 // again. If the turn is a subagent's, the streams of the turns above it tell of the first request.
-func (a *Activities) Ask(ctx context.Context, in turn.AskInput) (workflows.AskResult, error) {
-	ctx = attempt.WithWork(ctx, in.Turn, 0, "")
-	in.At = time.Now()
-	decisions, err := a.journal.Ask(ctx, in)
-	a.frozen.ForgetWindows(in.Head)
-	for _, r := range in.Requests {
-		a.frozen.ForgetWindows(frozen.StepHead(journal.StepKey{Turn: in.Turn, Step: r.Step}))
+func (a *Activities) Ask(ctx context.Context, requests []turn.Request) ([]turn.Decision, error) {
+	if len(requests) == 0 {
+		return nil, nil
+	}
+	first := requests[0]
+	ctx = attempt.WithWork(ctx, first.Turn, 0, "")
+	decisions, err := a.journal.Ask(ctx, first.Session, first.Turn, requests, time.Now())
+	for _, r := range requests {
+		a.frozen.ForgetStep(journal.StepKey{Turn: first.Turn, Step: r.Step})
 	}
 	if err == nil {
-		r := in.Requests[0]
-		a.notifyCallers(ctx, in.Session, in.Turn,
-			strings.TrimSpace(fmt.Sprintf("waits for %s %s: see `everturn approvals`", r.Kind, r.Tool)))
+		a.notifyCallers(ctx, first.Session, first.Turn,
+			strings.TrimSpace(fmt.Sprintf("waits for %s %s: see `everturn approvals`", first.Kind, first.Tool)))
 	}
-	return workflows.AskResult{Decisions: decisions}, a.attempts.Failure(ctx, err)
+	return decisions, a.attempts.Failure(ctx, err)
 }
 
-// Decide records decisions. The messages that answer a question may be repetitions of earlier ones: if the session
-// already has all of them, Decide records nothing and sets AlreadySent, and the question stays open.
-func (a *Activities) Decide(ctx context.Context, in turn.DecisionsInput) (workflows.DecisionsResult, error) {
-	ctx = attempt.WithWork(ctx, in.Turn, 0, "")
-	res := workflows.DecisionsResult{}
-	delivered, err := a.alreadyDelivered(ctx, in.Turn, in.MessageIDs)
-	if err == nil && !delivered {
-		in.At = time.Now()
-		if err = a.journal.Decide(ctx, in); err == nil {
-			a.notifyCallers(ctx, in.Session, in.Turn, "goes on")
+// Decide records the decisions of requests. The messages that answer a question may be repetitions of earlier ones: if
+// the session already has all of them, Decide records nothing and returns true, and the question stays open.
+func (a *Activities) Decide(ctx context.Context, requests []turn.Request) (alreadySent bool, err error) {
+	if len(requests) == 0 {
+		return false, nil
+	}
+	session, turnID := requests[0].Session, requests[0].Turn
+	ctx = attempt.WithWork(ctx, turnID, 0, "")
+	var decisions []turn.Decision
+	var messages []string
+	for _, r := range requests {
+		if r.Decision != nil {
+			decisions = append(decisions, *r.Decision)
+			messages = append(messages, r.Decision.Messages...)
 		}
 	}
-	res.AlreadySent = delivered
-	return res, a.attempts.Failure(ctx, err)
+	alreadySent, err = a.alreadyDelivered(ctx, turnID, messages)
+	if err == nil && !alreadySent {
+		if err = a.journal.Decide(ctx, session, turnID, decisions, time.Now()); err == nil {
+			a.notifyCallers(ctx, session, turnID, "goes on")
+		}
+	}
+	return alreadySent, a.attempts.Failure(ctx, err)
 }
 
 // alreadyDelivered reports whether the turn's session already has each of the messages with these IDs. It is false if

@@ -39,7 +39,7 @@
 //
 // A turn that needs a permission, an answer or a response waits until it gets one. Pending lists these requests, and
 // Follow yields an event for each: turn.EventApprovalRequested, or turn.EventQuestionAsked for the others. Its data is
-// a turn.RequestEvent. Approve and Deny decide about a tool call, Answer answers a question of the model, and Respond
+// a turn.Request. Approve and Deny decide about a tool call, Answer answers a question of the model, and Respond
 // responds to an elicitation of an MCP server.
 //
 // # Errors

@@ -77,7 +77,7 @@ type (
 	TurnConfig        = journal.TurnConfig
 	Inference         = journal.Inference
 	Call              = journal.CallRecord
-	Request           = journal.RequestRecord
+	Request           = turn.Request
 	UsageBy           = journal.UsageBy
 	UsageRow          = journal.UsageRow
 	Limits            = fleet.Limits
@@ -104,10 +104,8 @@ const (
 	PreviewBytes    = journal.PreviewBytes
 )
 
-// PlanEvents returns the events of a turn's plan, from its calls and requests.
-func PlanEvents(calls []Call, requests []Request) []plan.Event {
-	return journal.PlanEvents(calls, requests)
-}
+// PlanOf returns the progress of a turn's plan, from its calls and requests.
+func PlanOf(calls []Call, requests []Request) plan.Progress { return journal.PlanOf(calls, requests) }
 
 // Cursor is the position of a session's reader: see FollowSession.
 type Cursor = follow.Cursor

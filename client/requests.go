@@ -3,8 +3,8 @@ package client
 import (
 	"context"
 
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 // PendingInput selects pending requests.
@@ -23,7 +23,7 @@ type PendingInput struct {
 // subagent: send the decision to that session.
 //
 // Errors: ErrNotFound if PendingInput names a turn that no worker has begun, and those of the journal.
-func (c *Client) Pending(ctx context.Context, in PendingInput) ([]journal.RequestRecord, error) {
+func (c *Client) Pending(ctx context.Context, in PendingInput) ([]turn.Request, error) {
 	if c.journal == nil {
 		return nil, ErrNoJournal
 	}
@@ -36,38 +36,38 @@ func (c *Client) Pending(ctx context.Context, in PendingInput) ([]journal.Reques
 	return c.journal.PendingOfTurn(ctx, in.Turn)
 }
 
-// DecideInput is a decision about a pending request, and DecideResult acknowledges it.
-type (
-	DecideInput  = workflows.DecideInput
-	DecideResult = workflows.DecideResult
-)
+// DecideInput is a decision about a pending request.
+type DecideInput = workflows.DecideInput
 
 // Decide sends the decision about a pending request to its turn. Which fields of the input it needs depends on the kind
 // of the request; Approve, Deny, Answer and Respond are the same for one kind. If the content of a response does not
 // match the schema of its elicitation, the server does not get it: the turn makes the request again.
+//
+// It returns the decision that was recorded, and those of the calls that are allowed because of DecideInput.Covered, all
+// without a Response. No call of a step runs before all its approvals have a decision.
 //
 // Repeating a decision about an approval changes nothing.
 //
 // Errors: ErrNotRunning, ErrNotPending, ErrAlreadyDecided (a *DecidedError with the decision that stands), ErrExpired,
 // ErrArgumentsChanged, ErrInvalid (the grant is not allowed, or the fields do not fit the request), ErrNoWorker,
 // ErrUnreachable.
-func (c *Client) Decide(ctx context.Context, in DecideInput) (result DecideResult, err error) {
+func (c *Client) Decide(ctx context.Context, in DecideInput) (decided []turn.Decision, err error) {
 	in.Version = workflows.WireVersion
 	if in.Text, in.Blob, err = c.storeLongText(ctx, in.Text, in.Blob); err != nil {
-		return result, err
+		return nil, err
 	}
-	err = c.update(ctx, in.Session, workflows.DecideUpdate, in, &result)
-	return result, err
+	err = c.update(ctx, in.Session, workflows.DecideUpdate, in, &decided)
+	return decided, err
 }
 
 // Approve allows a tool call, with the arguments that the caller has seen.
-func (c *Client) Approve(ctx context.Context, in DecideInput) (DecideResult, error) {
+func (c *Client) Approve(ctx context.Context, in DecideInput) ([]turn.Decision, error) {
 	in.Allow = true
 	return c.Decide(ctx, in)
 }
 
 // Deny denies a tool call: the model gets the outcome "denied" with the reason.
-func (c *Client) Deny(ctx context.Context, in DecideInput) (DecideResult, error) {
+func (c *Client) Deny(ctx context.Context, in DecideInput) ([]turn.Decision, error) {
 	in.Allow = false
 	return c.Decide(ctx, in)
 }

@@ -152,19 +152,21 @@ func (j *observedJournal) Finish(ctx context.Context, in turn.FinishInput) (jour
 }
 
 // Ask implements Journal.
-func (j *observedJournal) Ask(ctx context.Context, in turn.AskInput) ([]turn.Decision, error) {
-	out, err := j.Journal.Ask(ctx, in)
+func (j *observedJournal) Ask(ctx context.Context, session, turnID string, requests []turn.Request,
+	at time.Time) ([]turn.Decision, error) {
+	out, err := j.Journal.Ask(ctx, session, turnID, requests, at)
 	if err == nil {
-		j.follow(in.Turn, true)
+		j.follow(turnID, true)
 	}
 	return out, err
 }
 
 // Decide implements Journal.
-func (j *observedJournal) Decide(ctx context.Context, in turn.DecisionsInput) error {
-	err := j.Journal.Decide(ctx, in)
+func (j *observedJournal) Decide(ctx context.Context, session, turnID string, decisions []turn.Decision,
+	at time.Time) error {
+	err := j.Journal.Decide(ctx, session, turnID, decisions, at)
 	if err == nil {
-		j.follow(in.Turn, false)
+		j.follow(turnID, false)
 	}
 	return err
 }
@@ -202,8 +204,8 @@ func (j *observedJournal) RecordUsage(ctx context.Context, in journal.AttemptUsa
 }
 
 // ClaimCall implements Journal.
-func (j *observedJournal) ClaimCall(ctx context.Context, in journal.ClaimInput) (journal.Claim, error) {
-	out, err := j.Journal.ClaimCall(ctx, in)
+func (j *observedJournal) ClaimCall(ctx context.Context, in journal.CallRecord, approved bool, sensitive ...string) (journal.CallRecord, error) {
+	out, err := j.Journal.ClaimCall(ctx, in, approved, sensitive...)
 	if err == nil {
 		j.follow(in.Turn, false)
 	}
@@ -211,9 +213,10 @@ func (j *observedJournal) ClaimCall(ctx context.Context, in journal.ClaimInput) 
 }
 
 // SettleCall implements Journal. It measures a call that it has settled.
-func (j *observedJournal) SettleCall(ctx context.Context, in journal.SettleInput) (journal.CallRecord, error) {
-	out, err := j.Journal.SettleCall(ctx, in)
-	if err == nil && j.telemetry != nil && !out.Late && out.SettledAt.Equal(in.At) { // not settled before
+func (j *observedJournal) SettleCall(ctx context.Context, turnID, callID string, attempt int, r turn.ToolResult,
+	at time.Time) (journal.CallRecord, error) {
+	out, err := j.Journal.SettleCall(ctx, turnID, callID, attempt, r, at)
+	if err == nil && j.telemetry != nil && !out.Late && out.SettledAt.Equal(at) { // not settled before
 		j.telemetry.CallSettled(ctx, out)
 	}
 	return out, err

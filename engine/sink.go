@@ -183,7 +183,7 @@ func withoutSensitive(e turn.Event, cfg journal.TurnConfig) turn.Event {
 	if e.Kind != turn.EventApprovalRequested && e.Kind != turn.EventApprovalDecided {
 		return e
 	}
-	var data turn.RequestEvent
+	var data turn.Request
 	var own turn.Config
 	if json.Unmarshal(e.Data, &data) != nil || json.Unmarshal(cfg.Config, &own) != nil {
 		return e // both are JSON in every journal

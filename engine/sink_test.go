@@ -80,13 +80,11 @@ func TestASinkDoesNotFollowATurnThatWaits(t *testing.T) {
 	f.follow("t", false)
 	f.left() // another worker's turn
 	f.follow("t", true)
-	_, err := f.journal.Ask(t.Context(), turn.AskInput{Session: "s", Turn: "t", At: time.Now(),
-		Requests: []turn.Request{{ID: "q1", Kind: turn.RequestQuestion, Step: 1, Question: "which one?"}}})
+	_, err := f.journal.Ask(t.Context(), "s", "t", []turn.Request{{ID: "q1", Kind: turn.RequestQuestion, Step: 1, Question: "which one?"}}, time.Now())
 	require.NoError(t, err)
 	f.gets(turn.EventTurnStarted, turn.EventPhase, turn.EventQuestionAsked)
 	f.left()
-	require.NoError(t, f.journal.Decide(t.Context(), turn.DecisionsInput{Session: "s", Turn: "t", At: time.Now(),
-		Decisions: []turn.Decision{{ID: "q1", Status: turn.StatusAnswered}}}))
+	require.NoError(t, f.journal.Decide(t.Context(), "s", "t", []turn.Decision{{ID: "q1", Status: turn.StatusAnswered}}, time.Now()))
 	f.follow("t", false)
 	f.gets(turn.EventTurnStarted, turn.EventPhase, turn.EventQuestionAsked, turn.EventQuestionAnswered)
 	_, err = f.journal.Finish(t.Context(), turn.FinishInput{Session: "s", Turn: "t", At: time.Now(),

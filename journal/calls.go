@@ -11,21 +11,29 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// ClaimCall claims a call before it runs and emits tool_call_started, once for each call. The caller may run the call
-// only if the result is ClaimGranted: see ClaimState. ErrClosed if the turn has ended and the call has no outcome;
-// ErrUnapproved if the call needs an approval and no decision allows it with these arguments; ErrBehind if the turn
-// does not exist. It is also an error if the call was claimed before with another tool or other arguments.
-func (db *DB) ClaimCall(ctx context.Context, in ClaimInput) (out Claim, err error) {
+// ClaimCall claims a call before it runs and emits tool_call_started, once for each call. It returns the ledger's record
+// of the call, and the caller may run the call only if its Claim is ClaimGranted. in has Turn, Step and Call, the
+// Attempt that claims (from 1: a claim is refused if a higher attempt has claimed the call), its Worker and time
+// ClaimedAt, whether the tool is Repeatable, and the Subagent if it is an agent's. approved means that the journal must
+// have a decision that allows the call. sensitive are names of arguments whose values tool_call_started does not show,
+// besides those of turn.BlankArguments.
+//
+// ErrClosed if the turn has ended and the call has no outcome; ErrUnapproved if the call needs an approval and no
+// decision allows it with these arguments; ErrBehind if the turn does not exist. It is also an error if the call was
+// claimed before with another tool or other arguments.
+func (db *DB) ClaimCall(ctx context.Context, in CallRecord, approved bool, sensitive ...string) (out CallRecord,
+	err error) {
 	in.Call, in.Worker = cleanCall(in.Call), CleanText(in.Worker)
 	err = db.writeTurn(ctx, in.Turn, callName("claiming", in.Turn, in.Call.ID), func(t *tx) error {
 		if err := errors.Join(checkID("call", in.Call.ID), checkAttempt(in.Attempt)); err != nil {
 			return err
 		}
-		if in.Subagent == nil && !in.Approved { // so it is in nearly every claim
+		if in.Subagent == nil && !approved { // so it is in nearly every claim
 			c := callRow{scope: scope{TurnID: in.Turn}}
-			switch err := t.insertClaim(&c, in); {
+			switch err := t.insertClaim(&c, in, sensitive); {
 			case err == nil:
-				out = Claim{State: ClaimGranted, Record: c.Rec}
+				out = c.Rec
+				out.Claim = ClaimGranted
 				return nil
 			case !errors.Is(err, sql.ErrNoRows):
 				return err
@@ -38,14 +46,14 @@ func (db *DB) ClaimCall(ctx context.Context, in ClaimInput) (out Claim, err erro
 		if c.Row != 0 && (c.Rec.Call.Tool != in.Call.Tool || c.ArgumentsHash != HashOf([]byte(in.Call.Arguments))) {
 			return errors.New("the call is recorded with another tool or other arguments")
 		}
-		out.State, err = t.claim(&c, in)
+		c.Rec.Claim, err = t.claim(&c, in, approved, sensitive)
 		if err == nil && in.Subagent != nil {
-			out.Subagent, err = t.claimSubagent(c, *in.Subagent)
+			c.Rec.Subagent, err = t.claimSubagent(c, *in.Subagent)
 		}
 		if err == nil {
 			err = t.Load(&c)
 		}
-		out.Record = c.Rec
+		out = c.Rec
 		return err
 	})
 	return out, err
@@ -64,8 +72,9 @@ func checkAttempt(attempt int) error {
 	return nil
 }
 
-// claim decides about a claim of c and records it in c and in the ledger. c.Row is 0 if the call was never claimed.
-func (t *tx) claim(c *callRow, in ClaimInput) (ClaimState, error) {
+// claim decides about a claim of c and records it in c and in the ledger. c.Row is 0 if the call was never claimed. See
+// ClaimCall for the parameters.
+func (t *tx) claim(c *callRow, in CallRecord, approved bool, sensitive []string) (ClaimState, error) {
 	switch {
 	case c.Rec.Outcome != "":
 		return ClaimSettled, nil
@@ -75,8 +84,8 @@ func (t *tx) claim(c *callRow, in ClaimInput) (ClaimState, error) {
 	switch {
 	case in.Attempt < c.Rec.Attempt:
 		return ClaimStale, nil
-	case c.Granted == in.Attempt && c.Rec.Worker == in.Worker &&
-		c.Rec.ClaimedAt.Equal(in.At): // the same claim again: the reply to the first one was lost
+	case c.Rec.ClaimedAttempt == in.Attempt && c.Rec.Worker == in.Worker &&
+		c.Rec.ClaimedAt.Equal(in.ClaimedAt): // the same claim again: the reply to the first one was lost
 		return ClaimGranted, nil
 	case outcomeUnknown(c) && (!c.Rec.Repeatable || !in.Repeatable):
 		// The call may have run, so the claim is not granted, and the lack of an approval is no error. The attempt is
@@ -84,24 +93,24 @@ func (t *tx) claim(c *callRow, in ClaimInput) (ClaimState, error) {
 		c.Rec.Attempt = in.Attempt
 		return ClaimTaken, t.Exec(`UPDATE calls SET attempt = ? WHERE id = ?`, in.Attempt, c.Row)
 	}
-	if err := t.checkApproval(c, in); err != nil {
+	if err := t.checkApproval(c, in.Call, approved); err != nil {
 		return "", err
 	}
 	if c.Row == 0 {
-		return ClaimGranted, t.insertClaim(c, in)
+		return ClaimGranted, t.insertClaim(c, in, sensitive)
 	}
-	c.Rec.Attempt = in.Attempt
+	c.Rec.Attempt, c.Rec.ClaimedAttempt = in.Attempt, in.Attempt
 	c.Rec.Runs++
-	c.Rec.Worker, c.Rec.ClaimedAt = in.Worker, instant(nanos(in.At))
+	c.Rec.Worker, c.Rec.ClaimedAt = in.Worker, instant(nanos(in.ClaimedAt))
 	return ClaimGranted,
 		t.Exec(`UPDATE calls SET attempt = ?1, claimed_attempt = ?1, runs = runs + 1, worker = ?2, claimed_at = ?3
-		WHERE id = ?4`, in.Attempt, in.Worker, nanos(in.At), c.Row)
+		WHERE id = ?4`, in.Attempt, in.Worker, nanos(in.ClaimedAt), c.Row)
 }
 
 // mayHaveRun reports whether an attempt without an outcome may have reached the tool: its claim was neither released
 // nor suspended. Such a claim stays when the attempt's worker dies.
 func mayHaveRun(c *callRow) bool {
-	return c.Granted != 0 || c.Rec.Runs > 0 && c.Rec.Suspended == 0
+	return c.Rec.ClaimedAttempt != 0 || c.Rec.Runs > 0 && c.Rec.Suspended == 0
 }
 
 // outcomeUnknown reports whether a call without an outcome may have taken effect and cannot be continued: an attempt
@@ -111,15 +120,14 @@ func outcomeUnknown(c *callRow) bool {
 }
 
 // insertClaim inserts the row of a call that is claimed for the first time, and sets c.Rec: see insertCall.
-func (t *tx) insertClaim(c *callRow, in ClaimInput) error {
-	c.Rec = CallRecord{Turn: c.TurnID, Step: in.Step, Call: in.Call, Attempt: in.Attempt, Runs: 1, Repeatable: in.Repeatable,
-		Worker: in.Worker, ClaimedAt: instant(nanos(in.At))}
-	c.Granted = in.Attempt
-	return t.insertCall(c, in.Sensitive, in.At, true)
+func (t *tx) insertClaim(c *callRow, in CallRecord, sensitive []string) error {
+	c.Rec = CallRecord{Turn: c.TurnID, Step: in.Step, Call: in.Call, Attempt: in.Attempt, ClaimedAttempt: in.Attempt, Runs: 1,
+		Repeatable: in.Repeatable, Worker: in.Worker, ClaimedAt: instant(nanos(in.ClaimedAt))}
+	return t.insertCall(c, sensitive, in.ClaimedAt, true)
 }
 
 // insertCall inserts the row of c in the ledger, sets c.Row and c.Turn, and emits tool_call_started, and before it the
-// phase CallTool if the call runs and is the first of its step. sensitive are names of arguments: see ClaimInput. If
+// phase CallTool if the call runs and is the first of its step. sensitive are names of arguments: see ClaimCall. If
 // c.Turn is 0, only c.TurnID of the scope is known. Then insertCall inserts the row only if the turn runs and has
 // neither the call nor a request about it, and returns sql.ErrNoRows otherwise.
 func (t *tx) insertCall(c *callRow, sensitive []string, at time.Time, runs bool) (err error) {
@@ -139,7 +147,7 @@ func (t *tx) insertCall(c *callRow, sensitive []string, at time.Time, runs bool)
 		RETURNING id, turn,
 			EXISTS (SELECT 1 FROM calls o WHERE o.turn = calls.turn AND o.step = calls.step AND o.id <> calls.id)`,
 		r.Step, r.Call.ID, r.Call.WireID, r.Call.Tool, c.Arguments.Inline, c.Arguments.Blob, c.ArgumentsHash, r.Attempt,
-		c.Granted, r.Runs, r.Repeatable, r.Worker, nanos(r.ClaimedAt), c.TurnID, unchecked).Scan(&c.Row, &c.Turn, &later)
+		r.ClaimedAttempt, r.Runs, r.Repeatable, r.Worker, nanos(r.ClaimedAt), c.TurnID, unchecked).Scan(&c.Row, &c.Turn, &later)
 	if err != nil {
 		return err
 	}
@@ -168,22 +176,25 @@ func (db *DB) ReleaseCall(ctx context.Context, turnID, callID string, attempt in
 	})
 }
 
-// SettleCall records how a call ended, emits tool_call_completed and returns the call's record. The first settlement
-// stands. A later one, even after the turn is closed, is kept in late_results, and the returned record has the first
-// outcome and Late set. Either taints the session if SettleInput.Taints and Result.FromServer are set. ErrNotFound if
-// the call was never claimed, or has no outcome and neither in.Attempt nor a later attempt has claimed it.
-func (db *DB) SettleCall(ctx context.Context, in SettleInput) (out CallRecord, err error) {
-	in.Result = cleanResult(in.Result)
-	if in.Result.Text == "" && in.Result.Outcome != turn.OutcomeOK {
-		in.Result.Text = ResultText(in.Result.Outcome)
+// SettleCall records the result of an attempt of a call, emits tool_call_completed and returns the call's record. The
+// first settlement stands. A later one, even after the turn is closed, is kept in late_results, and the returned record
+// has the first outcome and Late set. Either taints the session if r.Taints and r.FromServer are set. Each of the
+// result's media carries its Data; the journal computes hash and size. It keeps at most MaxMedia of at most
+// MaxMediaBytes, and the text says how many it has dropped. ErrNotFound if the call was never claimed, or has no outcome
+// and neither this nor a later attempt has claimed it.
+func (db *DB) SettleCall(ctx context.Context, turnID, callID string, attempt int, r turn.ToolResult,
+	at time.Time) (out CallRecord, err error) {
+	r = cleanResult(r)
+	if r.Text == "" && r.Outcome != turn.OutcomeOK {
+		r.Text = ResultText(r.Outcome)
 	}
-	err = db.writeTurn(ctx, in.Turn, callName("settling", in.Turn, in.CallID), func(t *tx) error {
-		c, settled, err := t.settleClaimed(in)
+	err = db.writeTurn(ctx, turnID, callName("settling", turnID, callID), func(t *tx) error {
+		c, settled, err := t.settleClaimed(turnID, callID, attempt, r, at)
 		if err == nil && !settled {
-			c, err = t.settleCall(in)
+			c, err = t.settleCall(turnID, callID, attempt, r, at)
 		}
-		if err == nil && in.Taints && in.Result.FromServer {
-			err = t.taint(c, in.At)
+		if err == nil && r.Taints && r.FromServer {
+			err = t.taint(c, at)
 		}
 		if err == nil {
 			err = t.Load(&c)
@@ -195,42 +206,43 @@ func (db *DB) SettleCall(ctx context.Context, in SettleInput) (out CallRecord, e
 }
 
 // settleCall is SettleCall for any call: it reads the call and decides what becomes of the result.
-func (t *tx) settleCall(in SettleInput) (callRow, error) {
-	c, err := t.Call(in.Turn, in.CallID)
+func (t *tx) settleCall(turnID, callID string, attempt int, r turn.ToolResult, at time.Time) (callRow, error) {
+	c, err := t.Call(turnID, callID)
 	switch {
 	case err != nil:
 		return c, err
 	case c.Row == 0:
 		return c, ErrNotFound
 	case c.Rec.Outcome != "":
-		return c, t.settleLate(&c, in)
-	case in.Attempt < 1 || in.Attempt > c.Rec.Attempt:
-		return c, fmt.Errorf("attempt %d never claimed it: %w", in.Attempt, ErrNotFound)
+		return c, t.settleLate(&c, attempt, r, at)
+	case attempt < 1 || attempt > c.Rec.Attempt:
+		return c, fmt.Errorf("attempt %d never claimed it: %w", attempt, ErrNotFound)
 	}
-	return c, t.settle(&c, in.Attempt, in.Result, in.At)
+	return c, t.settle(&c, attempt, r, at)
 }
 
 // settleClaimed is SettleCall for an open call whose claim the attempt holds, which needs no read. For any other call,
 // and for a result with artifacts or of a subagent, settled is false and nothing is changed.
-func (t *tx) settleClaimed(in SettleInput) (c callRow, settled bool, err error) {
-	if in.Attempt < 1 || in.Result.Full != nil || len(in.Result.Media) > 0 || !in.Result.Outcome.Known() {
+func (t *tx) settleClaimed(turnID, callID string, attempt int, r turn.ToolResult, at time.Time) (c callRow, settled bool,
+	err error) {
+	if attempt < 1 || r.Full != nil || len(r.Media) > 0 || !r.Outcome.Known() {
 		return c, false, nil
 	}
-	if c.Text, err = t.Put(in.Result.Text, textPlain); err != nil {
+	if c.Text, err = t.Put(r.Text, textPlain); err != nil {
 		return c, false, err
 	}
 	var session int64
 	err = c.Scan(t.Row(settleStatement+` WHERE calls.turn = (SELECT t.id FROM turns t WHERE t.turn_id = ?12) AND calls.call_id = ?13
 		AND calls.settled_at IS NULL AND calls.attempt = ?6 AND calls.claimed_attempt = ?6 AND substr(calls.tool, 1, length(?14)) <> ?14
 		RETURNING calls.turn, (SELECT t.session FROM turns t WHERE t.id = calls.turn), `+callColumns,
-		append(c.settlement(in.Attempt, in.Result, sql.NullString{}, in.At), in.Turn, in.CallID, turn.AgentTools)...).Scan,
+		append(c.settlement(attempt, r, sql.NullString{}, at), turnID, callID, turn.AgentTools)...).Scan,
 		&c.Turn, &session)
 	if err != nil {
 		return c, false, ignoreNoRows(err)
 	}
-	c.TurnID, c.Session, c.Rec.Turn = in.Turn, session, in.Turn
-	c.Rec.Text = in.Result.Text
-	return c, true, t.emitCompleted(&c, in.Attempt, in.Result, in.At)
+	c.TurnID, c.Session, c.Rec.Turn = turnID, session, turnID
+	c.Rec.Text = r.Text
+	return c, true, t.emitCompleted(&c, attempt, r, at)
 }
 
 // settleStatement is the beginning of the statement that settles a call; its arguments are those of callRow.settlement.
@@ -355,7 +367,7 @@ func (t *tx) taint(c callRow, at time.Time) error {
 	return t.InsertTaint(c.Session, TaintSource{Turn: c.TurnID, CallID: c.Rec.Call.ID, Tool: c.Rec.Call.Tool, At: at})
 }
 
-// Taint returns the first taint source of the turn's session (see SettleInput.Taints), nil if it has none. A fork
+// Taint returns the first taint source of the turn's session (see turn.ToolResult.Taints), nil if it has none. A fork
 // inherits it. ErrNotFound if the turn does not exist.
 func (db *DB) Taint(ctx context.Context, turnID string) (*TaintSource, error) {
 	return getOfTurn(ctx, db, turnID, "reading the taint source",
@@ -365,17 +377,16 @@ func (db *DB) Taint(ctx context.Context, turnID string) (*TaintSource, error) {
 // callRow is a tool call of a turn, as the ledger has it.
 type callRow struct {
 	scope
-	Row            int64 // of the ledger; 0 if the ledger does not have the call
-	Rec            CallRecord
-	Granted        int // the attempt that holds the claim; 0 if none does
-	ArgumentsHash  string
-	SettledAttempt int // the attempt whose result is the outcome; 0 if the call is open
-	Arguments      stored
-	Text           stored
-	Continuation   sql.NullString // a blob's hash
-	Media          content        // JSON
-	Notes          int            // tool_progress events so far
-	Requests       bool           // the turn has requests about it
+	Row           int64 // of the ledger; 0 if the ledger does not have the call
+	Rec           CallRecord
+	ArgumentsHash string
+	Arguments     stored
+	Text          stored
+	Continuation  sql.NullString // a blob's hash
+	Media         content        // JSON
+	Notes         int            // tool_progress events so far
+	Requests      bool           // the turn has requests about it
+	HasResult     bool           // the transcript has its result; only requestedCalls sets it
 }
 
 // callColumns are the columns of calls that callRow.Scan reads. They may be null, for a LEFT JOIN.
@@ -392,9 +403,9 @@ func (c *callRow) Scan(scan func(...any) error, before ...any) error {
 	var claimed, settled int64
 	r := &c.Rec
 	err := scan(append(before, &c.Row, &r.Step, &r.Call.ID, &r.Call.WireID, &r.Call.Tool,
-		&c.Arguments.Inline, &c.Arguments.Blob, &c.ArgumentsHash, &r.Attempt, &c.Granted, &r.Runs,
+		&c.Arguments.Inline, &c.Arguments.Blob, &c.ArgumentsHash, &r.Attempt, &r.ClaimedAttempt, &r.Runs,
 		&r.Repeatable, &r.Worker, &claimed, &r.Outcome, &c.Text.Inline, &c.Text.Blob,
-		&r.FullBlob, &r.SizeBytes, &c.SettledAttempt, &settled, &r.DurationMS, &r.LateCount,
+		&r.FullBlob, &r.SizeBytes, &r.SettledAttempt, &settled, &r.DurationMS, &r.LateCount,
 		&r.Suspended, &c.Continuation, &c.Media, &c.Notes, &r.Code)...)
 	r.ClaimedAt, r.SettledAt = instant(claimed), instant(settled)
 	return err

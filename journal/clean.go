@@ -226,7 +226,7 @@ func checkRequest(r turn.Request) error {
 // other arguments than req has.
 func checkDecision(req turn.Request, r turn.Decision) (turn.Decision, error) {
 	r.By, r.Reason = preview(CleanText(r.By), PreviewBytes), preview(CleanText(r.Reason), SummaryBytes)
-	r.ArgumentsHash = CleanText(r.ArgumentsHash)
+	r.ArgumentsHash, r.Messages = CleanText(r.ArgumentsHash), nil
 	if r.Response != nil {
 		response := *r.Response // a copy: the caller's response does not change
 		response.Key = CleanText(response.Key)

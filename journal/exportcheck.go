@@ -225,7 +225,7 @@ func (c *exportCheck) checkTurnID(id string) error {
 
 // checkRequest checks a request and its decision. The line has only the beginning of long arguments, so a message of
 // the export must have a call with all of them: readers find them by their hash.
-func (c *exportCheck) checkRequest(r RequestRecord) error {
+func (c *exportCheck) checkRequest(r turn.Request) error {
 	shown := int64(len(r.Arguments))
 	if shown > turn.WaitArguments {
 		return fmt.Errorf("request %s shows %d bytes of arguments; the maximum is %d", r.ID, shown, turn.WaitArguments)
@@ -236,7 +236,7 @@ func (c *exportCheck) checkRequest(r RequestRecord) error {
 	if r.Decision == nil && c.turnEnded[r.Turn] {
 		return fmt.Errorf("request %s is open and turn %s is over", r.ID, r.Turn)
 	}
-	request := CleanRequest(r.Request)
+	request := CleanRequest(r)
 	if r.Decision != nil {
 		if _, err := checkDecision(request, *r.Decision); err != nil {
 			return fmt.Errorf("the decision of request %s: %w", r.ID, err)

@@ -44,8 +44,7 @@ func (e *exporter) calls(p part) error {
 		if err = e.Load(&c); err == nil {
 			err = e.writeBlobs(c.Rec.FullBlob, c.Rec.Media)
 		}
-		x := ExportCall{CallRecord: c.Rec, ClaimedAttempt: c.Granted, SettledAttempt: c.SettledAttempt}
-		return ExportLine{Call: &x}, err
+		return ExportLine{Call: &c.Rec}, err
 	})
 }
 
@@ -63,7 +62,7 @@ func (e *exporter) lateResults(p part) error {
 func (e *exporter) requests(p part) error {
 	list, err := e.querier.Requests(partRequests+` ORDER BY w.id`, p.args()...)
 	return writeAll(e, list, err, func(r requestRow) (ExportLine, error) {
-		r.Rec.Session, r.Rec.ArgumentsBytes = "", r.Size
+		r.Rec.Session = ""
 		return ExportLine{Request: &r.Rec}, nil
 	})
 }

@@ -36,9 +36,9 @@ type ExportLine struct {
 	Turn       *ExportTurn       `json:"turn,omitempty"`
 	Message    *ExportMessage    `json:"message,omitempty"`
 	Inference  *ExportInference  `json:"inference,omitempty"`
-	Call       *ExportCall       `json:"call,omitempty"`
+	Call       *CallRecord       `json:"call,omitempty"`
 	LateResult *LateResult       `json:"late_result,omitempty"`
-	Request    *RequestRecord    `json:"request,omitempty"`
+	Request    *turn.Request     `json:"request,omitempty"`
 	Grant      *turn.Grant       `json:"grant,omitempty"`
 	Compaction *ExportCompaction `json:"compaction,omitempty"`
 	Event      *turn.Event       `json:"event,omitempty"`
@@ -94,14 +94,6 @@ type ExportInference struct {
 	FailedCode    turn.Code `json:"failed_code,omitempty"`
 	FailedMessage string    `json:"failed_message,omitempty"`
 	Raw           []byte    `json:"raw,omitempty"`
-}
-
-// ExportCall is the ledger's record of a call. The continuation of a suspended call is not exported, so the call cannot
-// be continued elsewhere: its outcome there is unknown.
-type ExportCall struct {
-	CallRecord
-	ClaimedAttempt int `json:"claimed_attempt,omitempty"`
-	SettledAttempt int `json:"settled_attempt,omitempty"`
 }
 
 // ExportCompaction is a compaction. Request is the ID of the user's request for it, empty if no user requested it: see

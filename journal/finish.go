@@ -142,27 +142,20 @@ func (t *tx) appendResults(sc *scope, last requestedCalls, results []turn.CallOu
 		return err
 	}
 	for _, r := range results {
-		isRequested := slices.ContainsFunc(requested, func(c requestedCall) bool { return c.call.ID == r.CallID })
+		isRequested := slices.ContainsFunc(requested, func(c callRow) bool { return c.Rec.Call.ID == r.CallID })
 		if mode == strict && !isRequested {
 			return fmt.Errorf("a result for call %q, which the model's last message does not request", r.CallID)
 		}
 	}
 	for _, c := range requested {
-		if c.hasResult {
+		if c.HasResult {
 			continue
 		}
-		if err := t.appendResult(sc, last.step, c, byCall[c.call.ID], at); err != nil {
-			return fmt.Errorf("the result of call %s: %w", c.call.ID, err)
+		if err := t.appendResult(sc, last.step, c, byCall[c.Rec.Call.ID], at); err != nil {
+			return fmt.Errorf("the result of call %s: %w", c.Rec.Call.ID, err)
 		}
 	}
 	return nil
-}
-
-// requestedCall is a call of an assistant message.
-type requestedCall struct {
-	call      turn.ToolCall
-	row       callRow // of the ledger; its Row is 0 if the ledger does not have the call
-	hasResult bool    // the transcript has the call's result
 }
 
 // requestedCalls are the calls of a turn's last assistant message. All results after that message are those of its
@@ -170,7 +163,7 @@ type requestedCall struct {
 type requestedCalls struct {
 	step   int     // of the message
 	column content // the message's column tool_calls; null if it requests none, or the turn has no such message
-	ledger []requestedCall
+	ledger []callRow
 }
 
 // requestedColumns and requestedJoins read requestedCalls of turns t: a row for each call that the ledger has, or one row
@@ -185,21 +178,22 @@ const (
 
 // scan adds a row to r. The columns of the row are those for the destinations in before, followed by requestedColumns.
 func (r *requestedCalls) scan(scan scanner, before ...any) error {
-	var c requestedCall
-	err := c.row.Scan(scan, append(before, &r.step, &r.column, &c.hasResult)...)
+	var c callRow
+	err := c.Scan(scan, append(before, &r.step, &r.column, &c.HasResult)...)
 	r.ledger = append(r.ledger, c)
 	return err
 }
 
-// list returns the calls in the order in which the message requests them.
-func (r requestedCalls) list(q querier, turnID string) (list []requestedCall, err error) {
+// list returns the calls in the order in which the message requests them. The Row of a call that the ledger does not have
+// is 0.
+func (r requestedCalls) list(q querier, turnID string) (list []callRow, err error) {
 	calls, err := q.GetCalls(r.column)
 	for _, c := range calls {
-		requested := requestedCall{}
-		if i := slices.IndexFunc(r.ledger, func(l requestedCall) bool { return l.row.Rec.Call.ID == c.ID }); i >= 0 {
+		requested := callRow{}
+		if i := slices.IndexFunc(r.ledger, func(l callRow) bool { return l.Rec.Call.ID == c.ID }); i >= 0 {
 			requested = r.ledger[i]
 		}
-		requested.call, requested.row.Rec.Turn = c, turnID
+		requested.Rec.Call, requested.Rec.Turn = c, turnID
 		list = append(list, requested)
 	}
 	return list, err
@@ -215,11 +209,10 @@ func (t *tx) lastRequestedCalls(sc *scope) (r requestedCalls, err error) {
 // appendResult appends the result of a call to the transcript. If the ledger has no outcome of the call, r settles it:
 // see settleOpenCall. Otherwise the ledger's outcome is appended instead of r: a call that the workflow abandoned may
 // have ended after all.
-func (t *tx) appendResult(sc *scope, step int, requested requestedCall, r turn.CallOutcome, at time.Time) error {
-	c := requested.row
+func (t *tx) appendResult(sc *scope, step int, c callRow, r turn.CallOutcome, at time.Time) error {
 	c.scope = *sc
 	if c.Rec.Outcome == "" {
-		if err := t.settleOpenCall(&c, step, requested.call, r, at); err != nil {
+		if err := t.settleOpenCall(&c, step, r, at); err != nil {
 			return err
 		}
 	}
@@ -227,16 +220,15 @@ func (t *tx) appendResult(sc *scope, step int, requested requestedCall, r turn.C
 		return err
 	}
 	_, err := t.AppendMessage(sc, turn.Message{
-		Role: turn.RoleTool, Text: c.Rec.Text, CallID: requested.call.ID, Outcome: c.Rec.Outcome, Media: c.Rec.Media, Step: step,
+		Role: turn.RoleTool, Text: c.Rec.Text, CallID: c.Rec.Call.ID, Outcome: c.Rec.Outcome, Media: c.Rec.Media, Step: step,
 	})
 	return err
 }
 
 // settleOpenCall settles a call that has no outcome. If the call may have run, its outcome is unknown, and r.Text is
 // used only if r says the same. Otherwise r.Outcome settles it. If r has none, a suspended call is unknown and any
-// other call is cancelled. tc and step are the call as the transcript requests it, for a call that the ledger does not
-// have yet.
-func (t *tx) settleOpenCall(c *callRow, step int, tc turn.ToolCall, r turn.CallOutcome, at time.Time) error {
+// other call is cancelled. step is that of a call that the ledger does not have yet.
+func (t *tx) settleOpenCall(c *callRow, step int, r turn.CallOutcome, at time.Time) error {
 	if mayHaveRun(c) && r.Outcome != turn.OutcomeUnknown {
 		r = turn.CallOutcome{Outcome: turn.OutcomeUnknown}
 	}
@@ -249,7 +241,7 @@ func (t *tx) settleOpenCall(c *callRow, step int, tc turn.ToolCall, r turn.CallO
 		outcome = turn.OutcomeCancelled
 	}
 	if c.Row == 0 {
-		c.Rec = CallRecord{Turn: c.TurnID, Step: step, Call: tc}
+		c.Rec = CallRecord{Turn: c.TurnID, Step: step, Call: c.Rec.Call}
 		if err := t.insertCall(c, nil, at, false); err != nil {
 			return err
 		}
@@ -275,7 +267,7 @@ func (t *tx) settleOpenCalls(sc *scope, at time.Time) error {
 		if err != nil {
 			return err
 		}
-		if err := t.settleOpenCall(&c, c.Rec.Step, c.Rec.Call, turn.CallOutcome{}, at); err != nil {
+		if err := t.settleOpenCall(&c, c.Rec.Step, turn.CallOutcome{}, at); err != nil {
 			return err
 		}
 	}

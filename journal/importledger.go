@@ -85,7 +85,7 @@ func (im *importer) importInference(turnRow int64, x ExportInference) error {
 }
 
 // importCall inserts a call of a turn and its artifacts.
-func (im *importer) importCall(turnRow int64, x ExportCall) error {
+func (im *importer) importCall(turnRow int64, x CallRecord) error {
 	arguments, err := im.Put(x.Call.Arguments, textPlain)
 	if err != nil {
 		return err
@@ -135,9 +135,9 @@ func (im *importer) importLateResult(turnRow int64, x LateResult) error {
 }
 
 // importRequest inserts a request of a turn, and its decision if it has one.
-func (im *importer) importRequest(turnRow int64, r RequestRecord) (err error) {
-	r.Request = CleanRequest(r.Request)
-	row := requestRow{Rec: r, Size: r.ArgumentsBytes}
+func (im *importer) importRequest(turnRow int64, r turn.Request) (err error) {
+	r = CleanRequest(r)
+	row := requestRow{Rec: r}
 	if row.Arguments, err = im.Put(r.Arguments, textPlain); err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func (im *importer) droppedPermissions() (out []DroppedPermission, err error) {
 				return nil, err
 			}
 			for _, row := range first {
-				p.Arguments, p.ArgumentsBytes = row.Rec.Arguments, row.Size
+				p.Arguments, p.ArgumentsBytes = row.Rec.Arguments, row.Rec.ArgumentsBytes
 			}
 		}
 		out = append(out, p)
@@ -198,7 +198,7 @@ func (im *importer) droppedPermissions() (out []DroppedPermission, err error) {
 		im.scope.Session, string(turn.RequestApproval))
 	for _, row := range unused {
 		p := DroppedPermission{
-			Tool: row.Rec.Tool, Scope: ScopeOnce, Arguments: row.Rec.Arguments, ArgumentsBytes: row.Size,
+			Tool: row.Rec.Tool, Scope: ScopeOnce, Arguments: row.Rec.Arguments, ArgumentsBytes: row.Rec.ArgumentsBytes,
 			ArgumentsHash: row.Rec.ArgumentsHash, At: row.Rec.AskedAt,
 		}
 		if decision := row.Rec.Decision; decision != nil {

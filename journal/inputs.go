@@ -102,24 +102,6 @@ type SettleInference struct {
 	Reserved bool
 }
 
-// ClaimInput claims a call for an attempt.
-type ClaimInput struct {
-	Turn string
-	Step int
-	Call turn.ToolCall
-	// Attempt is the attempt, from 1: a claim is refused if a higher attempt has claimed the call.
-	Attempt    int
-	Repeatable bool
-	Approved   bool // the journal must have a decision that allows the call
-	// Sensitive are names of arguments whose values tool_call_started does not show, besides those of
-	// turn.BlankArguments.
-	Sensitive []string
-	// Subagent is set for the call of an agent's tool. That of the first claim stands.
-	Subagent *Subagent
-	Worker   string
-	At       time.Time
-}
-
 // ClaimState is the state in which a claim found the call.
 type ClaimState string
 
@@ -135,27 +117,3 @@ const (
 	// ClaimStale: a later attempt has claimed the call. Do not run it.
 	ClaimStale ClaimState = "stale"
 )
-
-// Claim is the result of ClaimCall. Record is set in every state.
-type Claim struct {
-	State  ClaimState
-	Record CallRecord
-	// Subagent is the subagent that the first claim recorded; nil if the call starts none.
-	Subagent *Subagent
-}
-
-// SettleInput settles or suspends a call.
-type SettleInput struct {
-	Turn    string
-	CallID  string
-	Attempt int
-	// Result is how the call ended. Each of its media carries its Data; the journal computes hash and size. It
-	// keeps at most MaxMedia of at most MaxMediaBytes, and the text says how many it has dropped. SuspendCall reads only
-	// Result.Continuation: opaque bytes, at most MaxContinuationBytes. Exports leave it out, because it is meant only for
-	// the server and its callers.
-	Result turn.ToolResult
-	// Taints means that the tool's server is untrusted. The settlement, even a late one, taints the session if
-	// Result.FromServer is set.
-	Taints bool
-	At     time.Time
-}

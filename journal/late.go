@@ -9,29 +9,29 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// settleLate keeps a settlement of a call that has an outcome already, in late_results, and sets c.Rec.Late. If in
-// repeats a late one that is kept already, it only sets c.Rec.Late. If in repeats the first settlement, it changes
+// settleLate keeps a settlement of a call that has an outcome already, in late_results, and sets c.Rec.Late. If it
+// repeats a late one that is kept already, it only sets c.Rec.Late. If it repeats the first settlement, it changes
 // nothing.
-func (t *tx) settleLate(c *callRow, in SettleInput) error {
+func (t *tx) settleLate(c *callRow, attempt int, r turn.ToolResult, at time.Time) error {
 	if err := t.Load(c); err != nil {
 		return err
 	}
 	late := *c // gets the columns of the late result; those of c stay
-	full, err := t.putResult(&late, in.Result)
+	full, err := t.putResult(&late, r)
 	if err != nil {
 		return err
 	}
-	isRepetition := in.Attempt == c.SettledAttempt && in.Result.Outcome == c.Rec.Outcome &&
-		in.Result.Text == c.Rec.Text && full.String == c.Rec.FullBlob && late.Media == c.Media
+	isRepetition := attempt == c.Rec.SettledAttempt && r.Outcome == c.Rec.Outcome && r.Text == c.Rec.Text &&
+		full.String == c.Rec.FullBlob && late.Media == c.Media
 	if isRepetition {
 		return nil
 	}
 	c.Rec.Late = true
-	notify, err := t.sessionToNotify(c, in)
+	notify, err := t.sessionToNotify(c, attempt, r)
 	if err != nil {
 		return err
 	}
-	err = t.InsertLateResult(c.Row, in.Attempt, in.Result, late.Text, full, late.Media, notify, in.At)
+	err = t.InsertLateResult(c.Row, attempt, r, late.Text, full, late.Media, notify, at)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil // it is kept already
 	}
@@ -46,12 +46,12 @@ func (t *tx) settleLate(c *callRow, in SettleInput) error {
 // sessionToNotify returns the row of the call's session if its model must get the late result as a notice, and null
 // otherwise. The model gets a notice if the recorded outcome of the call is unknown and the late result has a known
 // one, once for each attempt.
-func (t *tx) sessionToNotify(c *callRow, in SettleInput) (sql.NullInt64, error) {
-	if c.Rec.Outcome != turn.OutcomeUnknown || in.Result.Outcome == turn.OutcomeUnknown {
+func (t *tx) sessionToNotify(c *callRow, attempt int, r turn.ToolResult) (sql.NullInt64, error) {
+	if c.Rec.Outcome != turn.OutcomeUnknown || r.Outcome == turn.OutcomeUnknown {
 		return sql.NullInt64{}, nil
 	}
 	var earlier int // late results of the attempt that gave a notice
-	err := t.Row(`SELECT count(*) FROM late_results WHERE call = ? AND attempt = ? AND outcome <> ?`, c.Row, in.Attempt,
+	err := t.Row(`SELECT count(*) FROM late_results WHERE call = ? AND attempt = ? AND outcome <> ?`, c.Row, attempt,
 		string(turn.OutcomeUnknown)).Scan(&earlier)
 	if err != nil || earlier > 0 {
 		return sql.NullInt64{}, err

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/everturn/everturn/workflows/plan"
@@ -11,19 +12,6 @@ import (
 type StepKey struct {
 	Turn string `json:"turn"`
 	Step int    `json:"step"` // from 1
-}
-
-// RequestRecord is a request with its decision.
-type RequestRecord struct {
-	Session string `json:"session"`
-	Turn    string `json:"turn"`
-	// Request has the whole arguments of an approval. If the journal has lost them, Arguments is only their
-	// beginning, and shorter than ArgumentsBytes.
-	turn.Request
-	ArgumentsBytes int64 `json:"arguments_bytes,omitempty"`
-
-	AskedAt  time.Time      `json:"asked_at,omitzero"`
-	Decision *turn.Decision `json:"decision,omitempty"` // nil while the request is open
 }
 
 // Inference is the ledger's record of an inference.
@@ -145,8 +133,16 @@ type CallRecord struct {
 	LateCount  int          `json:"late_count,omitempty"` // the number of late results
 	// Suspended is the last attempt that was suspended (DB.SuspendCall); 0 if none was.
 	Suspended int `json:"suspended,omitempty"`
+	// ClaimedAttempt is the attempt that holds the claim, and SettledAttempt the one whose result is the outcome; 0 if
+	// there is none.
+	ClaimedAttempt int `json:"claimed_attempt,omitempty"`
+	SettledAttempt int `json:"settled_attempt,omitempty"`
 	// Continuation is that of the suspended attempt; nil if the journal does not have it, as after an import.
 	Continuation []byte `json:"-"`
+	// Claim and Subagent are set by ClaimCall: the state in which the claim found the call and, for the call of an
+	// agent's tool, the subagent of the first claim.
+	Claim    ClaimState `json:"-"`
+	Subagent *Subagent  `json:"-"`
 }
 
 // Subagent is the ledger's record of an agent whose turn a call has started.
@@ -178,26 +174,25 @@ type LateResult struct {
 	media content
 }
 
-// PlanEvents returns the changes of a turn's plan: one event for each accepted call of a plan tool, in the order of
-// calls. requests are the turn's requests, which may have edits of users.
-func PlanEvents(calls []CallRecord, requests []RequestRecord) (events []plan.Event) {
+// PlanOf returns the progress of a turn's plan after calls, of which only the accepted ones of plan tools count. requests
+// are the turn's requests, which may have edits of users.
+func PlanOf(calls []CallRecord, requests []turn.Request) (p plan.Progress) {
 	for _, c := range calls {
-		if !plan.Is(c.Call.Tool) || c.Outcome != turn.OutcomeOK {
-			continue
+		if plan.Is(c.Call.Tool) && c.Outcome == turn.OutcomeOK {
+			p = PlanAfter(p, c.Step, c.Call, requests)
 		}
-		events = append(events, PlanEvent(c.Step, c.Call, requests))
 	}
-	return events
+	return p
 }
 
-// PlanEvent returns the change of a plan that a call of a plan tool makes, if the call is accepted. step is the step of
-// the call. If a user answered the call's request with an edited plan, the event has it as Edit.
-func PlanEvent(step int, c turn.ToolCall, requests []RequestRecord) plan.Event {
-	e := plan.Event{Tool: c.Tool, Arguments: c.Arguments, Inference: step}
+// PlanAfter returns the progress of a plan after a call of a plan tool that is accepted. step is the step of the call. If
+// a user answered the call's request with an edited plan, that one counts.
+func PlanAfter(p plan.Progress, step int, c turn.ToolCall, requests []turn.Request) plan.Progress {
+	var edit json.RawMessage
 	for _, r := range requests {
 		if r.ID == c.ID && r.Decision != nil && r.Decision.Response != nil {
-			e.Edit = r.Decision.Response.Content
+			edit = r.Decision.Response.Content
 		}
 	}
-	return e
+	return p.After(step, c.Tool, c.Arguments, edit)
 }

@@ -18,11 +18,12 @@ import (
 // sets the turn's state to waiting if one of them is new. It returns the decisions of requests that have been decided
 // before: a turn that was reset makes the same requests again. ErrClosed if the turn has ended and a request is new;
 // ErrConflict if a request of the same ID is about something else, or a request does not fit the calls in the journal.
-func (db *DB) Ask(ctx context.Context, in turn.AskInput) (decided []turn.Decision, err error) {
-	err = db.writeScope(ctx, in.Turn, in.Session, "recording the requests of", func(t *tx, sc scope) error {
+func (db *DB) Ask(ctx context.Context, session, turnID string, requests []turn.Request,
+	at time.Time) (decided []turn.Decision, err error) {
+	err = db.writeScope(ctx, turnID, session, "recording the requests of", func(t *tx, sc scope) error {
 		decided = nil // this may be another run of the transaction
-		for _, r := range in.Requests {
-			decision, err := t.openRequestOnce(&sc, r, in.At)
+		for _, r := range requests {
+			decision, err := t.openRequestOnce(&sc, r, at)
 			if err != nil {
 				return fmt.Errorf("request %s: %w", r.ID, err)
 			}
@@ -30,7 +31,7 @@ func (db *DB) Ask(ctx context.Context, in turn.AskInput) (decided []turn.Decisio
 				decided = append(decided, *decision)
 			}
 		}
-		return t.updateWaitingState(sc, in.At)
+		return t.updateWaitingState(sc, at)
 	})
 	return decided, err
 }
@@ -44,7 +45,7 @@ func (t *tx) openRequestOnce(sc *scope, r turn.Request, at time.Time) (*turn.Dec
 	}
 	old, err := t.Request(sc.Turn, r.ID)
 	switch {
-	case err == nil && !sameRequest(old.Rec.Request, CleanRequest(r)):
+	case err == nil && !sameRequest(old.Rec, CleanRequest(r)):
 		return nil, fmt.Errorf("the request exists and is about something else: %w", ErrConflict)
 	case err == nil:
 		return old.Rec.Decision, nil
@@ -65,24 +66,23 @@ func sameRequest(a, b turn.Request) bool {
 // openRequest records a new request and emits its event. The tool and the arguments of an approval, and the tool of an
 // elicitation, come from the journal and not from r, so that users see what was really requested.
 func (t *tx) openRequest(sc *scope, r turn.Request, at time.Time) (err error) {
-	row := requestRow{Size: int64(len(r.Arguments))}
-	row.Rec.Request = CleanRequest(r)
-	if err := checkRequest(row.Rec.Request); err != nil {
+	row := requestRow{Rec: CleanRequest(r)}
+	row.Rec.AskedAt, row.Rec.Decision = at, nil
+	if err := checkRequest(row.Rec); err != nil {
 		return err
 	}
 	switch {
 	case r.Kind == turn.RequestApproval:
 		err = t.copyCall(sc, &row)
 	case r.Kind == turn.RequestElicitation:
-		row.Size, row.Rec.Arguments = 0, "" // only an approval has arguments
+		row.Rec.ArgumentsBytes, row.Rec.Arguments = 0, "" // only an approval has arguments
 		err = t.copyTool(sc, &row)
 	default:
-		row.Size, row.Rec.Arguments = 0, ""
+		row.Rec.ArgumentsBytes, row.Rec.Arguments = 0, ""
 	}
 	if err != nil {
 		return err
 	}
-	row.Rec.AskedAt = at
 	if row.Arguments, err = t.Put(row.Rec.Arguments, textPlain); err != nil {
 		return err
 	}
@@ -103,15 +103,16 @@ func (t *tx) copyCall(sc *scope, r *requestRow) error {
 	if err != nil {
 		return err
 	}
-	for _, c := range list {
-		if c.call.ID != r.Rec.ID {
+	for _, requested := range list {
+		c := requested.Rec.Call
+		if c.ID != r.Rec.ID {
 			continue
 		}
-		if hash := HashOf([]byte(c.call.Arguments)); hash != r.Rec.ArgumentsHash {
+		if hash := HashOf([]byte(c.Arguments)); hash != r.Rec.ArgumentsHash {
 			return fmt.Errorf("the call's arguments have the hash %.8s, not %.8s: %w", hash, r.Rec.ArgumentsHash, ErrConflict)
 		}
-		r.Rec.Tool, r.Size = c.call.Tool, int64(len(c.call.Arguments))
-		r.Rec.Arguments = preview(c.call.Arguments, turn.WaitArguments)
+		r.Rec.Tool, r.Rec.ArgumentsBytes = c.Tool, int64(len(c.Arguments))
+		r.Rec.Arguments = preview(c.Arguments, turn.WaitArguments)
 		return copyBeside(r.Rec.Beside, list)
 	}
 	return fmt.Errorf("the model's last message does not request this call: %w", ErrConflict)
@@ -119,16 +120,16 @@ func (t *tx) copyCall(sc *scope, r *requestRow) error {
 
 // copyBeside sets the tools and the previews of the arguments of the calls beside an approval from the calls of the
 // turn's last assistant message. ErrConflict if that message does not request one of them.
-func copyBeside(beside *turn.Beside, list []requestedCall) error {
+func copyBeside(beside *turn.Beside, list []callRow) error {
 	if beside == nil {
 		return nil
 	}
 	for i, c := range beside.Calls {
-		requested := slices.IndexFunc(list, func(r requestedCall) bool { return r.call.ID == c.ID })
+		requested := slices.IndexFunc(list, func(r callRow) bool { return r.Rec.Call.ID == c.ID })
 		if requested < 0 {
 			return fmt.Errorf("the model's last message does not request call %s, which should run beside: %w", c.ID, ErrConflict)
 		}
-		call := list[requested].call
+		call := list[requested].Rec.Call
 		beside.Calls[i].Tool, beside.Calls[i].Arguments = call.Tool, bothEnds(call.Arguments, turn.BesideArguments)
 	}
 	return nil
@@ -182,14 +183,14 @@ func (t *tx) updateWaitingState(sc scope, at time.Time) error {
 // nothing. ErrClosed if the turn has ended and a request has no decision or does not exist, ErrNotFound if the turn
 // runs and a request does not exist. See turn.Request.Settle for the decisions that are refused. After an error
 // nothing is recorded.
-func (db *DB) Decide(ctx context.Context, in turn.DecisionsInput) error {
-	return db.writeScope(ctx, in.Turn, in.Session, "recording the decisions of", func(t *tx, sc scope) error {
-		for _, r := range in.Decisions {
-			if err := t.decide(sc, r, in.At); err != nil {
+func (db *DB) Decide(ctx context.Context, session, turnID string, decisions []turn.Decision, at time.Time) error {
+	return db.writeScope(ctx, turnID, session, "recording the decisions of", func(t *tx, sc scope) error {
+		for _, r := range decisions {
+			if err := t.decide(sc, r, at); err != nil {
 				return fmt.Errorf("request %s: %w", r.ID, err)
 			}
 		}
-		return t.updateWaitingState(sc, in.At)
+		return t.updateWaitingState(sc, at)
 	})
 }
 
@@ -209,7 +210,7 @@ func (t *tx) decide(sc scope, r turn.Decision, at time.Time) error {
 	if sc.Closed {
 		return ErrClosed
 	}
-	if r, err = checkDecision(row.Rec.Request, r); err != nil {
+	if r, err = checkDecision(row.Rec, r); err != nil {
 		return err
 	}
 	if r.At.IsZero() {
@@ -261,21 +262,21 @@ func (t *tx) cancelRequests(sc *scope, at time.Time) error {
 }
 
 // checkApproval returns ErrUnapproved if a call needs an approval and no decision allows it with these arguments. A
-// call needs an approval if in.Approved is set or the turn has an approval request for it.
-func (t *tx) checkApproval(c *callRow, in ClaimInput) error {
-	if !c.Requests && !in.Approved {
+// call needs an approval if approved is set or the turn has an approval request for it.
+func (t *tx) checkApproval(c *callRow, call turn.ToolCall, approved bool) error {
+	if !c.Requests && !approved {
 		return nil
 	}
-	row, err := t.Request(c.Turn, in.Call.ID) // the request of an approval has the ID of its call
+	row, err := t.Request(c.Turn, call.ID) // the request of an approval has the ID of its call
 	hasRequest := err == nil && row.Rec.Kind == turn.RequestApproval
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
-	if !hasRequest && !in.Approved {
+	if !hasRequest && !approved {
 		return nil
 	}
 	r := row.Rec.Decision
-	if !hasRequest || r == nil || !r.Allowed || r.ArgumentsHash != HashOf([]byte(in.Call.Arguments)) {
+	if !hasRequest || r == nil || !r.Allowed || r.ArgumentsHash != HashOf([]byte(call.Arguments)) {
 		return ErrUnapproved
 	}
 	return nil
@@ -299,13 +300,15 @@ func (t *tx) emitRequest(sc *scope, r requestRow, at time.Time) error {
 	if r.Rec.Decision != nil {
 		e.Kind = kinds[1]
 	}
-	return t.emitData(sc, e, turn.RequestEvent{Request: r.Rec.Request, ArgumentsBytes: r.Size, Decision: r.Rec.Decision})
+	shown := r.Rec
+	shown.Session, shown.Turn, shown.AskedAt = "", "", time.Time{}
+	return t.emitData(sc, e, shown)
 }
 
 // Requests returns a turn's requests in the order in which they were made.
-func (db *DB) Requests(ctx context.Context, turnID string) ([]RequestRecord, error) {
+func (db *DB) Requests(ctx context.Context, turnID string) ([]turn.Request, error) {
 	return getOfNamedTurn(ctx, db, turnID, "listing the requests",
-		func(q querier, sc scope) ([]RequestRecord, error) {
+		func(q querier, sc scope) ([]turn.Request, error) {
 			return q.Records(`w.turn = ? ORDER BY w.id`, sc.Turn)
 		})
 }
@@ -313,7 +316,7 @@ func (db *DB) Requests(ctx context.Context, turnID string) ([]RequestRecord, err
 // PendingRequests returns at most limit open requests, the oldest first: those of one session and of the subagents that
 // work for it, or those of all the tenant's sessions if session is empty. It returns none for a session that does not
 // exist.
-func (db *DB) PendingRequests(ctx context.Context, session string, limit int) ([]RequestRecord, error) {
+func (db *DB) PendingRequests(ctx context.Context, session string, limit int) ([]turn.Request, error) {
 	if session == "" {
 		return db.pending(ctx, `w.status = '' AND s.tenant = ? ORDER BY w.id LIMIT ?`, db.tenant, limit)
 	}
@@ -324,18 +327,18 @@ func (db *DB) PendingRequests(ctx context.Context, session string, limit int) ([
 
 // PendingOfTurn returns the open requests that a turn waits for, the oldest first: its own and those of its inline
 // subagents. ErrNotFound if the turn does not exist.
-func (db *DB) PendingOfTurn(ctx context.Context, turnID string) ([]RequestRecord, error) {
+func (db *DB) PendingOfTurn(ctx context.Context, turnID string) ([]turn.Request, error) {
 	return getOfNamedTurn(ctx, db, turnID, "listing the open requests",
-		func(q querier, sc scope) ([]RequestRecord, error) {
+		func(q querier, sc scope) ([]turn.Request, error) {
 			return q.Records(`w.status = '' AND (w.turn = ?1 OR w.session IN (`+belowTurn(`?1`)+`)) ORDER BY w.id`,
 				sc.Turn)
 		})
 }
 
 // pending returns the requests that the SQL condition where selects.
-func (db *DB) pending(ctx context.Context, where string, args ...any) ([]RequestRecord, error) {
+func (db *DB) pending(ctx context.Context, where string, args ...any) ([]turn.Request, error) {
 	return get(ctx, db, "listing the open requests",
-		func(q querier) ([]RequestRecord, error) { return q.Records(where, args...) })
+		func(q querier) ([]turn.Request, error) { return q.Records(where, args...) })
 }
 
 // OpenRequests returns the number of open requests of all tenants, by kind.
@@ -368,9 +371,8 @@ func (db *DB) Delivered(ctx context.Context, session, messageID string) (TurnRec
 // requestRow is a row of the table requests.
 type requestRow struct {
 	row         int64
-	Rec         RequestRecord
+	Rec         turn.Request
 	Arguments   stored // at most the first turn.WaitArguments bytes
-	Size        int64  // of the whole arguments, in bytes
 	elicitation stored
 	response    stored
 }
@@ -389,7 +391,7 @@ func (row *requestRow) scan(scan func(...any) error) error {
 	var r turn.Decision
 	w := &row.Rec
 	err := scan(&row.row, &w.Session, &w.Turn, &w.ID, &w.Kind, &w.Step, &w.Tool, &row.Arguments.Inline, &row.Arguments.Blob,
-		&w.ArgumentsHash, &row.Size,
+		&w.ArgumentsHash, &w.ArgumentsBytes,
 		&w.Risk, intoContent(&w.Why), intoContent(&question), &expires, &asked, &r.Status, &r.Allowed, &r.ArgumentsHash, &r.By,
 		intoContent(&r.Reason), &r.Grant,
 		&decided,
@@ -453,14 +455,13 @@ func (q querier) loadRequest(r *requestRow) (err error) {
 // Records returns the requests that the SQL condition where selects, with their whole arguments: see Requests. A row
 // keeps only the first turn.WaitArguments bytes of an approval's arguments. Longer ones are loaded from the blob of the
 // transcript's call; if the journal has lost it, Arguments stay shorter than ArgumentsBytes.
-func (q querier) Records(where string, args ...any) (out []RequestRecord, err error) {
+func (q querier) Records(where string, args ...any) (out []turn.Request, err error) {
 	list, err := q.Requests(where, args...)
 	if err != nil {
 		return nil, err
 	}
 	for _, r := range list {
-		r.Rec.ArgumentsBytes = r.Size
-		if int64(len(r.Rec.Arguments)) < r.Size {
+		if int64(len(r.Rec.Arguments)) < r.Rec.ArgumentsBytes {
 			b, err := q.GetBlob(r.Rec.ArgumentsHash)
 			if err != nil && !errors.Is(err, ErrNotFound) {
 				return nil, err
@@ -488,7 +489,7 @@ func (t *tx) InsertRequest(session, turnRow int64, r *requestRow) (err error) {
 	}
 	return t.Row(`INSERT INTO requests (session, turn, request_id, kind, step, tool, arguments, arguments_blob, arguments_hash, arguments_bytes,
 		risk, why, question, expires_at, asked_at, call_id, elicitation, elicitation_blob, max_grant) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
-		session, turnRow, w.ID, string(w.Kind), w.Step, w.Tool, r.Arguments.Inline, r.Arguments.Blob, w.ArgumentsHash, r.Size,
+		session, turnRow, w.ID, string(w.Kind), w.Step, w.Tool, r.Arguments.Inline, r.Arguments.Blob, w.ArgumentsHash, w.ArgumentsBytes,
 		string(w.Risk), contentOf(w.Why), contentOf(question), nanos(w.ExpiresAt), nanos(w.AskedAt),
 		w.Call, r.elicitation.Inline, r.elicitation.Blob, string(w.MaxGrant)).Scan(&r.row)
 }

@@ -10,34 +10,35 @@ import (
 )
 
 // SuspendCall ends an attempt in the middle of its call, because the server needs a response first: it withdraws the
-// claim and keeps in.Result.Continuation. The next claim is granted and returns it in Claim.Record.Continuation;
-// there is no second tool_call_started. If no attempt continues the call, its outcome is unknown, because the server
-// may have begun. A repetition changes nothing. ErrStale if the call is settled or another attempt has claimed it,
-// ErrClosed if the turn has ended, ErrNotFound if the attempt never claimed the call.
-func (db *DB) SuspendCall(ctx context.Context, in SettleInput) error {
-	return db.writeTurn(ctx, in.Turn, callName("suspending", in.Turn, in.CallID), func(t *tx) error {
-		if n := len(in.Result.Continuation); n > MaxContinuationBytes {
+// claim and keeps the continuation, opaque bytes, at most MaxContinuationBytes. The next claim is granted and returns it
+// in CallRecord.Continuation; there is no second tool_call_started. Exports leave it out, because it is meant only for
+// the server and its callers. If no attempt continues the call, its outcome is unknown, because the server may have
+// begun. A repetition changes nothing. ErrStale if the call is settled or another attempt has claimed it, ErrClosed if
+// the turn has ended, ErrNotFound if the attempt never claimed the call.
+func (db *DB) SuspendCall(ctx context.Context, turnID, callID string, attempt int, continuation []byte) error {
+	return db.writeTurn(ctx, turnID, callName("suspending", turnID, callID), func(t *tx) error {
+		if n := len(continuation); n > MaxContinuationBytes {
 			return fmt.Errorf("its continuation is %d bytes; the maximum is %d", n, MaxContinuationBytes)
 		}
-		c, err := t.Call(in.Turn, in.CallID)
+		c, err := t.Call(turnID, callID)
 		if err != nil {
 			return err
 		}
-		isRepetition := c.Row != 0 && c.Granted == 0 && in.Attempt == c.Rec.Suspended &&
-			c.Continuation.String == HashOf(in.Result.Continuation)
+		isRepetition := c.Row != 0 && c.Rec.ClaimedAttempt == 0 && attempt == c.Rec.Suspended &&
+			c.Continuation.String == HashOf(continuation)
 		// The claim of a repetition is withdrawn already, which is an error only if the call or its turn has ended.
-		if err := checkClaim(c, in.Attempt); err != nil && (!isRepetition || c.Closed || c.Rec.Outcome != "") {
+		if err := checkClaim(c, attempt); err != nil && (!isRepetition || c.Closed || c.Rec.Outcome != "") {
 			return err
 		}
 		if isRepetition {
 			return nil
 		}
-		hash, err := t.PutBlob("application/octet-stream", in.Result.Continuation)
+		hash, err := t.PutBlob("application/octet-stream", continuation)
 		if err != nil {
 			return err
 		}
 		return t.Exec(`UPDATE calls SET claimed_attempt = 0, suspended_attempt = ?, continuation_blob = ? WHERE id = ?`,
-			in.Attempt, hash, c.Row)
+			attempt, hash, c.Row)
 	})
 }
 
@@ -52,7 +53,7 @@ func checkClaim(c callRow, attempt int) error {
 		return ErrClosed
 	case c.Rec.Outcome != "":
 		return fmt.Errorf("it is settled: %w", ErrStale)
-	case c.Granted != attempt:
+	case c.Rec.ClaimedAttempt != attempt:
 		return fmt.Errorf("attempt %d has no claim on it: %w", attempt, ErrStale)
 	}
 	return nil

@@ -98,14 +98,14 @@ func (t *tx) putCalls(calls []turn.ToolCall) (content, error) {
 	if len(calls) == 0 {
 		return content{}, nil
 	}
-	list := make([]storedCall, len(calls))
+	list := make([]turn.ToolCall, len(calls))
 	for i, c := range calls {
 		arguments, err := t.Put(c.Arguments, textPlain)
 		if err != nil {
 			return content{}, err
 		}
-		c.Arguments = arguments.Inline.String
-		list[i] = storedCall{ToolCall: c, ArgumentsBlob: arguments.Blob.String}
+		c.Arguments, c.ArgumentsHash = arguments.Inline.String, arguments.Blob.String
+		list[i] = c
 	}
 	b, err := json.Marshal(list)
 	return contentOf(string(b)), err
@@ -119,7 +119,7 @@ func (q querier) GetCalls(column content) ([]turn.ToolCall, error) {
 
 // getCallsWithin is GetCalls with a bound for the arguments that are blobs: see GetBlobWithin for room.
 func (q querier) getCallsWithin(column content, room *int64) ([]turn.ToolCall, error) {
-	var list []storedCall
+	var list []turn.ToolCall
 	if !column.Valid {
 		return nil, nil
 	}
@@ -212,27 +212,20 @@ func scanMessage(rows Rows, s *sealer) (m turn.Message, calls content, size int6
 	return m, calls, size, err
 }
 
-// storedCall is a tool call in the column tool_calls. If its arguments are stored as a blob, Arguments is empty and
-// ArgumentsBlob is the blob's hash.
-type storedCall struct {
-	turn.ToolCall
-	ArgumentsBlob string `json:"arguments_blob,omitempty"`
-}
-
-// restoreCalls returns the calls with their arguments. blob loads a blob.
-func restoreCalls(list []storedCall, blob func(hash string) ([]byte, error)) ([]turn.ToolCall, error) {
-	var calls []turn.ToolCall
-	for _, c := range list {
-		if c.ArgumentsBlob != "" {
-			b, err := blob(c.ArgumentsBlob)
-			if err != nil {
-				return nil, fmt.Errorf("arguments of call %s: %w", c.ID, err)
-			}
-			c.Arguments = string(b)
+// restoreCalls returns the calls of the column tool_calls with their arguments. blob loads a blob, which has the
+// arguments of a call with ArgumentsHash.
+func restoreCalls(list []turn.ToolCall, blob func(hash string) ([]byte, error)) ([]turn.ToolCall, error) {
+	for i, c := range list {
+		if c.ArgumentsHash == "" {
+			continue
 		}
-		calls = append(calls, c.ToolCall)
+		b, err := blob(c.ArgumentsHash)
+		if err != nil {
+			return nil, fmt.Errorf("arguments of call %s: %w", c.ID, err)
+		}
+		list[i].Arguments, list[i].ArgumentsHash = string(b), ""
 	}
-	return calls, nil
+	return list, nil
 }
 
 // AddItems sets the provider items of a session's assistant messages from the ledger of inferences. messages are those

@@ -202,6 +202,6 @@ func TestTheCommandsOfTheAgentsPage(t *testing.T) {
 	}, within, 200*time.Millisecond)
 	assert.Equal(t, turn.FinishAnswered, last.Reason)
 	assert.Contains(t, last.Answer, "Ottoline", "it has the reviewer's answer")
-	pending := decoded[[]journal.RequestRecord](p.everturn("approvals", "-o", "json").exits(0))
+	pending := decoded[[]turn.Request](p.everturn("approvals", "-o", "json").exits(0))
 	assert.Len(t, pending, 2, "two plans wait")
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/sqlite"
 	"github.com/everturn/everturn/tests/fakellm"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 // canary returns a secret that must appear only in the process it was given to.
@@ -190,7 +190,7 @@ func (c *cage) tokens() string {
 }
 
 // questions returns the pending requests of a session.
-func (c *cage) questions(session string) []journal.RequestRecord {
+func (c *cage) questions(session string) []turn.Request {
 	c.t.Helper()
 	j, err := sqlite.Open(c.t.Context(), c.userFolder.path(".everturn/journal.db"), sqlite.Options{Synchronous: "normal"})
 	require.NoError(c.t, err)

@@ -40,11 +40,11 @@ func TestCLIShowsWhatASubagentWaitsFor(t *testing.T) {
 		assert.Equal(t, 1, s.PendingRequests, s.ID)
 	}
 	assert.Equal(t, map[bool]turn.State{true: turn.StateWaiting, false: turn.StateWaiting}, states)
-	pending := decoded[[]journal.RequestRecord](h.everturn("approvals", "shows-errand", "-o", "json").exits(0))
+	pending := decoded[[]turn.Request](h.everturn("approvals", "shows-errand", "-o", "json").exits(0))
 	require.Len(t, pending, 1)
 	assert.True(t, strings.HasPrefix(pending[0].Session, turn.AgentTools))
 	shown := decoded[struct {
-		SubagentRequests []journal.RequestRecord `json:"subagent_requests"`
+		SubagentRequests []turn.Request `json:"subagent_requests"`
 	}](h.everturn("show", "shows-errand", "-o", "json").exits(0))
 	assert.Equal(t, pending[0].Session, shown.SubagentRequests[0].Session)
 	h.everturn("approve", "shows-errand", "-y").exits(3) // it is the subagent's
@@ -54,7 +54,7 @@ func TestCLIShowsWhatASubagentWaitsFor(t *testing.T) {
 	c.says("[y] allow")
 	typeIn(t, keys, "y\n")
 	c.exits(0).says("All done.")
-	assert.Empty(t, decoded[[]journal.RequestRecord](h.everturn("approvals", "shows-errand", "-o", "json").exits(0)))
+	assert.Empty(t, decoded[[]turn.Request](h.everturn("approvals", "shows-errand", "-o", "json").exits(0)))
 }
 
 // TestCLIADialogAboutASubagentEndsWhenItIsDecidedElsewhere decides a subagent's request while its caller's terminal
@@ -64,7 +64,7 @@ func TestCLIADialogAboutASubagentEndsWhenItIsDecidedElsewhere(t *testing.T) {
 	h := helperHome(t, callAgent("helper", "task"))
 	c, _ := h.onTerminal("run", "-s", "dialog-errand", "Errand")
 	c.says("[y] allow")
-	pending := decoded[[]journal.RequestRecord](h.everturn("approvals", "dialog-errand", "-o", "json").exits(0))
+	pending := decoded[[]turn.Request](h.everturn("approvals", "dialog-errand", "-o", "json").exits(0))
 	h.everturn("approve", pending[0].Session, "-y").exits(0)
 	c.exits(0).says("All done.")
 }
@@ -75,8 +75,8 @@ func TestCLIASubagentInTheBackgroundWaits(t *testing.T) {
 	t.Parallel()
 	h := helperHome(t, inBackground("helper", "task"))
 	h.everturn("run", "-s", "background-errand", "--no-wait", "Errand").exits(0)
-	waiting := func() (list []journal.RequestRecord) {
-		return decoded[[]journal.RequestRecord](h.everturn("approvals", "background-errand", "-o", "json").exits(0))
+	waiting := func() (list []turn.Request) {
+		return decoded[[]turn.Request](h.everturn("approvals", "background-errand", "-o", "json").exits(0))
 	}
 	require.Eventually(t, func() bool { return len(waiting()) == 1 }, within, 50*time.Millisecond)
 	assert.Contains(t, h.everturn("stop", "background-errand").exits(0).err.String(), "stopped")

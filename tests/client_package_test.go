@@ -57,9 +57,9 @@ func TestAProgramStartsFollowsAndApprovesATurn(t *testing.T) {
 		pending, err := c.Pending(ctx, client.PendingInput{Session: session(t)})
 		require.NoError(t, err)
 		require.Len(t, pending, 1)
-		var shown turn.RequestEvent
+		var shown turn.Request
 		require.NoError(t, json.Unmarshal(event.Data, &shown))
-		assert.Equal(t, pending[0].Request, shown.Request)
+		assert.Equal(t, pending[0], shown)
 		res, err := c.Result(ctx, begun)
 		require.NoError(t, err)
 		assert.Equal(t, turn.StateWaiting, res.State)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -20,7 +19,7 @@ func confirm(text string) fakellm.Reply {
 }
 
 // reply responds to an elicitation.
-func (e *env) reply(session string, w journal.RequestRecord, action turn.ElicitationAction, content string) error {
+func (e *env) reply(session string, w turn.Request, action turn.ElicitationAction, content string) error {
 	err := e.people().Respond(e.t.Context(), client.DecideInput{Session: session,
 		Request: w.ID, By: "ann", Response: &turn.ElicitationResponse{Action: action, Content: json.RawMessage(content)},
 	})

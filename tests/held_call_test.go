@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -117,7 +116,7 @@ type heldCall struct {
 	ledger  *effectServer
 	worker  *process
 	turnID  string
-	request journal.RequestRecord
+	request turn.Request
 }
 
 // holding returns a held call whose server waits for at most the time within. It is the only call of its turn.

@@ -55,18 +55,19 @@ func (j *fullJournal) SettleInference(ctx context.Context, in journal.SettleInfe
 	return j.Journal.SettleInference(ctx, in)
 }
 
-func (j *fullJournal) ClaimCall(ctx context.Context, in journal.ClaimInput) (journal.Claim, error) {
+func (j *fullJournal) ClaimCall(ctx context.Context, in journal.CallRecord, approved bool, sensitive ...string) (journal.CallRecord, error) {
 	if err := j.check("ClaimCall"); err != nil {
-		return journal.Claim{}, err
+		return journal.CallRecord{}, err
 	}
-	return j.Journal.ClaimCall(ctx, in)
+	return j.Journal.ClaimCall(ctx, in, approved, sensitive...)
 }
 
-func (j *fullJournal) SettleCall(ctx context.Context, in journal.SettleInput) (journal.CallRecord, error) {
+func (j *fullJournal) SettleCall(ctx context.Context, turnID, callID string, attempt int, r turn.ToolResult,
+	at time.Time) (journal.CallRecord, error) {
 	if err := j.check("SettleCall"); err != nil {
 		return journal.CallRecord{}, err
 	}
-	return j.Journal.SettleCall(ctx, in)
+	return j.Journal.SettleCall(ctx, turnID, callID, attempt, r, at)
 }
 
 func (j *fullJournal) Finish(ctx context.Context, in turn.FinishInput) (journal.TurnRecord, error) {

@@ -24,12 +24,13 @@ type lateJournal struct {
 	late chan journal.CallRecord
 }
 
-func (s *lateJournal) SettleCall(ctx context.Context, in journal.SettleInput) (journal.CallRecord, error) {
-	r, err := s.Journal.SettleCall(ctx, in)
-	if r.Late {
-		s.late <- r
+func (s *lateJournal) SettleCall(ctx context.Context, turnID, callID string, attempt int, r turn.ToolResult,
+	at time.Time) (journal.CallRecord, error) {
+	record, err := s.Journal.SettleCall(ctx, turnID, callID, attempt, r, at)
+	if record.Late {
+		s.late <- record
 	}
-	return r, err
+	return record, err
 }
 
 func TestASlowLocalActivityIsAttemptedAgain(t *testing.T) {

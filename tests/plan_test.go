@@ -16,7 +16,6 @@ import (
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/follow"
 	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows"
@@ -96,7 +95,7 @@ func TestATurnWorksByAPlan(t *testing.T) {
 	assert.Equal(t, plan.Tool, asked.Tool)
 	assert.Zero(t, effects.Load(), "nothing is changed before the plan is accepted")
 	changed := json.RawMessage(`{"steps":[{"description":"uno"},{"description":"two"},{"description":"three"}]}`)
-	decide := func(w journal.RequestRecord, in client.DecideInput) error {
+	decide := func(w turn.Request, in client.DecideInput) error {
 		in.Session, in.Request, in.ArgumentsHash, in.By = session(t), w.ID, w.ArgumentsHash, "ann"
 		_, err := e.people().Approve(t.Context(), in)
 		return err

@@ -28,7 +28,7 @@ func (e *env) people() *client.Client {
 }
 
 // decider returns the client's method that allows or denies calls.
-func decider(c *client.Client, allow bool) func(context.Context, client.DecideInput) (client.DecideResult, error) {
+func decider(c *client.Client, allow bool) func(context.Context, client.DecideInput) ([]turn.Decision, error) {
 	if allow {
 		return c.Approve
 	}
@@ -72,7 +72,7 @@ func (e *env) answered(session, messageID string) journal.TurnRecord {
 }
 
 // waits follows a turn until it has n requests, and returns them.
-func (e *env) waits(turnID string, n int) []journal.RequestRecord {
+func (e *env) waits(turnID string, n int) []turn.Request {
 	e.t.Helper()
 	ctx, cancel := context.WithTimeout(e.t.Context(), within)
 	defer cancel()
@@ -230,7 +230,8 @@ func TestACallRunsOnceAfterItsApproval(t *testing.T) {
 				By: "ann", Reason: "not now"}
 			res, err := decide(t.Context(), decision)
 			require.NoError(t, err)
-			assert.Equal(t, client.DecideResult{Turn: begun.ID}, res)
+			require.Len(t, res, 1)
+			assert.Equal(t, []any{request.ID, allow, "ann"}, []any{res[0].ID, res[0].Allowed, res[0].By})
 			_, err = decide(t.Context(), decision)
 			if err != nil { // the turn may be over by now
 				require.ErrorIs(t, err, client.ErrNotRunning)
@@ -265,13 +266,14 @@ func TestCallsWaitForAllApprovalsOfTheirStep(t *testing.T) {
 	e.work(append(withEcho(), touching(&effects))...)
 	begun := e.say(session(t), workflows.Message{Text: "Touch all."})
 	requests := e.waits(begun.ID, 2)
-	decide := func(i int, allow bool) (client.DecideResult, error) {
+	decide := func(i int, allow bool) ([]turn.Decision, error) {
 		return decider(e.people(), allow)(t.Context(),
 			client.DecideInput{Session: session(t), Request: requests[i].ID, ArgumentsHash: requests[i].ArgumentsHash, By: "ann"})
 	}
 	res, err := decide(1, false)
 	require.NoError(t, err)
-	assert.Equal(t, 1, res.Pending)
+	require.Len(t, res, 1, "it covers no other")
+	assert.Equal(t, turn.StatusDenied, res[0].Status)
 	assert.Zero(t, effects.Load())
 	_, err = decide(1, true)
 	var decided *client.DecidedError

@@ -168,14 +168,16 @@ func (m *meter) SettleInference(ctx context.Context, in journal.SettleInference)
 	return m.Journal.SettleInference(ctx, in)
 }
 
-func (m *meter) ClaimCall(ctx context.Context, in journal.ClaimInput) (journal.Claim, error) {
+func (m *meter) ClaimCall(ctx context.Context, in journal.CallRecord, approved bool,
+	sensitive ...string) (journal.CallRecord, error) {
 	m.written.Add(jsonBytes(in))
-	return m.Journal.ClaimCall(ctx, in)
+	return m.Journal.ClaimCall(ctx, in, approved, sensitive...)
 }
 
-func (m *meter) SettleCall(ctx context.Context, in journal.SettleInput) (journal.CallRecord, error) {
-	m.written.Add(jsonBytes(in))
-	return m.Journal.SettleCall(ctx, in)
+func (m *meter) SettleCall(ctx context.Context, turnID, callID string, attempt int, r turn.ToolResult,
+	at time.Time) (journal.CallRecord, error) {
+	m.written.Add(jsonBytes(r))
+	return m.Journal.SettleCall(ctx, turnID, callID, attempt, r, at)
 }
 
 func (m *meter) AppendEvents(ctx context.Context, key journal.StepKey, attempt int, events []turn.Event) error {

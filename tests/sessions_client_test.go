@@ -111,14 +111,14 @@ const briefly = 100 * time.Millisecond
 
 // open waits for pending requests, at most for within, and only while the session has unfinished turns. A request whose
 // decision is accepted but not recorded yet is not pending.
-func (c *sessionClient) open(within time.Duration) []journal.RequestRecord {
+func (c *sessionClient) open(within time.Duration) []turn.Request {
 	ctx, cancel := context.WithTimeout(c.context(), within)
 	defer cancel()
 	for {
 		changed := c.journal.Changed(ctx)
 		requests, err := c.journal.PendingRequests(c.context(), c.m.Session, 100)
 		require.NoError(c.t, err)
-		requests = slices.DeleteFunc(requests, func(w journal.RequestRecord) bool {
+		requests = slices.DeleteFunc(requests, func(w turn.Request) bool {
 			return c.m.HasDecided(w.Turn, w.ID) || c.m.HasAnswered(w.Turn, w.ID)
 		})
 		if len(requests) > 0 || c.idle() {
@@ -152,7 +152,7 @@ func (c *sessionClient) idle() bool {
 }
 
 // settle waits until the session has pending requests or is idle.
-func (c *sessionClient) settle() []journal.RequestRecord {
+func (c *sessionClient) settle() []turn.Request {
 	requests := c.open(within)
 	if len(requests) == 0 && !c.idle() {
 		require.Fail(c.t, "the session is stuck", "%s:\n%s", c.m.Session, c.state())
@@ -163,7 +163,7 @@ func (c *sessionClient) settle() []journal.RequestRecord {
 // decide decides the oldest pending approval. If no approval is pending, it checks that a decision is refused.
 func (c *sessionClient) decide(v model.Verdict) {
 	requests := c.open(briefly)
-	i := slices.IndexFunc(requests, func(w journal.RequestRecord) bool { return w.Kind == turn.RequestApproval })
+	i := slices.IndexFunc(requests, func(w turn.Request) bool { return w.Kind == turn.RequestApproval })
 	if i < 0 {
 		_, err := c.client.Approve(c.context(), client.DecideInput{Session: c.m.Session, Request: "1.0", ArgumentsHash: "none"})
 		c.refuses(err)
@@ -189,7 +189,7 @@ func (c *sessionClient) decide(v model.Verdict) {
 
 // rules sends one decision and reports whether it was accepted. A valid decision is refused only if the request has
 // been settled otherwise.
-func (c *sessionClient) rules(w journal.RequestRecord, v model.Verdict, allow bool) bool {
+func (c *sessionClient) rules(w turn.Request, v model.Verdict, allow bool) bool {
 	a := client.DecideInput{Session: c.m.Session, Turn: w.Turn, Request: w.ID, ArgumentsHash: w.ArgumentsHash,
 		By: c.m.Person()}
 	switch v {
@@ -237,14 +237,14 @@ func (c *sessionClient) refuses(err error) {
 
 // settledBy waits until a request whose decision was refused is settled, and checks that the refused decision was not
 // applied.
-func (c *sessionClient) settledBy(w journal.RequestRecord, but string) {
+func (c *sessionClient) settledBy(w turn.Request, but string) {
 	ctx, cancel := context.WithTimeout(c.context(), within)
 	defer cancel()
 	for {
 		changed := c.journal.Changed(ctx)
 		requests, err := c.journal.Requests(c.context(), w.Turn)
 		require.NoError(c.t, err)
-		i := slices.IndexFunc(requests, func(x journal.RequestRecord) bool { return x.ID == w.ID })
+		i := slices.IndexFunc(requests, func(x turn.Request) bool { return x.ID == w.ID })
 		if r := requests[i].Decision; r != nil {
 			assert.NotEqual(c.t, but, r.By, "what was refused was applied")
 			return
@@ -260,7 +260,7 @@ func (c *sessionClient) settledBy(w journal.RequestRecord, but string) {
 // answer answers the open question. If there is none, it checks that an answer is refused.
 func (c *sessionClient) answer(o model.Op) {
 	requests := c.open(briefly)
-	i := slices.IndexFunc(requests, func(w journal.RequestRecord) bool { return w.Kind == turn.RequestQuestion })
+	i := slices.IndexFunc(requests, func(w turn.Request) bool { return w.Kind == turn.RequestQuestion })
 	if i < 0 || o.Wrong {
 		err := c.client.Answer(c.context(), client.DecideInput{Session: c.m.Session, Request: "q99", Text: "What?"})
 		c.refuses(err)
@@ -269,7 +269,7 @@ func (c *sessionClient) answer(o model.Op) {
 	c.replies(requests[i], o.Do)
 }
 
-func (c *sessionClient) replies(w journal.RequestRecord, do []string) {
+func (c *sessionClient) replies(w turn.Request, do []string) {
 	by := c.m.Person()
 	text := model.Text(c.m.Session, by, do)
 	err := c.client.Answer(c.context(),

@@ -152,7 +152,7 @@ func (s *timeSkippingEnv) run() (res workflows.Result, took time.Duration) {
 }
 
 // wait returns the only request of the session.
-func (s *timeSkippingEnv) wait() journal.RequestRecord {
+func (s *timeSkippingEnv) wait() turn.Request {
 	s.t.Helper()
 	turns, err := s.journal.Turns(s.t.Context(), "s")
 	require.NoError(s.t, err)

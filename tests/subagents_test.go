@@ -138,7 +138,7 @@ func TestAnAgentHasNoMoreRightsThanItsCaller(t *testing.T) {
 	}
 	run := e.begin(session(t)+"-wide", "wide", nil)
 	waiting := turn.SubagentSession(run.GetRunID(), "1.0")
-	var request journal.RequestRecord
+	var request turn.Request
 	require.Eventually(t, func() bool {
 		s, err := e.journal.Session(t.Context(), waiting)
 		if err != nil {
@@ -249,7 +249,7 @@ func TestPolicyDecidesAboutCallsOfAgents(t *testing.T) {
 	asked := e.waits(run.GetRunID(), 2)
 	assert.Equal(t, []string{"agent/a", "agent/a"}, []string{asked[0].Tool, asked[1].Tool})
 	people := e.people()
-	for i, decide := range []func(context.Context, peopleclient.DecideInput) (peopleclient.DecideResult, error){
+	for i, decide := range []func(context.Context, peopleclient.DecideInput) ([]turn.Decision, error){
 		people.Deny, people.Approve} {
 		_, err := decide(t.Context(), peopleclient.DecideInput{Session: session(t), Request: asked[i].ID,
 			ArgumentsHash: asked[i].ArgumentsHash})
@@ -607,7 +607,7 @@ func TestTaintFollowsAgents(t *testing.T) {
 			if tc.asks != nil {
 				where = tc.asks(run.GetRunID())
 			}
-			var asked []journal.RequestRecord
+			var asked []turn.Request
 			require.Eventually(t, func() bool {
 				var err error
 				asked, err = e.journal.PendingRequests(t.Context(), where, 10)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -25,7 +24,7 @@ func appendText(text string) fakellm.Reply {
 }
 
 // allow allows a call that the turn waits for, with a grant if the request accepts that grant, and once otherwise.
-func (e *env) allow(session string, w journal.RequestRecord, always turn.GrantScope) {
+func (e *env) allow(session string, w turn.Request, always turn.GrantScope) {
 	e.t.Helper()
 	word := client.DecideInput{Session: session, Request: w.ID, ArgumentsHash: w.ArgumentsHash, By: "ann", Grant: always}
 	_, err := e.people().Approve(e.t.Context(), word)

@@ -48,11 +48,11 @@ func (u *unavailableJournal) Begin(ctx context.Context, in turn.BeginInput) (jou
 	return u.Journal.Begin(ctx, in)
 }
 
-func (u *unavailableJournal) ClaimCall(ctx context.Context, in journal.ClaimInput) (journal.Claim, error) {
+func (u *unavailableJournal) ClaimCall(ctx context.Context, in journal.CallRecord, approved bool, sensitive ...string) (journal.CallRecord, error) {
 	if err := u.asked(ctx, u.claim); err != nil {
-		return journal.Claim{}, err
+		return journal.CallRecord{}, err
 	}
-	return u.Journal.ClaimCall(ctx, in)
+	return u.Journal.ClaimCall(ctx, in, approved, sensitive...)
 }
 
 func (u *unavailableJournal) Finish(ctx context.Context, in turn.FinishInput) (journal.TurnRecord, error) {

@@ -260,13 +260,13 @@ func (e *env) sound(ctx context.Context, session string, runs map[string]*histor
 }
 
 // kept returns what the journal has of a session: its export and its requests.
-func (e *env) kept(ctx context.Context, session string) ([]check.Session, []journal.RequestRecord) {
+func (e *env) kept(ctx context.Context, session string) ([]check.Session, []turn.Request) {
 	e.t.Helper()
 	var export bytes.Buffer
 	require.NoError(e.t, e.journal.Export(ctx, session, &export))
 	s, err := check.ReadSession(session, export.Bytes())
 	require.NoError(e.t, err)
-	var waits []journal.RequestRecord
+	var waits []turn.Request
 	turns, err := e.journal.Turns(ctx, session)
 	require.NoError(e.t, err)
 	for _, t := range turns {

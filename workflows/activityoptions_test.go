@@ -72,9 +72,9 @@ func TestACallThatWasMadeOnceIsNotSaidToHaveFailed(t *testing.T) {
 				tool := turn.Tool{ID: "mcp/x/pay", Timeout: time.Second, Repeatable: !c.once}
 				r := &run{connecting: map[string]bool{}}
 				r.progress.Config = turn.Config{Tools: []turn.Tool{tool}, Limits: turn.DefaultLimits()}
-				cs := &callState{call: turn.CallProposal{ToolCall: turn.ToolCall{ID: "c", Tool: tool.ID}, Permission: turn.Allow}}
+				cs := &callState{CallInput: CallInput{Call: turn.ToolCall{ID: "c", Tool: tool.ID}}, permit: turn.Permit{Permission: turn.Allow}}
 				if c.first == nil { // the previous attempt returned an elicitation, which has a response
-					cs.attempt, cs.elicited = 1, 1
+					cs.Attempt, cs.elicited = 1, 1
 				}
 				settled, receipt, err := r.oneCall(ctx, cs)
 				assert.Equal(t, settled.Outcome, receipt.Outcome, "the turn's policy sees what the model sees")
@@ -105,7 +105,7 @@ func TestACallThatWasRefusedAndThenLostIsAttemptedAgain(t *testing.T) {
 		}
 		return CallResult{CallID: in.Call.ID, Outcome: turn.OutcomeOK}, nil
 	}, activity.RegisterOptions{Name: "CallTool"})
-	c := &callState{call: turn.CallProposal{ToolCall: turn.ToolCall{ID: "c"}}}
+	c := &callState{CallInput: CallInput{Call: turn.ToolCall{ID: "c"}}}
 	env.ExecuteWorkflow(func(ctx workflow.Context) (CallResult, error) {
 		r := &run{progress: turn.Progress{Config: turn.Config{}}}
 		return r.attemptCall(ctx, c, turn.Tool{Timeout: time.Second, Repeatable: true})
@@ -137,7 +137,7 @@ func TestACallWhoseEndWasNotReportedIsAskedOfTheLedger(t *testing.T) {
 	}, activity.RegisterOptions{Name: "CallTool"})
 	env.ExecuteWorkflow(func(ctx workflow.Context) (turn.Outcome, error) {
 		r := &run{progress: turn.Progress{Config: turn.Config{}}}
-		receipt, err := r.attemptCall(ctx, &callState{call: turn.CallProposal{ToolCall: turn.ToolCall{ID: "c"}}},
+		receipt, err := r.attemptCall(ctx, &callState{CallInput: CallInput{Call: turn.ToolCall{ID: "c"}}},
 			turn.Tool{Timeout: time.Second})
 		return receipt.Outcome, err
 	})

@@ -80,12 +80,14 @@ func (r *run) messagesSinceQuestion() (ids []string) {
 	return ids
 }
 
-// reopenQuestion removes the messages with these IDs from the inbox, and the decision that they answered the question.
-// They are duplicates: the session already had them.
-func (r *run) reopenQuestion(ids []string) {
+// reopenQuestion removes the decision that messages answered the question, and these messages from the inbox. They are
+// duplicates: the session already had them.
+func (r *run) reopenQuestion() {
+	for _, d := range r.requests.decisions {
+		r.progress.Inbox = slices.DeleteFunc(slices.Clone(r.progress.Inbox),
+			func(m Message) bool { return slices.Contains(d.Messages, m.ID) })
+	}
 	r.requests.decisions = nil
-	r.progress.Inbox = slices.DeleteFunc(slices.Clone(r.progress.Inbox),
-		func(m Message) bool { return slices.Contains(ids, m.ID) })
 }
 
 // questionAnswered reports whether a message has arrived that answers the open question.

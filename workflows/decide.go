@@ -14,7 +14,7 @@ import (
 
 // DecideInput is the input of the update Decide: what a client decides about a pending request. Which fields it has
 // depends on the kind of the request. Session, Turn, Request and ArgumentsHash are those of the request, or of its
-// turn.Event and turn.RequestEvent.
+// turn.Event and its data.
 type DecideInput struct {
 	Version int    `json:"v,omitempty"`
 	Session string `json:"session,omitempty"` // empty: the session of the workflow
@@ -43,34 +43,29 @@ type DecideInput struct {
 	Response *turn.ElicitationResponse `json:"response,omitempty"`
 }
 
-// DecideResult acknowledges a decision: it stands and will be carried out.
-type DecideResult struct {
-	Turn string `json:"turn"`
-	// Pending is the number of requests of the same step that have no decision yet. No call of the step runs before all
-	// its approvals have one.
-	Pending int `json:"pending"`
-	// Covered are the calls that are allowed because of DecideInput.Covered.
-	Covered []string `json:"covered,omitempty"`
-}
-
-// decide handles the update Decide: it records the decision, and adds the answer of a question to the turn's inbox.
-// Repeating the decision about an approval changes nothing.
-func (r *run) decide(ctx workflow.Context, in DecideInput) (DecideResult, error) {
+// decide handles the update Decide: it records the decision, and adds the answer of a question to the turn's inbox. It
+// returns the decision, which stands and will be carried out, and those of the calls that are allowed because of
+// DecideInput.Covered, all without a Response. Repeating the decision about an approval changes nothing.
+func (r *run) decide(ctx workflow.Context, in DecideInput) ([]turn.Decision, error) {
 	req, _ := r.requests.find(in.Request) // validateDecide has found it
 	decision := in.decision(req.Kind, workflow.Now(ctx))
 	if req.Kind == turn.RequestQuestion {
 		r.progress.Inbox = append(r.progress.Inbox, Message{ID: AnswerID(r.turnID, req.ID), Text: in.Text, Blob: in.Blob})
 	}
 	r.requests.decide(decision)
-	result := DecideResult{Turn: r.turnID}
+	decided := []turn.Request{req}
 	for _, other := range r.requests.open() {
 		if in.Covered && in.Allow && req.Covers(in.Grant, other) {
 			decision.ID, decision.ArgumentsHash = other.ID, other.ArgumentsHash
 			r.requests.decide(decision)
-			result.Covered = append(result.Covered, other.ID)
+			decided = append(decided, other)
 		}
 	}
-	result.Pending = len(r.requests.open())
+	result := make([]turn.Decision, len(decided))
+	for i, d := range decided {
+		result[i], _ = r.requests.decision(d.ID)
+		result[i].Response = nil // the client has it
+	}
 	return result, nil
 }
 

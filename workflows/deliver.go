@@ -28,13 +28,14 @@ type DeliverInput struct {
 	Version int    `json:"v,omitempty"`
 	Session string `json:"session"`
 	Tenant  string `json:"tenant,omitempty"` // the session's tenant; empty: the default tenant
-	// Message is the message to deliver. An empty ID is replaced by that of DeliveryID.
+	// Message is the message to deliver, or the subagent's task if Call is set. An empty ID is replaced by that of
+	// DeliveryID.
 	Message Message        `json:"message"`
 	Agent   string         `json:"agent,omitempty"`
 	Limits  *LimitsRequest `json:"limits,omitempty"` // of the turn that begins with the message, if one does
 	// Call is set if the delivery runs a subagent in the background: it runs the subagent's turn first, and then delivers
 	// the answer as Message. Clients leave it unset.
-	Call *agentTurn `json:"call,omitempty"`
+	Call *CallInput `json:"call,omitempty"`
 	// Left are the messages that a turn accepted and did not use, without those that earlier runs of the delivery have
 	// sent. If Left is set, Message is empty. Accepted are the turns that have accepted messages of the delivery, by
 	// message ID. Clients leave both unset.
@@ -109,7 +110,7 @@ const (
 // messages and completes when turns have accepted them.
 func Deliver(ctx workflow.Context, in DeliverInput) (DeliverResult, error) {
 	info := workflow.GetInfo(ctx)
-	if len(in.Left) == 0 {
+	if len(in.Left) == 0 && in.Call == nil {
 		in.Message.Background = true
 		in.Message.ID = cmp.Or(in.Message.ID, DeliveryID(info.WorkflowExecution.ID, info.OriginalRunID))
 	}
@@ -124,7 +125,7 @@ func Deliver(ctx workflow.Context, in DeliverInput) (DeliverResult, error) {
 		return DeliverResult{}, temporal.NewNonRetryableApplicationError(refused.Message, string(refused.Code), nil)
 	}
 	if in.Call != nil {
-		answer, err := in.Call.answer(ctx)
+		answer, err := in.Call.answer(ctx, in.Message)
 		if err != nil {
 			return DeliverResult{}, err
 		}
@@ -201,7 +202,7 @@ func (in DeliverInput) givenUp() error {
 		string(turn.CodeInternal), nil)
 }
 
-// check rejects an invalid input. If Call or Left is set, it checks that instead of Message.
+// check rejects an invalid input. If Left is set, it checks that instead of Message.
 func (in DeliverInput) check() *turn.Error {
 	if in.refusal != nil {
 		return in.refusal
@@ -216,9 +217,10 @@ func (in DeliverInput) check() *turn.Error {
 		return invalid("%s", err.Error())
 	}
 	if in.Call != nil {
-		return in.Call.check(in)
-	}
-	if len(in.Left) > 0 {
+		if err := in.checkCall(); err != nil {
+			return err
+		}
+	} else if len(in.Left) > 0 {
 		return in.checkLeft()
 	}
 	return checkMessage(in.Message)

@@ -32,7 +32,7 @@ func (r *run) resume(ctx workflow.Context, c *callState) (again bool) {
 			"Outcome unknown: the tool's server has elicited user input more than %d times in this call. "+
 				"The call was not continued, and may or may not have taken effect. Check before you try again.", maxElicitations)
 		c.receipt = CallResult{
-			CallID: c.call.ID, Tool: c.call.Tool, Outcome: turn.OutcomeUnknown, Preview: c.outcome.Text,
+			CallID: c.Call.ID, Tool: c.Call.Tool, Outcome: turn.OutcomeUnknown, Preview: c.outcome.Text,
 		}
 		return false
 	}
@@ -53,9 +53,9 @@ func (r *run) elicit(ctx workflow.Context, c *callState) error {
 	if err != nil {
 		return err
 	}
-	c.responses, c.respondsTo = nil, cmp.Or(c.receipt.ElicitationAttempt, c.attempt)
+	c.Responses, c.ElicitationAttempt = nil, cmp.Or(c.receipt.ElicitationAttempt, c.Attempt)
 	for i, q := range c.receipt.Elicitations {
-		c.responses = append(c.responses, decisions[elicitationID(c, i+1)].ResponseTo(q))
+		c.Responses = append(c.Responses, decisions[elicitationID(c, i+1)].ResponseTo(q))
 	}
 	c.elicited += len(requests)
 	c.receipt = CallResult{}
@@ -64,14 +64,14 @@ func (r *run) elicit(ctx workflow.Context, c *callState) error {
 
 // elicitationID returns the request ID of the n-th elicitation of the call's latest attempt, counted from 1. Request
 // IDs count on over all attempts.
-func elicitationID(c *callState, n int) string { return fmt.Sprintf("e%s.%d", c.call.ID, c.elicited+n) }
+func elicitationID(c *callState, n int) string { return fmt.Sprintf("e%s.%d", c.Call.ID, c.elicited+n) }
 
 // elicitationRequest returns the request with this ID for the response to q, which expires after within; 0 means never.
 func (r *run) elicitationRequest(ctx workflow.Context, c *callState, id string, q turn.Elicitation,
 	within time.Duration) turn.Request {
 	return turn.Request{
-		ID: id, Kind: turn.RequestElicitation, Step: r.progress.Counters.Step, Tool: c.call.Tool,
-		Call: c.call.ID, Question: turn.Truncate(q.Message, maxQuestion), Elicitation: &q, ExpiresAt: expiry(ctx, within),
+		ID: id, Kind: turn.RequestElicitation, Step: r.progress.Counters.Step, Tool: c.Call.Tool,
+		Call: c.Call.ID, Question: turn.Truncate(q.Message, maxQuestion), Elicitation: &q, ExpiresAt: expiry(ctx, within),
 	}
 }
 
@@ -82,17 +82,8 @@ type ElicitInput struct {
 	// Elicitation is nil if the server no longer waits for the response to the call's latest elicitation.
 	Elicitation *turn.Elicitation `json:"elicitation,omitempty"`
 	Within      time.Duration     `json:"within,omitempty"` // how long the server waits
-}
 
-// ElicitResult names the request whose decision is the response.
-type ElicitResult struct {
-	Request string `json:"request,omitempty"`
-}
-
-// heldElicitation is an ElicitInput that the workflow has accepted, and the ID of its request.
-type heldElicitation struct {
-	ElicitInput
-	request string
+	request string // the ID of its request, once the workflow has accepted it
 }
 
 // maxElicitInput bounds an ElicitInput, in bytes of JSON. The MCP host bounds the parts of an elicitation more tightly.
@@ -105,7 +96,7 @@ func (r *run) validateElicit(_ workflow.Context, in ElicitInput) error {
 		return rejected(turn.CodeNotWaiting, fmt.Sprintf("attempt %d of call %s is not under way", in.Attempt,
 			turn.Truncate(in.Call, 40)))
 	}
-	tool, _ := r.progress.Config.Find(c.call.Tool)
+	tool, _ := r.progress.Config.Find(c.Call.Tool)
 	switch {
 	case in.Elicitation == nil:
 		return nil
@@ -125,7 +116,7 @@ func (r *run) validateElicit(_ workflow.Context, in ElicitInput) error {
 // attemptUnderWay returns the call whose attempt has sent the elicitation, or nil if that attempt is not under way.
 func (r *run) attemptUnderWay(in ElicitInput) *callState {
 	for _, c := range r.calls {
-		if c.call.ID == in.Call && c.attempt == in.Attempt && c.running != nil && !c.running.IsReady() {
+		if c.Call.ID == in.Call && c.Attempt == in.Attempt && c.running != nil && !c.running.IsReady() {
 			return c
 		}
 	}
@@ -139,22 +130,23 @@ func (c *callState) interrupted() bool { return c.running.IsReady() || len(c.hel
 // abandoned reports whether the request is of an attempt under way whose server no longer waits for the response.
 func (r *run) abandoned(req turn.Request) bool {
 	return slices.ContainsFunc(r.calls, func(c *callState) bool {
-		return c.call.ID == req.Call && c.running != nil && c.interrupted()
+		return c.Call.ID == req.Call && c.running != nil && c.interrupted()
 	})
 }
 
-// holdElicitation handles the update Elicit: awaitAttempt then opens the request.
-func (r *run) holdElicitation(_ workflow.Context, in ElicitInput) (ElicitResult, error) {
-	c, held := r.attemptUnderWay(in), heldElicitation{ElicitInput: in}
+// holdElicitation handles the update Elicit: awaitAttempt then opens the request. It returns the ID of the request whose
+// decision is the response, empty if in withdraws an elicitation.
+func (r *run) holdElicitation(_ workflow.Context, in ElicitInput) (request string, err error) {
+	c := r.attemptUnderWay(in)
 	if c == nil { // the attempt has ended since the update was validated
-		return ElicitResult{}, rejected(turn.CodeNotWaiting, "the attempt has ended")
+		return "", rejected(turn.CodeNotWaiting, "the attempt has ended")
 	}
 	if in.Elicitation != nil {
-		held.request = elicitationID(c, 1)
+		in.request = elicitationID(c, 1)
 		c.elicited++
 	}
-	c.held = append(c.held, held)
-	return ElicitResult{Request: held.request}, nil
+	c.held = append(c.held, in)
+	return in.request, nil
 }
 
 // awaitAttempt waits for the end of the call's attempt, and opens a request for each elicitation that the server sends

@@ -44,22 +44,22 @@ func (p *elicitingPort) Infer(_ context.Context, in InferInput) (InferResult, er
 	if p.steps++; p.steps > 1 {
 		return InferResult{Proposal: turn.Proposal{Kind: turn.ProposeFinal, Text: "done"}}, nil
 	}
-	out := turn.Proposal{Kind: turn.ProposeCalls}
+	out := turn.Proposal{Kind: turn.ProposeCalls, Permits: map[string]turn.Permit{}}
 	for _, id := range p.calls {
-		out.Calls = append(out.Calls, turn.CallProposal{ToolCall: turn.ToolCall{ID: id, Tool: "mcp/a/x"},
-			Permission: turn.Allow})
+		out.Calls = append(out.Calls, turn.ToolCall{ID: id, Tool: "mcp/a/x"})
+		out.Permits[id] = turn.Permit{Permission: turn.Allow}
 	}
 	return InferResult{Proposal: out}, nil
 }
 
-func (p *elicitingPort) Ask(_ context.Context, in turn.AskInput) (AskResult, error) {
-	p.opened = append(p.opened, in.Requests...)
-	for _, r := range in.Requests {
+func (p *elicitingPort) Ask(_ context.Context, requests []turn.Request) ([]turn.Decision, error) {
+	p.opened = append(p.opened, requests...)
+	for _, r := range requests {
 		if !p.silent {
 			p.env.RegisterDelayedCallback(func() { p.respond(r.ID, turn.ElicitationDecline) }, time.Second)
 		}
 	}
-	return AskResult{}, nil
+	return nil, nil
 }
 
 func (p *elicitingPort) respond(id string, action turn.ElicitationAction) {
@@ -146,24 +146,24 @@ func TestACallDoesNotWaitForTheElicitationOfAnother(t *testing.T) {
 }
 
 // elicit sends the update Elicit from an activity, and returns the result.
-func (p *elicitingPort) elicit(in ElicitInput) (out ElicitResult, err error) {
+func (p *elicitingPort) elicit(in ElicitInput) (request string, err error) {
 	ended := make(chan struct{})
 	callback := &testsuite.TestUpdateCallback{OnAccept: func() {},
 		OnReject: func(refusal error) { err = refusal; close(ended) },
 		OnComplete: func(result any, failure error) {
-			out, _ = result.(ElicitResult)
+			request, _ = result.(string)
 			err = failure
 			close(ended)
 		}}
 	p.env.RegisterDelayedCallback(func() { p.env.UpdateWorkflow(ElicitUpdate, rand.Text(), callback, in) }, 0)
 	<-ended
-	return out, err
+	return request, err
 }
 
-func (p *elicitingPort) Decide(ctx context.Context, in turn.DecisionsInput) (DecisionsResult, error) {
+func (p *elicitingPort) Decide(ctx context.Context, in []turn.Request) (bool, error) {
 	out, err := p.port.Decide(ctx, in)
 	if p.decisions != nil {
-		p.decisions <- in.Decisions[0]
+		p.decisions <- *in[0].Decision
 	}
 	return out, err
 }
@@ -182,7 +182,7 @@ func TestAHeldCallGetsItsResponses(t *testing.T) {
 		for _, id := range []string{"e1.0.1", "e1.0.2"} {
 			out, err := p.elicit(heldFor(in))
 			assert.NoError(t, err)
-			assert.Equal(t, id, out.Request)
+			assert.Equal(t, id, out)
 			d := <-p.decisions
 			assert.Equal(t, id, d.ID)
 			assert.Equal(t, turn.ElicitationDecline, d.ResponseTo(turn.Elicitation{Key: "1"}).Action)
@@ -224,8 +224,8 @@ func TestAnElicitationExpiresWithItsAttempt(t *testing.T) {
 			elicits(t, p)
 			require.Len(t, p.opened, 1)
 			require.Len(t, p.decided, 1)
-			assert.Equal(t, turn.StatusExpired, p.decided[0].Decisions[0].Status)
-			assert.Equal(t, turn.ReasonCallEnded, p.decided[0].Decisions[0].Reason)
+			assert.Equal(t, turn.StatusExpired, p.decided[0][0].Decision.Status)
+			assert.Equal(t, turn.ReasonCallEnded, p.decided[0][0].Decision.Reason)
 		})
 	}
 }

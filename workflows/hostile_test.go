@@ -27,7 +27,7 @@ import (
 type port struct {
 	Activities // the activities that these tests do not use
 	steps      int
-	decided    []turn.DecisionsInput
+	decided    [][]turn.Request
 }
 
 func (p *port) Begin(_ context.Context, in BeginInput) (BeginResult, error) {
@@ -47,18 +47,18 @@ func (p *port) Infer(context.Context, InferInput) (InferResult, error) {
 	return out, nil
 }
 
-func (p *port) Ask(context.Context, turn.AskInput) (AskResult, error) { return AskResult{}, nil }
+func (p *port) Ask(context.Context, []turn.Request) ([]turn.Decision, error) { return nil, nil }
 
-func (p *port) Decide(_ context.Context, in turn.DecisionsInput) (DecisionsResult, error) {
+func (p *port) Decide(_ context.Context, in []turn.Request) (bool, error) {
 	p.decided = append(p.decided, in)
-	return DecisionsResult{}, nil
+	return false, nil
 }
 
 func (p *port) Finish(_ context.Context, in FinishInput) (FinishResult, error) {
 	return FinishResult{State: in.Result.State}, nil
 }
 
-func (p *port) SettleSubagent(context.Context, SettleSubagentInput) (CallResult, error) {
+func (p *port) SettleSubagent(context.Context, CallInput) (CallResult, error) {
 	return CallResult{Message: &Message{Text: "an answer"}}, nil
 }
 

@@ -270,7 +270,7 @@ func (r *run) parseAction(ctx workflow.Context, p turn.ParseAction) turn.Phase {
 		}
 		return r.question(ctx, p)
 	case turn.ProposeCalls:
-		return r.acceptCalls(p, proposal.Calls)
+		return r.acceptCalls(p)
 	case turn.ProposeStopped:
 		if proposal.Invalid == nil { // otherwise it ended within an action, which the model may give again
 			return p.Done(r.stoppedResult(proposal), deniedOutcomes(proposal.Calls, "not run: "+stopMessages[proposal.Stop]))
@@ -281,11 +281,12 @@ func (r *run) parseAction(ctx workflow.Context, p turn.ParseAction) turn.Phase {
 
 // acceptCalls returns the CallTool phase for the proposed calls, or ends the turn if its limits do not allow all of
 // them.
-func (r *run) acceptCalls(p turn.ParseAction, calls []turn.CallProposal) turn.Phase {
+func (r *run) acceptCalls(p turn.ParseAction) turn.Phase {
+	calls := p.Proposal.Calls
 	if exceeded := turn.CheckCallLimits(r.progress.Config.Limits, r.progress.Counters, len(calls)); exceeded != nil {
 		return p.Done(r.limitResult(exceeded), deniedOutcomes(calls, exceeded.Message))
 	}
-	return p.CallTool(calls)
+	return p.CallTool()
 }
 
 // afterInvalid decides what follows an invalid action: a reprompt, or the end of the turn. None of its calls runs.
@@ -356,7 +357,7 @@ func (r *run) unknownTool(p turn.Proposal) bool {
 }
 
 // deniedOutcomes returns the same denied result for each call, without running any.
-func deniedOutcomes(calls []turn.CallProposal, text string) []turn.CallOutcome {
+func deniedOutcomes(calls []turn.ToolCall, text string) []turn.CallOutcome {
 	out := make([]turn.CallOutcome, len(calls))
 	for i, c := range calls {
 		out[i] = turn.CallOutcome{CallID: c.ID, Outcome: turn.OutcomeDenied, Text: text}

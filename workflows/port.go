@@ -25,15 +25,18 @@ type Activities interface {
 	RefreshTools(context.Context, RefreshInput) (RefreshResult, error)
 	// CallTool claims one call, runs it, settles it and returns a receipt.
 	CallTool(context.Context, CallInput) (CallResult, error)
-	// BeginSubagent claims a call of an agent's tool, and returns the message with which the agent's turn begins.
-	BeginSubagent(context.Context, SubagentInput) (BeginSubagentResult, error)
+	// BeginSubagent claims a call of an agent's tool, and returns the message with which the agent's turn begins and the
+	// turn's allowance, or the receipt of a call that is settled already.
+	BeginSubagent(context.Context, CallInput) (CallResult, error)
 	// SettleSubagent settles a call that BeginSubagent has claimed: with the answer of the agent's turn, or with an error
 	// if the turn could not begin.
-	SettleSubagent(context.Context, SettleSubagentInput) (CallResult, error)
-	// Ask records the requests that the turn waits for, so that clients can see them.
-	Ask(context.Context, turn.AskInput) (AskResult, error)
-	// Decide records decisions, including expiries.
-	Decide(context.Context, turn.DecisionsInput) (DecisionsResult, error)
+	SettleSubagent(context.Context, CallInput) (CallResult, error)
+	// Ask records the requests that the turn waits for, at least one, so that clients can see them. It returns the decisions
+	// that the journal already has, because the turn was reset to a point before its requests.
+	Ask(context.Context, []turn.Request) ([]turn.Decision, error)
+	// Decide records the decisions of requests, including expiries: of each request, only Session, Turn, ID and Decision
+	// count. It records nothing and returns true if the session already has all messages that answer the question.
+	Decide(context.Context, []turn.Request) (alreadySent bool, err error)
 	// Finish settles the turn.
 	Finish(context.Context, FinishInput) (FinishResult, error)
 	// Compact compacts the conversation of a session whose turn has ended.
@@ -149,18 +152,18 @@ type InferResult struct {
 	Undelivered []string `json:"undelivered,omitempty"`
 }
 
-// CallInput is the input of one tool call. Tool and the arguments in Call are for display; the activity runs what the
-// journal holds.
+// CallInput is the input of CallTool, BeginSubagent and SettleSubagent. Tool and the arguments in Call are for display;
+// the activity runs what the journal holds.
 type CallInput struct {
-	Session      string            `json:"session"`
-	Tenant       string            `json:"tenant,omitempty"`
-	Turn         string            `json:"turn"`
-	Step         int               `json:"step"`
-	Call         turn.CallProposal `json:"call"`
-	Tool         turn.Tool         `json:"tool"`
-	PromptConfig string            `json:"prompt_config"` // blob with the frozen schemas
-	Attempt      int               `json:"attempt"`       // the attempt, counted from 1
-	Timeout      time.Duration     `json:"timeout"`
+	Session      string        `json:"session"`
+	Tenant       string        `json:"tenant,omitempty"`
+	Turn         string        `json:"turn"`
+	Step         int           `json:"step"`
+	Call         turn.ToolCall `json:"call"` // as in a turn.Proposal
+	Tool         turn.Tool     `json:"tool"`
+	PromptConfig string        `json:"prompt_config"` // blob with the frozen schemas
+	Attempt      int           `json:"attempt"`       // the attempt, counted from 1
+	Timeout      time.Duration `json:"timeout"`
 	// TotalTimeout bounds a call whose progress renews Timeout. If it is 0, progress does not renew Timeout.
 	TotalTimeout time.Duration `json:"total_timeout,omitempty"`
 	// ServerWait is how long an unsent call may wait for its server, less the time that earlier attempts used. Budget
@@ -185,9 +188,17 @@ type CallInput struct {
 	// OwningCall is the call that created the turn's connection to that server. If the connection on the worker has
 	// another owning call, the server has lost the state of the earlier calls.
 	OwningCall string `json:"owning_call,omitempty"`
+	// Granted, of BeginSubagent, is the subagent's allowance.
+	Granted turn.Allowance `json:"granted,omitzero"`
+	// Problem, of SettleSubagent, says why the subagent's workflow failed. It is the call's error if the journal has no
+	// turn of the subagent. Started settles the call of a subagent in the background before its turn has ended, and
+	// Deliver requests CallResult.Message, with which the answer of such a subagent goes to its caller's session.
+	Problem string `json:"problem,omitempty"`
+	Started bool   `json:"started,omitempty"`
+	Deliver bool   `json:"deliver,omitempty"`
 }
 
-// CallResult is the receipt of a call.
+// CallResult is the receipt of a call. The result of BeginSubagent has no Outcome unless the call is settled already.
 type CallResult struct {
 	CallID  string       `json:"call_id"`
 	Tool    string       `json:"tool"`
@@ -205,45 +216,10 @@ type CallResult struct {
 	StickyQueue string `json:"sticky_queue,omitempty"`
 	// Used is what the called subagent has used, including its own subagents; nil for calls of other tools.
 	Used *turn.Spending `json:"used,omitempty"`
-	// Message is set if SettleSubagentInput.Deliver is: the message with the subagent's answer.
+	// Message begins the subagent's turn, if BeginSubagent returns it, or has its answer, if CallInput.Deliver is set.
 	Message *Message `json:"message,omitempty"`
-}
-
-// SubagentInput is a call of an agent's tool, and the allowance of its subagent.
-type SubagentInput struct {
-	CallInput
-	Granted turn.Allowance `json:"granted"`
-}
-
-// BeginSubagentResult is the message for the agent's session, or the receipt of a call that is already settled.
-type BeginSubagentResult struct {
-	Message Message `json:"message"`
-	// Granted is the subagent's allowance, as the first claim of the call has recorded it.
-	Granted turn.Allowance `json:"granted"`
-	Receipt *CallResult    `json:"receipt,omitempty"` // nil if the call is not settled
-}
-
-// SettleSubagentInput names the call of an agent's tool.
-type SettleSubagentInput struct {
-	CallInput
-	// Problem says why the agent's workflow failed. It is the call's error if the journal has no turn of the agent.
-	Problem string `json:"problem,omitempty"`
-	// Started settles the call of an agent that works in the background, before the agent's turn has ended.
-	Started bool `json:"started,omitempty"`
-	// Deliver requests CallResult.Message, with which the answer of such an agent goes to its caller's session.
-	Deliver bool `json:"deliver,omitempty"`
-}
-
-// AskResult says that clients can see the requests.
-type AskResult struct {
-	// Decisions are those that the journal already has, because the turn was reset to a point before its requests.
-	Decisions []turn.Decision `json:"decisions,omitempty"`
-}
-
-// DecisionsResult says that the decisions are in the journal. If AlreadySent is set, nothing is recorded, because the
-// session already had all messages of DecisionsInput.MessageIDs.
-type DecisionsResult struct {
-	AlreadySent bool `json:"already_sent,omitempty"`
+	// Granted is the subagent's allowance, as the first claim of the call has recorded it; only BeginSubagent sets it.
+	Granted turn.Allowance `json:"granted,omitzero"`
 }
 
 // FinishInput is the input of Finish.

@@ -144,20 +144,22 @@ func (r *run) request(
 // must be able to decide it, even if the worker that wrote it has died since. fromUpdate means that an update has asked
 // for the requests.
 func (r *run) openRequests(ctx workflow.Context, requests []turn.Request, fromUpdate bool) ([]turn.Request, error) {
-	r.requests.add(requests...)
-	in := turn.AskInput{Session: r.session, Turn: r.turnID, Requests: requests, Head: r.progress.Head}
-	ask := runJournal[turn.AskInput, AskResult]
-	if fromUpdate {
-		ask = recordUpdate[turn.AskInput, AskResult]
+	for i := range requests {
+		requests[i].Session, requests[i].Turn = r.session, r.turnID
 	}
-	asked, err := ask(ctx, Activities.Ask, in, askSummary(requests))
+	r.requests.add(requests...)
+	ask := runJournal[[]turn.Request, []turn.Decision]
+	if fromUpdate {
+		ask = recordUpdate[[]turn.Request, []turn.Decision]
+	}
+	decisions, err := ask(ctx, Activities.Ask, requests, askSummary(requests))
 	if err != nil {
 		r.requests.drop(requests)
 		return nil, err
 	}
-	r.requests.restore(asked.Decisions)
+	r.requests.restore(decisions)
 	open := slices.DeleteFunc(slices.Clone(requests), func(req turn.Request) bool {
-		return slices.ContainsFunc(asked.Decisions, func(d turn.Decision) bool { return d.ID == req.ID })
+		return slices.ContainsFunc(decisions, func(d turn.Decision) bool { return d.ID == req.ID })
 	})
 	r.show(ctx)
 	return open, r.upsertState(ctx, turn.StateWaiting)
@@ -202,18 +204,21 @@ func (r *run) collect(ctx workflow.Context, open []turn.Request, within time.Dur
 		if err != nil {
 			return err
 		}
-		messageIDs := r.decideRemaining(ctx, open, ended())
+		r.decideRemaining(ctx, open, ended())
 		fresh := r.requests.decided(open)
 		if len(fresh) == 0 && r.mayMove(ctx, open) { // new decisions are recorded first
 			return errMoves
 		}
-		in := turn.DecisionsInput{Session: r.session, Turn: r.turnID, Decisions: fresh, MessageIDs: messageIDs}
-		res, err := recordUpdate(ctx, Activities.Decide, in, "record what was decided")
+		decided := make([]turn.Request, len(fresh))
+		for i, d := range fresh {
+			decided[i] = turn.Request{Session: r.session, Turn: r.turnID, ID: d.ID, Decision: &d}
+		}
+		alreadySent, err := recordUpdate(ctx, Activities.Decide, decided, "record what was decided")
 		if err != nil {
 			return err
 		}
-		if res.AlreadySent { // the messages are duplicates: the question stays open
-			r.reopenQuestion(messageIDs)
+		if alreadySent { // the messages are duplicates: the question stays open
+			r.reopenQuestion()
 			continue
 		}
 		open = slices.DeleteFunc(slices.Clone(open), func(req turn.Request) bool {
@@ -238,17 +243,16 @@ func recordUpdate[In, Out any](ctx workflow.Context, act func(Activities, contex
 }
 
 // decideRemaining decides requests that need no explicit decision: a question that a message has answered, requests
-// that have expired and, if ended is true, the elicitations of a call that has ended. It returns the IDs of the
-// messages that answer the question.
-func (r *run) decideRemaining(ctx workflow.Context, open []turn.Request, ended bool) (messageIDs []string) {
+// that have expired and, if ended is true, the elicitations of a call that has ended.
+func (r *run) decideRemaining(ctx workflow.Context, open []turn.Request, ended bool) {
 	for _, req := range open {
 		expired := turn.Decision{
 			ID: req.ID, Status: turn.StatusExpired, At: workflow.Now(ctx), ArgumentsHash: req.ArgumentsHash,
 		}
 		switch {
 		case req.Kind == turn.RequestQuestion && r.questionAnswered():
-			messageIDs = r.messagesSinceQuestion()
-			r.requests.decide(turn.Decision{ID: req.ID, Status: turn.StatusAnswered, At: workflow.Now(ctx)})
+			r.requests.decide(turn.Decision{ID: req.ID, Status: turn.StatusAnswered, At: workflow.Now(ctx),
+				Messages: r.messagesSinceQuestion()})
 		case !req.ExpiresAt.IsZero() && !workflow.Now(ctx).Before(req.ExpiresAt):
 			r.requests.decide(expired)
 		case ended:
@@ -256,5 +260,4 @@ func (r *run) decideRemaining(ctx workflow.Context, open []turn.Request, ended b
 			r.requests.decide(expired)
 		}
 	}
-	return messageIDs
 }

@@ -44,12 +44,12 @@ func TestAMovedTurnTakesWhatArrivesWithItsStart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			u := &unavailable{}
 			env := u.environment()
-			var decided []turn.DecisionsInput
-			env.RegisterActivityWithOptions(func(context.Context, turn.AskInput) (AskResult, error) { return AskResult{}, nil },
+			var decided []turn.Request
+			env.RegisterActivityWithOptions(func(context.Context, []turn.Request) ([]turn.Decision, error) { return nil, nil },
 				activity.RegisterOptions{Name: "Ask"})
-			env.RegisterActivityWithOptions(func(_ context.Context, in turn.DecisionsInput) (DecisionsResult, error) {
-				decided = append(decided, in)
-				return DecisionsResult{}, nil
+			env.RegisterActivityWithOptions(func(_ context.Context, in []turn.Request) (bool, error) {
+				decided = append(decided, in...)
+				return false, nil
 			}, activity.RegisterOptions{Name: "Decide"})
 			question := turn.Request{ID: "q1", Kind: turn.RequestQuestion, Step: 1, Question: "Which?"}
 			in := Input{Turn: "t", Continued: &turn.Progress{
@@ -67,7 +67,7 @@ func TestAMovedTurnTakesWhatArrivesWithItsStart(t *testing.T) {
 				return
 			}
 			require.Len(t, decided, 1)
-			assert.Equal(t, []string{"answer"}, decided[0].MessageIDs)
+			assert.Equal(t, []string{"answer"}, decided[0].Decision.Messages)
 		})
 	}
 }
@@ -123,7 +123,7 @@ func TestADecisionWithoutEffectIsRejected(t *testing.T) {
 		"a response":                       {respond, nothing, ""},
 		"a response and a stop":            {respond, stop, turn.CodeNotWaiting},
 		"a response and the attempt's end": {respond, func(s *state) { s.end.SetValue(nil) }, turn.CodeNotWaiting},
-		"a response and a new elicitation": {respond, func(s *state) { s.call.held = make([]heldElicitation, 1) },
+		"a response and a new elicitation": {respond, func(s *state) { s.call.held = make([]ElicitInput, 1) },
 			turn.CodeNotWaiting},
 		"a response of a suspended call": {respond, func(s *state) { s.call.running = nil }, ""},
 	} {
@@ -133,7 +133,7 @@ func TestADecisionWithoutEffectIsRejected(t *testing.T) {
 			env.ExecuteWorkflow(func(ctx workflow.Context) error {
 				ctx, cancel := workflow.WithCancel(ctx)
 				attempt, end := workflow.NewFuture(ctx)
-				call := &callState{call: turn.CallProposal{ToolCall: turn.ToolCall{ID: "1.0"}}, running: attempt}
+				call := &callState{CallInput: CallInput{Call: turn.ToolCall{ID: "1.0"}}, running: attempt}
 				s := &state{run: &run{calls: []*callState{call}}, call: call, end: end, cancel: cancel}
 				s.requests.add(approval, question, elicitation)
 				c.before(s)
@@ -227,10 +227,12 @@ func TestAGrantAllowsTheCallsThatItCovers(t *testing.T) {
 		}
 		r.requests.add(requests...)
 		in := DecideInput{Request: "1.0", Allow: true, ArgumentsHash: "of 1.0", Grant: turn.GrantTool, Covered: true, By: "ann"}
-		result, err := r.decide(ctx, in)
+		decided, err := r.decide(ctx, in)
 		require.NoError(t, err)
-		assert.Equal(t, DecideResult{Pending: 2, Covered: []string{"1.2"}}, result)
 		also, _ := r.requests.decision("1.2")
+		require.Len(t, decided, 2)
+		assert.Equal(t, []any{"1.0", also}, []any{decided[0].ID, decided[1]})
+		assert.Len(t, r.requests.open(), 2)
 		assert.Equal(t, turn.Decision{ID: "1.2", Status: turn.StatusAllowed, Allowed: true, ArgumentsHash: "of 1.2", By: "ann",
 			Grant: turn.GrantTool, At: also.At}, also)
 	})

@@ -86,8 +86,8 @@ func (r *run) stickyQueue(tool turn.Tool) string {
 // recordDependence records in c whether the call depends on state that its server keeps for the turn: the turn has
 // already called this server. All attempts of a call depend on the same state: if it is lost, none of them may run.
 func (r *run) recordDependence(c *callState, tool turn.Tool) {
-	if _, known := r.progress.StickyQueues[server(tool)]; known && tool.SessionAffinity && !c.dependsOnState {
-		c.dependsOnState, c.owningCall = true, r.progress.OwningCalls[server(tool)]
+	if _, known := r.progress.StickyQueues[server(tool)]; known && tool.SessionAffinity && !c.Resume {
+		c.Resume, c.OwningCall = true, r.progress.OwningCalls[server(tool)]
 	}
 }
 
@@ -96,9 +96,9 @@ func (r *run) recordDependence(c *callState, tool turn.Tool) {
 // from its sticky queue in time, so that it was not sent, and otherwise err.
 func (r *run) handleStateLost(c *callState, tool turn.Tool, err error) error {
 	name := server(tool)
-	current := r.progress.OwningCalls[name] == c.owningCall // no other call has made a new connection since
+	current := r.progress.OwningCalls[name] == c.OwningCall // no other call has made a new connection since
 	switch {
-	case !c.dependsOnState || err == nil:
+	case !c.Resume || err == nil:
 		return err
 	case neverStarted(err):
 		err = temporal.NewApplicationError(stateLostText, string(turn.CodeToolStateLost))

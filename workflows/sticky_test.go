@@ -42,7 +42,7 @@ func TestCallsSayWhichStateTheyCountOn(t *testing.T) {
 		r.progress.Config = turn.Config{Tools: []turn.Tool{tool}, Limits: turn.DefaultLimits()}
 		for _, id := range []string{"first", "second", "lost", "third", "fourth"} {
 			if _, _, err := r.oneCall(ctx, &callState{
-				call: turn.CallProposal{ToolCall: turn.ToolCall{ID: id, Tool: tool.ID}, Permission: turn.Allow}}); err != nil {
+				CallInput: CallInput{Call: turn.ToolCall{ID: id, Tool: tool.ID}}, permit: turn.Permit{Permission: turn.Allow}}); err != nil {
 				return err
 			}
 		}
@@ -91,7 +91,7 @@ func TestNoCallRunsWithoutTheStateThatItDependsOn(t *testing.T) {
 				var flights []*callState
 				for _, id := range []string{"2.0", "2.1", "3.0"} {
 					flights = append(flights,
-						&callState{call: turn.CallProposal{ToolCall: turn.ToolCall{ID: id, Tool: tool.ID}, Permission: turn.Allow}})
+						&callState{CallInput: CallInput{Call: turn.ToolCall{ID: id, Tool: tool.ID}}, permit: turn.Permit{Permission: turn.Allow}})
 				}
 				r.runCalls(ctx, flights[:2])
 				r.runCalls(ctx, flights[2:])

@@ -24,11 +24,9 @@ func (eliciting) Begin(context.Context, BeginInput) (BeginResult, error) {
 }
 
 func (eliciting) Infer(context.Context, InferInput) (InferResult, error) {
-	call := func(id string) turn.CallProposal {
-		return turn.CallProposal{ToolCall: turn.ToolCall{ID: id, Tool: "mcp/a/x"}, Permission: turn.Allow}
-	}
-	calls := []turn.CallProposal{call("1.0"), call("1.1")}
-	return InferResult{Proposal: turn.Proposal{Kind: turn.ProposeCalls, Calls: calls}}, nil
+	return InferResult{Proposal: turn.Proposal{Kind: turn.ProposeCalls,
+		Calls:   []turn.ToolCall{{ID: "1.0", Tool: "mcp/a/x"}, {ID: "1.1", Tool: "mcp/a/x"}},
+		Permits: map[string]turn.Permit{"1.0": {Permission: turn.Allow}, "1.1": {Permission: turn.Allow}}}}, nil
 }
 
 func (eliciting) CallTool(ctx context.Context, in CallInput) (CallResult, error) {

@@ -32,9 +32,9 @@ type stepAgents struct {
 func (r *run) newStepAgents(ctx workflow.Context, states []*callState) *stepAgents {
 	inline, background := 0, 0
 	for _, cs := range states {
-		switch tool, ok := r.progress.Config.Find(cs.call.Tool); {
+		switch tool, ok := r.progress.Config.Find(cs.Call.Tool); {
 		case !ok || tool.Activity != turn.ActivityAgent:
-		case cs.call.Background:
+		case cs.Call.Background:
 			background++
 		default:
 			inline++
@@ -66,7 +66,7 @@ func (a *stepAgents) countGranted(c *turn.Counters) {
 // settles the call with the turn's answer. The subagent's session and the ID of its message derive from the call, so a
 // turn that was reset gets the answer of the subagent that it started before the reset.
 func (r *run) runSubagent(ctx workflow.Context, c *callState, tool turn.Tool) (CallResult, error) {
-	if c.call.Background {
+	if c.Call.Background {
 		return r.runInBackground(ctx, c, tool)
 	}
 	if err := r.agents.slots.Acquire(ctx, 1); err != nil {
@@ -83,11 +83,12 @@ func (r *run) runSubagent(ctx workflow.Context, c *callState, tool turn.Tool) (C
 		return CallResult{}, nothingLeft()
 	}
 	began := r.worked // when the share was computed: what other calls use from here on is used at the same time
-	begun, subagent, err := r.claimAgent(ctx, c, tool, share)
-	if err != nil || begun.Receipt != nil { // the call was settled before a reset
-		return orEmpty(begun.Receipt), err
+	in, begun, err := r.claimAgent(ctx, c, tool, share)
+	if err != nil || begun.Outcome != "" { // the call was settled before a reset
+		return begun, err
 	}
-	busy, problem := subagent.run(ctx)
+	var busy time.Duration
+	busy, in.Problem = in.runAgent(ctx, *begun.Message, false)
 	r.addWork(began, busy)
 	settleCtx := ctx
 	if ctx.Err() != nil { // the subagent was cancelled with the turn and has ended: settle the call nevertheless
@@ -95,26 +96,21 @@ func (r *run) runSubagent(ctx workflow.Context, c *callState, tool turn.Tool) (C
 		settleCtx, cancel = workflow.NewDisconnectedContext(ctx)
 		defer cancel()
 	}
-	in := SettleSubagentInput{CallInput: subagent.CallInput, Problem: problem}
-	return runJournal(settleCtx, Activities.SettleSubagent, in, "settle "+summary(in.CallInput))
+	return runJournal(settleCtx, Activities.SettleSubagent, in, "settle "+summary(in))
 }
 
 // claimAgent runs BeginSubagent, which claims a call of an agent's tool and grants share to its subagent. It returns
-// the activity's result and, unless the call is settled already, the agent's turn to run.
+// the activity's input and its result, which has an outcome if the call is settled already.
 func (r *run) claimAgent(ctx workflow.Context, c *callState, tool turn.Tool,
-	share turn.Allowance) (BeginSubagentResult, agentTurn, error) {
-	c.attempt++
-	in := r.callInput(c, tool)
-	begun, err := runJournal(ctx, Activities.BeginSubagent, SubagentInput{CallInput: in, Granted: share}, summary(in))
-	return begun, agentTurn{CallInput: in, Message: begun.Message}, err
-}
-
-// orEmpty returns the receipt, or an empty one for nil.
-func orEmpty(receipt *CallResult) CallResult {
-	if receipt == nil {
-		return CallResult{}
+	share turn.Allowance) (in CallInput, begun CallResult, err error) {
+	c.Attempt++
+	in = r.callInput(c, tool)
+	in.Granted = share
+	begun, err = runJournal(ctx, Activities.BeginSubagent, in, summary(in))
+	if err == nil && begun.Outcome == "" && begun.Message == nil {
+		err = temporal.NewApplicationError("the call of the agent has no task", string(turn.CodeInternal))
 	}
-	return *receipt
+	return in, begun, err
 }
 
 // nothingLeft returns the error of a call whose subagent would get too small an allowance for a turn.
@@ -130,55 +126,43 @@ const (
 	maxSubagentPause   = time.Minute
 )
 
-// agentTurn is the turn of a subagent. The embedded CallInput is that of the call of the agent's tool.
-type agentTurn struct {
-	CallInput
-	Message Message `json:"message"` // the subagent's task
-	// Agent is the name of the caller's agent. Asks is that of the turn's Input.
-	Agent string `json:"agent,omitempty"`
-	Asks  bool   `json:"asks,omitempty"`
-}
+// subagent returns the ID of the session of the subagent that the call runs.
+func (in CallInput) subagent() string { return turn.SubagentSession(in.Turn, in.Call.ID) }
 
-// session returns the ID of the subagent's session.
-func (a agentTurn) session() string { return turn.SubagentSession(a.Turn, a.Call.ID) }
+// agent returns the name of the agent that the call runs.
+func (in CallInput) agent() string { return strings.TrimPrefix(in.Tool.ID, turn.AgentTools) }
 
-// name returns the name of the agent that the call runs.
-func (a agentTurn) name() string { return strings.TrimPrefix(a.Tool.ID, turn.AgentTools) }
+// maxAgentCall bounds a DeliverInput.Call, in bytes of JSON.
+const maxAgentCall = 16 << 10
 
-// maxAgentTurn bounds an agentTurn without the text of its message, in bytes of JSON.
-const maxAgentTurn = 16 << 10
-
-// check rejects a DeliverInput.Call that is too large, has an invalid message, or cannot come from a turn: its session
-// or tenant is not that of the delivery, or its tool is not an agent's.
-func (a *agentTurn) check(in DeliverInput) *turn.Error {
-	sized := *a
-	sized.Message.Text = ""
-	if err := checkSize("call", sized, maxAgentTurn); err != nil {
+// checkCall rejects a DeliverInput.Call that is too large or cannot come from a turn: its session or tenant is not that
+// of the delivery, or its tool is not an agent's.
+func (in DeliverInput) checkCall() *turn.Error {
+	call := in.Call
+	if err := checkSize("call", call, maxAgentCall); err != nil {
 		return err
 	}
-	if a.Turn == "" || a.Call.ID == "" || turn.CheckSession(a.session()) != nil || a.Session != in.Session || a.Tenant != in.Tenant ||
-		!strings.HasPrefix(a.Tool.ID, turn.AgentTools) {
+	if call.Turn == "" || call.Call.ID == "" || turn.CheckSession(call.subagent()) != nil || call.Session != in.Session ||
+		call.Tenant != in.Tenant || !strings.HasPrefix(call.Tool.ID, turn.AgentTools) {
 		return invalid("the delivery names no call of an agent by its session")
 	}
-	if err := checkAgent(a.name()); err != nil {
-		return err
-	}
-	return checkMessage(a.Message)
+	return checkAgent(call.agent())
 }
 
-// priority returns the priority of the subagent's workflow, which is that of its caller's activities.
-func (a agentTurn) priority() temporal.Priority {
-	p := Priority(a.Tenant, a.Message.Background)
+// subagentPriority returns the priority of the workflow that runs the subagent, which is that of its caller's
+// activities. background is that of the caller's turn.
+func (in CallInput) subagentPriority(background bool) temporal.Priority {
+	p := Priority(in.Tenant, background)
 	p.PriorityKey--
 	return p
 }
 
-// run runs the agent's turn as a child workflow and waits until it has ended. It returns the turn's working time and,
-// if the turn failed or was stopped, the reason; the journal has the answer. If the subagent still runs because the
-// caller's turn was reset, run waits for its end and starts it again: that run finds the message in the journal and
-// repeats its answer.
-func (a agentTurn) run(ctx workflow.Context) (busy time.Duration, problem string) {
-	session, id := a.session(), WorkflowID(a.Tenant, a.session())
+// runAgent runs the subagent's turn, which begins with the message task, as a child workflow and waits until it has
+// ended. asks is Input.Asks. It returns the turn's working time and, if the turn failed or was stopped, the reason; the
+// journal has the answer. If the subagent still runs because the caller's turn was reset, runAgent waits for its end and
+// starts it again: that run finds the message in the journal and repeats its answer.
+func (in CallInput) runAgent(ctx workflow.Context, task Message, asks bool) (busy time.Duration, problem string) {
+	session, id := in.subagent(), WorkflowID(in.Tenant, in.subagent())
 	// If the caller's workflow closes while the subagent runs, the server cancels the subagent, which settles its own
 	// turn.
 	ctx = workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
@@ -186,16 +170,16 @@ func (a agentTurn) run(ctx workflow.Context) (busy time.Duration, problem string
 		ParentClosePolicy:     enumspb.PARENT_CLOSE_POLICY_REQUEST_CANCEL,
 		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 		WaitForCancellation:   true,
-		Priority:              a.priority(),
-		StaticSummary:         Summary(a.name() + " for " + a.Session),
-		TypedSearchAttributes: temporal.NewSearchAttributes(AttrSession.ValueSet(session), AttrAgent.ValueSet(a.name()),
+		Priority:              in.subagentPriority(task.Background),
+		StaticSummary:         Summary(in.agent() + " for " + in.Session),
+		TypedSearchAttributes: temporal.NewSearchAttributes(AttrSession.ValueSet(session), AttrAgent.ValueSet(in.agent()),
 			AttrState.ValueSet(string(turn.StateRunning))),
 	})
 	for pause := firstSubagentPause; ; pause = min(2*pause, maxSubagentPause) {
 		var result Result
 		err := workflow.ExecuteChildWorkflow(ctx, TurnWorkflow, Input{
-			Version: WireVersion, Session: session, Tenant: a.Tenant, Message: &a.Message, Agent: a.name(), Asks: a.Asks,
-			Caller: turn.Caller{Session: a.Session, Turn: a.Turn, Call: a.Call.ID},
+			Version: WireVersion, Session: session, Tenant: in.Tenant, Message: &task, Agent: in.agent(), Asks: asks,
+			Caller: turn.Caller{Session: in.Session, Turn: in.Turn, Call: in.Call.ID},
 		}).Get(ctx, &result)
 		if err == nil {
 			return result.Busy, ""
@@ -241,27 +225,27 @@ func (r *run) runInBackground(ctx workflow.Context, c *callState, tool turn.Tool
 			"which is the maximum", maxBackground), string(turn.CodePolicyDenied))
 	}
 	// Before the first wait, because other calls of the step check the number, too.
-	r.progress.Background = append(r.progress.Background, turn.SubagentSession(r.turnID, c.call.ID))
-	begun, subagent, err := r.claimAgent(ctx, c, tool, r.agents.Background)
+	r.progress.Background = append(r.progress.Background, turn.SubagentSession(r.turnID, c.Call.ID))
+	in, begun, err := r.claimAgent(ctx, c, tool, r.agents.Background)
 	if err != nil {
 		return CallResult{}, err
 	}
 	r.agents.granted = r.agents.granted.Add(begun.Granted.All())
-	if begun.Receipt != nil {
-		return *begun.Receipt, nil
+	if begun.Outcome != "" {
+		return begun, nil
 	}
-	subagent.Agent, subagent.Asks = r.progress.Config.Agent, true
 	// With ctx, the cancellation of the turn would cancel the delivery directly; stopBackground does that instead.
 	disconnected, _ := workflow.NewDisconnectedContext(ctx)
 	childCtx := workflow.WithChildOptions(disconnected, workflow.ChildWorkflowOptions{
-		WorkflowID:            BackgroundID(subagent.Tenant, subagent.session()),
+		WorkflowID:            BackgroundID(in.Tenant, in.subagent()),
 		ParentClosePolicy:     enumspb.PARENT_CLOSE_POLICY_ABANDON,
 		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
-		Priority:              subagent.priority(),
-		StaticSummary:         Summary(subagent.name() + " for " + subagent.Session + ", in the background"),
+		Priority:              in.subagentPriority(begun.Message.Background),
+		StaticSummary:         Summary(in.agent() + " for " + in.Session + ", in the background"),
 	})
 	err = workflow.ExecuteChildWorkflow(childCtx, DeliverWorkflow, DeliverInput{
-		Version: WireVersion, Session: subagent.Session, Tenant: subagent.Tenant, Agent: subagent.Agent, Call: &subagent,
+		Version: WireVersion, Session: in.Session, Tenant: in.Tenant, Agent: r.progress.Config.Agent, Message: *begun.Message,
+		Call: &in,
 	}).GetChildWorkflowExecution().Get(ctx, nil)
 	var started *temporal.ChildWorkflowExecutionAlreadyStartedError
 	switch {
@@ -270,8 +254,8 @@ func (r *run) runInBackground(ctx workflow.Context, c *callState, tool turn.Tool
 	case err != nil && !errors.As(err, &started): // a delivery that exists was started before a reset
 		return CallResult{}, err
 	}
-	return runJournal(ctx, Activities.SettleSubagent, SettleSubagentInput{CallInput: subagent.CallInput, Started: true},
-		"settle "+summary(subagent.CallInput))
+	in.Started = true
+	return runJournal(ctx, Activities.SettleSubagent, in, "settle "+summary(in))
 }
 
 // stopBackground requests the cancellation of the subagents in the background that have these sessions. A cancelled
@@ -283,17 +267,18 @@ func (r *run) stopBackground(ctx workflow.Context, sessions []string) {
 	}
 }
 
-// answer runs the turn of a background subagent to its end, settles its call, and returns the message with the answer
-// for the caller's session. If ctx is cancelled, it settles the call and returns the cancellation.
-func (a agentTurn) answer(ctx workflow.Context) (Message, error) {
-	_, problem := a.run(ctx)
+// answer runs the turn of a background subagent, which begins with the message task, to its end, settles its call, and
+// returns the message with the answer for the caller's session. If ctx is cancelled, it settles the call and returns the
+// cancellation.
+func (in CallInput) answer(ctx workflow.Context, task Message) (Message, error) {
+	_, in.Problem = in.runAgent(ctx, task, true)
 	if ctx.Err() != nil {
-		problem = "it was stopped"
+		in.Problem = "it was stopped"
 	}
+	in.Deliver = true
 	settleCtx, cancel := workflow.NewDisconnectedContext(ctx) // a cancelled subagent's call is settled, too
 	defer cancel()
-	receipt, err := runJournal(settleCtx, Activities.SettleSubagent,
-		SettleSubagentInput{CallInput: a.CallInput, Problem: problem, Deliver: true}, "settle "+summary(a.CallInput))
+	receipt, err := runJournal(settleCtx, Activities.SettleSubagent, in, "settle "+summary(in))
 	switch {
 	case ctx.Err() != nil:
 		return Message{}, ctx.Err()

@@ -19,25 +19,22 @@ import (
 // last attempt did, and a repeatable tool runs again.
 const maxCallAttempts = 5
 
-// callState is the state of one call from proposal to receipt.
+// callState is the state of one call from proposal to receipt. Of CallInput it has what later attempts get from earlier
+// ones, such as the call itself, the number of the latest attempt (0 before the first) and its elicitations' responses.
 type callState struct {
-	call           turn.CallProposal
-	decision       turn.Decision
-	attempt        int                        // the number of the latest attempt, from 1; 0 before the first
-	busy           time.Duration              // working time of earlier attempts, including waits for the server
-	running        workflow.Future            // the latest attempt, if the user can be asked for its server; nil after it
-	elicited       int                        // the number of elicitations of its server so far
-	held           []heldElicitation          // those of the attempt under way that are to be opened
-	responses      []turn.ElicitationResponse // responses to the latest elicitations
-	respondsTo     int                        // the number of the attempt that returned these elicitations
-	reached        int                        // the number of attempts that may have reached the tool and ended unknown
-	retried        int                        // the number of attempts that ended with an error of the tool and were repeated
-	dependsOnState bool                       // the call depends on the state that its stateful server keeps for the turn
-	owningCall     string                     // the ID of the call that created this state
-	queue          string                     // the task queue of the worker that must run the call; empty: any
-	outcome        turn.CallOutcome
-	receipt        CallResult
-	err            error
+	CallInput
+	permit   turn.Permit
+	decision turn.Decision
+	busy     time.Duration   // working time of earlier attempts, including waits for the server
+	running  workflow.Future // the latest attempt, if the user can be asked for its server; nil after it
+	elicited int             // the number of elicitations of its server so far
+	held     []ElicitInput   // those of the attempt under way that are to be opened
+	reached  int             // the number of attempts that may have reached the tool and ended unknown
+	retried  int             // the number of attempts that ended with an error of the tool and were repeated
+	queue    string          // the task queue of the worker that must run the call; empty: any
+	outcome  turn.CallOutcome
+	receipt  CallResult
+	err      error
 }
 
 // Repeats and maxRepeats are the minimum and maximum number of attempts of a repeatable call whose outcome stays
@@ -50,16 +47,17 @@ const (
 // callTool waits for the approvals of a step's calls and runs the calls. The next phase gets their results, in the
 // order in which the model requested the calls.
 func (r *run) callTool(ctx workflow.Context, p turn.CallTool) turn.Phase {
-	approvals, err := r.approvals(ctx, p.Calls)
+	approvals, err := r.approvals(ctx, p.Proposal)
 	if errors.Is(err, errMoves) { // Turn continues in a new run, because r.progress.Waiting is set
 		return p
 	}
 	if err != nil {
 		return p.Done(r.resultOf(err), nil)
 	}
-	states := make([]*callState, len(p.Calls))
-	for i, c := range p.Calls {
-		states[i] = &callState{call: c, decision: approvals[c.ID], outcome: turn.CallOutcome{CallID: c.ID}}
+	states := make([]*callState, len(p.Proposal.Calls))
+	for i, c := range p.Proposal.Calls {
+		states[i] = &callState{CallInput: CallInput{Call: c}, permit: p.Proposal.Permits[c.ID], decision: approvals[c.ID],
+			outcome: turn.CallOutcome{CallID: c.ID}}
 	}
 	r.runCalls(ctx, states)
 	results := make([]turn.CallOutcome, len(states)) // for the transcript
@@ -148,17 +146,18 @@ func (r *run) countRepeats(states []*callState) *turn.Result {
 	if r.progress.Config.Version < turn.RepeatsVersion || len(states) == 0 {
 		return nil
 	}
-	calls := make([]turn.CallWithResult, len(states))
+	calls, results := make([]turn.ToolCall, len(states)), make([]string, len(states))
 	for i, cs := range states {
-		c := turn.CallWithResult{Tool: cs.call.Tool, ArgumentsHash: cs.call.ArgumentsHash, Outcome: cs.receipt.Outcome,
-			ResultHash: cs.receipt.ResultHash}
-		if cs.outcome.Outcome != "" { // the workflow reports the result, not an activity
-			c.Outcome, c.ResultHash = cs.outcome.Outcome, turn.HashText(cs.outcome.Text)
+		calls[i] = cs.Call
+		switch {
+		case cs.outcome.Outcome != "": // the workflow reports the result, not an activity
+			results[i] = string(cs.outcome.Outcome) + " " + turn.HashText(cs.outcome.Text)
+		case cs.receipt.ResultHash != "":
+			results[i] = string(cs.receipt.Outcome) + " " + cs.receipt.ResultHash
 		}
-		calls[i] = c
 	}
 	c := &r.progress.Counters
-	c.Repeats = c.Repeats.After(calls)
+	c.Repeats = c.Repeats.After(calls, results)
 	return c.Repeats.Check(calls)
 }
 
@@ -197,18 +196,18 @@ func (r *run) afterToolErrors(receipts []CallResult) *turn.Result {
 // is empty except for the ID if the activity has settled the call, because the journal then has the outcome. The error
 // ends the turn; a call that only failed has no error.
 func (r *run) oneCall(ctx workflow.Context, cs *callState) (turn.CallOutcome, CallResult, error) {
-	c := cs.call
+	c := cs.Call
 	settled := turn.CallOutcome{CallID: c.ID}
 	tool, ok := r.progress.Config.Find(c.Tool)
 	if !ok { // the activity has checked that the tool exists
 		settled.Outcome, settled.Text = turn.OutcomeDenied, "there is no tool "+c.Tool
 		return settled, CallResult{Outcome: turn.OutcomeDenied}, nil
 	}
-	if c.Code != "" { // the call cannot run, whatever a user would decide
-		settled.Outcome, settled.Code, settled.Text = turn.OutcomeError, c.Code, c.Why
-		return settled, CallResult{CallID: c.ID, Outcome: settled.Outcome, Tool: c.Tool, Preview: c.Why}, nil
+	if permit := cs.permit; permit.Code != "" { // the call cannot run, whatever a user would decide
+		settled.Outcome, settled.Code, settled.Text = turn.OutcomeError, permit.Code, permit.Why
+		return settled, CallResult{CallID: c.ID, Outcome: settled.Outcome, Tool: c.Tool, Preview: permit.Why}, nil
 	}
-	if why := denyReason(c, cs.decision); why != "" {
+	if why := denyReason(cs.permit, cs.decision); why != "" {
 		settled.Outcome, settled.Text = turn.OutcomeDenied, why
 		return settled, CallResult{CallID: c.ID, Outcome: settled.Outcome, Tool: c.Tool}, nil
 	}
@@ -244,17 +243,16 @@ func (r *run) perform(ctx workflow.Context, c *callState, tool turn.Tool) (CallR
 }
 
 // denyReason returns why policy or a user's decision forbids a call, for the model, or "" if the call may run.
-func denyReason(c turn.CallProposal, decision turn.Decision) string {
+func denyReason(permit turn.Permit, decision turn.Decision) string {
 	switch {
-	case c.Permission == turn.Allow, c.Permission == turn.Ask && decision.Allowed:
+	case permit.Permission == turn.Allow, permit.Permission == turn.Ask && decision.Allowed:
 		return ""
-	case c.Permission == turn.Ask:
+	case permit.Permission == turn.Ask:
 		return denialText(decision)
+	case permit.Retry:
+		return permit.Why
 	}
-	if c.Retry {
-		return c.Why
-	}
-	return c.Why + "; do not try again"
+	return permit.Why + "; do not try again"
 }
 
 // attemptCall attempts a call of a tool until an attempt ends it or attemptAgain returns false. A new attempt does not
@@ -266,11 +264,11 @@ func (r *run) attemptCall(ctx workflow.Context, c *callState, tool turn.Tool) (r
 	}
 	defer func() { done(receipt, err) }()
 	r.recordDependence(c, tool)
-	for n := 1; ; n++ { // n starts again when a suspended call continues, unlike c.attempt
-		c.attempt++
+	for n := 1; ; n++ { // n starts again when a suspended call continues, unlike c.Attempt
+		c.Attempt++
 		in, began := r.callInput(c, tool), r.worked
 		in.RetryIfError = r.retriesError(c, tool)
-		if tool.Activity == turn.ActivityLocal && c.attempt == 1 {
+		if tool.Activity == turn.ActivityLocal && c.Attempt == 1 {
 			receipt, err = r.localCall(ctx, in)
 		} else {
 			receipt, err = r.regularCall(ctx, c, in, cmp.Or(c.queue, r.stickyQueue(tool)))
@@ -316,7 +314,7 @@ func (r *run) retriesError(c *callState, tool turn.Tool) bool {
 func (c *callState) attemptAgain(tool turn.Tool, err error, n int) bool {
 	switch code(err) {
 	case turn.CodeToolNotSent, turn.CodeJournalUnavailable:
-		if tool.Activity != turn.ActivityLocal || c.attempt > 1 {
+		if tool.Activity != turn.ActivityLocal || c.Attempt > 1 {
 			return false // the activity has already waited for the server or the journal
 		}
 	case turn.CodeWorkerUnavailable: // the attempt did nothing, because another attempt was still running
@@ -332,7 +330,7 @@ func (c *callState) attemptAgain(tool turn.Tool, err error, n int) bool {
 
 // repeatable reports whether a call with an unknown outcome may be attempted once more. It does not check the call's
 // time: when that is over, the activity settles the call as unknown, which ends the attempts.
-func (c *callState) repeatable(tool turn.Tool) bool { return tool.Repeatable && c.attempt < maxRepeats }
+func (c *callState) repeatable(tool turn.Tool) bool { return tool.Repeatable && c.Attempt < maxRepeats }
 
 // mayHaveRun reports whether an attempt that ended with err may have reached its tool.
 func mayHaveRun(err error) bool {
@@ -408,15 +406,11 @@ func (r *run) callInput(c *callState, tool turn.Tool) CallInput {
 	if timeout == 0 {
 		timeout = l.ToolTimeout
 	}
-	in := CallInput{
-		Session: r.session, Tenant: r.progress.Config.Tenant, Turn: r.turnID, Step: r.progress.Counters.Step, Call: c.call,
-		Tool: tool, Model: r.progress.Config.Model,
-		PromptConfig: r.progress.Config.PromptConfig, Attempt: c.attempt, Timeout: min(timeout, left),
-		TotalTimeout:  min(tool.TotalTimeout, left),
-		CheckApproval: c.decision.Allowed, Responses: c.responses, ElicitationAttempt: c.respondsTo, Resume: c.dependsOnState,
-		OwningCall:      c.owningCall,
-		RepeatIfUnknown: c.repeatable(tool), Budget: left,
-	}
+	in := c.CallInput
+	in.Session, in.Tenant, in.Turn, in.Step = r.session, r.progress.Config.Tenant, r.turnID, r.progress.Counters.Step
+	in.Tool, in.Model, in.PromptConfig = tool, r.progress.Config.Model, r.progress.Config.PromptConfig
+	in.Timeout, in.TotalTimeout, in.Budget = min(timeout, left), min(tool.TotalTimeout, left), left
+	in.CheckApproval, in.RepeatIfUnknown = c.decision.Allowed, c.repeatable(tool)
 	in.ServerWait = max(in.Timeout-c.busy, time.Second)
 	return in
 }

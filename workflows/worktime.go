@@ -31,7 +31,7 @@ func (r *run) workedSoFar() turn.Counters {
 // continue.
 func (r *run) checkTime(c *callState) error {
 	exceeded := turn.CheckCallLimits(r.progress.Config.Limits, r.workedSoFar(), 0)
-	if exceeded == nil || c.attempt > 0 {
+	if exceeded == nil || c.Attempt > 0 {
 		return nil
 	}
 	return temporal.NewApplicationError("not run: "+exceeded.Message, string(turn.CodeLimitExceeded))

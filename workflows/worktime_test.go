@@ -80,7 +80,7 @@ func stepOf(tool turn.Tool, n int) (*run, []*callState) {
 	states := make([]*callState, n)
 	for i := range states {
 		call := turn.ToolCall{ID: fmt.Sprintf("1.%d", i), Tool: tool.ID}
-		states[i] = &callState{call: turn.CallProposal{ToolCall: call, Permission: turn.Allow},
+		states[i] = &callState{CallInput: CallInput{Call: call}, permit: turn.Permit{Permission: turn.Allow},
 			outcome: turn.CallOutcome{CallID: call.ID}}
 	}
 	return r, states
@@ -93,13 +93,13 @@ func TestAgentsOfAStepKeepToTheTurnsTime(t *testing.T) {
 	env := suite.NewTestWorkflowEnvironment()
 	var mu sync.Mutex
 	var granted []time.Duration
-	env.RegisterActivityWithOptions(func(_ context.Context, in SubagentInput) (BeginSubagentResult, error) {
+	env.RegisterActivityWithOptions(func(_ context.Context, in CallInput) (CallResult, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		granted = append(granted, in.Granted.Time)
-		return BeginSubagentResult{Message: Message{ID: in.Call.ID, Text: "Do it."}}, nil
+		return CallResult{Message: &Message{ID: in.Call.ID, Text: "Do it."}}, nil
 	}, activity.RegisterOptions{Name: "BeginSubagent"})
-	env.RegisterActivityWithOptions(func(_ context.Context, in SettleSubagentInput) (CallResult, error) {
+	env.RegisterActivityWithOptions(func(_ context.Context, in CallInput) (CallResult, error) {
 		return CallResult{CallID: in.Call.ID, Outcome: turn.OutcomeOK}, nil
 	}, activity.RegisterOptions{Name: "SettleSubagent"})
 	env.RegisterWorkflowWithOptions(func(workflow.Context, Input) (Result, error) {

@@ -77,97 +77,84 @@ func (a *Authorizer) Authorize(ctx context.Context, in workflows.CallInput,
 			promptConfig.Descriptors = append(promptConfig.Descriptors, c.Offered(promptConfig.Policy)...)
 		}
 	}
-	proposals, err := a.Proposals(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step}, promptConfig,
+	permits, err := a.Permits(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step}, promptConfig,
 		[]turn.ToolCall{call})
 	if err != nil { // an assumed taint must not refuse the call: the activity tries again
 		return tool, false, err
 	}
-	proposal := proposals[0]
+	permit := permits[call.ID]
 	d, _ := promptConfig.Find(call.Tool) // empty if no worker offers the tool; its ID is then not in.Tool.ID
-	if proposal.Permission == turn.Deny || d.ID != in.Tool.ID {
-		return tool, false, turn.Errorf(turn.CodePolicyDenied, nil, "the turn's policy denies this call: "+proposal.Why)
+	if permit.Permission != turn.Allow && permit.Permission != turn.Ask || d.ID != in.Tool.ID {
+		return tool, false, turn.Errorf(turn.CodePolicyDenied, nil, "the turn's policy denies this call: "+permit.Why)
 	}
-	return d.Pinned(), proposal.Permission == turn.Ask, nil
+	return d.Pinned(), permit.Permission == turn.Ask, nil
 }
 
-// Proposals decides for each call of a step whether it is allowed, needs an approval or is denied: by the turn's
-// policy, its plan, the session's taint and, for calls that need an approval, the session's grants. An activity does
-// this because the workflow has only previews of the arguments. There must be at most MaxCalls calls. If the journal
-// cannot be read, Proposals returns the error and also proposals that assume a tainted session without grants, and
-// that the plan refuses nothing.
-func (a *Authorizer) Proposals(
+// Permits decides for each call of a step whether it is allowed, needs an approval or is denied: by the turn's policy, its
+// plan, the session's taint and, for calls that need an approval, the session's grants. An activity does this because
+// the workflow has only previews of the arguments. There must be at most MaxCalls calls. The permits are by call ID. If
+// the journal cannot be read, Permits returns the error and also permits that assume a tainted session without grants,
+// and that the plan refuses nothing.
+func (a *Authorizer) Permits(
 	ctx context.Context, key journal.StepKey, promptConfig turn.PromptConfig, calls []turn.ToolCall,
-) (proposals []turn.CallProposal, err error) {
-	proposals = a.Unchecked(calls)
+) (permits map[string]turn.Permit, err error) {
+	permits = make(map[string]turn.Permit, len(calls))
 	var grants []turn.Grant
 	grantsRead := false
-	permit, tools := a.taintCheck(ctx, key, promptConfig.Policy.Taint, &err), a.toolStatus(ctx)
+	strict := promptConfig.Policy.Taint == turn.TaintStrict // strict mode accepts no grants, tainted or not
+	byPolicy, tools := a.taintCheck(ctx, key, promptConfig.Policy.Taint, &err), a.toolStatus(ctx)
 	byPlan := a.planCheck(ctx, key, promptConfig.Plan, &err)
-	for i, c := range calls {
+	for _, c := range calls {
 		d, _ := promptConfig.Find(c.Tool)
-		permission, why, widest := permit(d, json.RawMessage(c.Arguments), promptConfig.Policy)
-		if decided, reason := byPlan(d, c); decided != "" { // the plan decides before policy and grants
-			proposals[i].Permission, proposals[i].Why = decided, turn.Truncate(reason, turn.ResultPreview)
-			proposals[i].MaxGrant, proposals[i].Retry = turn.GrantNever, decided == turn.Deny
-			continue
-		}
-		if permission == turn.Ask && !grantsRead { // read them at most once, and only if a call may need them
-			var rerr error
-			grants, rerr = a.journal.Grants(ctx, key.Turn)
-			grantsRead, err = true, errors.Join(err, rerr)
-		}
-		grantsCount := promptConfig.Policy.Taint != turn.TaintStrict // strict mode accepts none, tainted or not
-		if permission == turn.Ask && grantsCount && isCovered(grants, c, proposals[i].ArgumentsHash, widest) {
-			permission, why = turn.Allow, ""
-		}
-		if permission == turn.Ask {
-			if drifted := tools.driftReason(d); drifted != "" { // even an approved call would not run
-				proposals[i].Code, why = turn.CodeToolDrift, drifted
+		permit := byPlan(d, c) // the plan decides before policy and grants
+		if permit.Permission == "" {
+			permit = byPolicy(d, json.RawMessage(c.Arguments), promptConfig.Policy)
+			if permit.Permission == turn.Ask && !grantsRead { // read them at most once, and only if a call may need them
+				var rerr error
+				grants, rerr = a.journal.Grants(ctx, key.Turn)
+				grantsRead, err = true, errors.Join(err, rerr)
 			}
-			proposals[i].MaxGrant = maxGrant(promptConfig.Policy.Taint, widest)
+			if permit.Permission == turn.Ask && !strict && isCovered(grants, c, permit.MaxGrant) {
+				permit = turn.Permit{Permission: turn.Allow}
+			}
+			if permit.Permission == turn.Ask {
+				if drifted := tools.driftReason(d); drifted != "" { // even an approved call would not run
+					permit.Code, permit.Why = turn.CodeToolDrift, drifted
+				}
+				if strict {
+					permit.MaxGrant = turn.GrantNever
+				}
+			}
 		}
-		proposals[i].Permission = permission
-		if permission != turn.Allow {
-			proposals[i].Why = turn.Truncate(why, turn.ResultPreview)
-		}
+		permit.Why = turn.Truncate(permit.Why, turn.ResultPreview)
+		permits[c.ID] = permit
 	}
-	return proposals, err
+	return permits, err
 }
 
-// isCovered reports whether one of the grants allows the call. widest is the result of Policy.Permit: the widest scope
-// of a grant that may replace the call's approval.
-func isCovered(grants []turn.Grant, c turn.ToolCall, argumentsHash string, widest turn.GrantScope) bool {
-	return slices.ContainsFunc(grants, func(g turn.Grant) bool {
-		return g.Covers(c.Tool, c.Arguments, argumentsHash, widest)
-	})
+// isCovered reports whether one of the grants allows the call. widest is Permit.MaxGrant: the widest scope of a grant
+// that may replace the call's approval.
+func isCovered(grants []turn.Grant, c turn.ToolCall, widest turn.GrantScope) bool {
+	hash := journal.HashOf([]byte(c.Arguments))
+	return slices.ContainsFunc(grants, func(g turn.Grant) bool { return g.Covers(c.Tool, c.Arguments, hash, widest) })
 }
 
-// maxGrant returns the widest grant that a user may give with the approval of a call: widest, or none in strict mode.
-func maxGrant(taint turn.TaintMode, widest turn.GrantScope) turn.GrantScope {
-	if taint == turn.TaintStrict {
-		return turn.GrantNever
-	}
-	return widest
-}
-
-// taintCheck returns a function that decides a call by policy and taint. Like Policy.Permit, the function returns the
-// permission, the reason, and the widest grant that can replace an approval. If the session is tainted, its transcript
-// may contain instructions from an untrusted server. Every call that could change or send something then needs an
-// approval, whatever the policy allows; with TaintOn, an allowed call to a host that the operator listed needs none. A
-// grant then counts only for exactly these arguments or for the same host. The function reads the taint from the
-// journal for the first call that depends on it; if that fails, it sets *failed and assumes a tainted session.
+// taintCheck returns a function that decides a call by policy and taint. If the session is tainted, its transcript may
+// contain instructions from an untrusted server. Every call that could change or send something then needs an approval,
+// whatever the policy allows; with TaintOn, an allowed call to a host that the operator listed needs none. A grant then
+// counts only for exactly these arguments or for the same host. The function reads the taint from the journal for the
+// first call that depends on it; if that fails, it sets *failed and assumes a tainted session.
 func (a *Authorizer) taintCheck(
 	ctx context.Context, key journal.StepKey, mode turn.TaintMode, failed *error,
-) func(turn.Descriptor, json.RawMessage, turn.Policy) (turn.Permission, string, turn.GrantScope) {
+) func(turn.Descriptor, json.RawMessage, turn.Policy) turn.Permit {
 	var mark *journal.TaintSource // nil: the session is not tainted
 	read := false
-	return func(d turn.Descriptor, arguments json.RawMessage, policy turn.Policy) (
-		turn.Permission, string, turn.GrantScope) {
-		permission, why, widest := policy.Permit(d.Pinned(), arguments)
-		listed := mode == turn.TaintOn && permission == turn.Allow && d.Hosts.Lists(arguments)
+	return func(d turn.Descriptor, arguments json.RawMessage, policy turn.Policy) turn.Permit {
+		permit := policy.Permit(d.Pinned(), arguments)
+		listed := mode == turn.TaintOn && permit.Permission == turn.Allow && d.Hosts.Lists(arguments)
 		// For these calls, the taint makes no difference.
-		if permission == turn.Deny || d.ReadOnly || listed || mode != turn.TaintOn && mode != turn.TaintStrict {
-			return permission, why, widest
+		if permit.Permission == turn.Deny || d.ReadOnly || listed || mode != turn.TaintOn && mode != turn.TaintStrict {
+			return permit
 		}
 		if !read {
 			var err error
@@ -179,18 +166,19 @@ func (a *Authorizer) taintCheck(
 			}
 		}
 		if mark == nil {
-			return permission, why, widest
+			return permit
 		}
-		if permission == turn.Ask {
-			why += "; "
+		if permit.Permission == turn.Ask {
+			permit.Why += "; "
 		}
-		why += fmt.Sprintf(
+		permit.Permission = turn.Ask
+		permit.Why += fmt.Sprintf(
 			"the conversation contains untrusted output of %s, and this call could change or send something because of it",
 			mark.Tool)
-		if widest != turn.GrantHost {
-			widest = turn.GrantCall
+		if permit.MaxGrant != turn.GrantHost {
+			permit.MaxGrant = turn.GrantCall
 		}
-		return turn.Ask, why, widest
+		return permit
 	}
 }
 
@@ -201,14 +189,14 @@ func stepOf(callID string) int {
 	return n
 }
 
-// Unchecked converts the calls of a completion, at most MaxCalls of them, to what the workflow's history carries:
-// the tool's name, the hash of the arguments and a redacted preview.
-func (a *Authorizer) Unchecked(calls []turn.ToolCall) []turn.CallProposal {
-	out := make([]turn.CallProposal, 0, min(len(calls), MaxCalls))
-	for _, c := range CapCalls(calls) {
-		hash, background := journal.HashOf([]byte(c.Arguments)), IsBackground(c)
+// Proposed returns the calls of a completion, at most MaxCalls of them, as the workflow's history carries them: with the
+// hash of the arguments and a redacted preview.
+func (a *Authorizer) Proposed(calls []turn.ToolCall) []turn.ToolCall {
+	out := slices.Clone(CapCalls(calls))
+	for i, c := range out {
+		c.ArgumentsHash, c.Background = journal.HashOf([]byte(c.Arguments)), IsBackground(c)
 		c.Tool, c.Arguments = turn.Truncate(c.Tool, 120), turn.Truncate(a.secrets.JSON(c.Arguments), turn.ArgumentsPreview)
-		out = append(out, turn.CallProposal{ToolCall: c, ArgumentsHash: hash, Background: background})
+		out[i] = c
 	}
 	return out
 }

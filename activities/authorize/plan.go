@@ -14,9 +14,8 @@ import (
 // TurnPlan is the state of a turn's plan before a step.
 type TurnPlan struct {
 	plan.Progress
-	events    []plan.Event // the calls that proposed plans or reflected on steps
-	calls     int          // number of calls that the turn has made
-	proposals int          // number of plans that the model has proposed, including those that the user denied
+	calls     int // number of calls that the turn has made
+	proposals int // number of plans that the model has proposed, including those that the user denied
 	limits    turn.Limits
 }
 
@@ -36,9 +35,9 @@ func (a *Authorizer) Plan(ctx context.Context, key journal.StepKey) (p TurnPlan,
 		return p, fmt.Errorf("reading the turn's requests: %w", err)
 	}
 	calls = slices.DeleteFunc(calls, func(c journal.CallRecord) bool { return c.Step >= key.Step })
-	p.events, p.calls, p.limits = journal.PlanEvents(calls, requests), len(calls), begun.Limits
-	for _, e := range p.events {
-		if e.Tool == plan.Tool {
+	p.Progress, p.calls, p.limits = journal.PlanOf(calls, requests), len(calls), begun.Limits
+	for _, c := range calls {
+		if c.Call.Tool == plan.Tool && c.Outcome == turn.OutcomeOK {
 			p.proposals++
 		}
 	}
@@ -48,18 +47,18 @@ func (a *Authorizer) Plan(ctx context.Context, key journal.StepKey) (p TurnPlan,
 			asked++
 		}
 	}
-	p.Progress, p.proposals = plan.Fold(p.events), max(p.proposals, asked)
+	p.proposals = max(p.proposals, asked)
 	return p, nil
 }
 
 // planCheck returns a function that decides by the turn's plan whether a call of this step may run. The function
-// returns the permission and the reason, or "" if the plan does not decide and policy does. confirm is what users
-// confirm of the plan; "" means that the turn has no plan. If the journal cannot be read, planCheck sets *failed and
+// returns the zero Permit if the plan does not decide and policy does. confirm is what users confirm of the plan; ""
+// means that the turn has no plan. If the journal cannot be read, planCheck sets *failed and
 // the function refuses no call; the call is checked again when it is claimed.
 func (a *Authorizer) planCheck(ctx context.Context, key journal.StepKey, confirm plan.Confirm,
-	failed *error) func(turn.Descriptor, turn.ToolCall) (turn.Permission, string) {
+	failed *error) func(turn.Descriptor, turn.ToolCall) turn.Permit {
 	if confirm == "" {
-		return func(turn.Descriptor, turn.ToolCall) (turn.Permission, string) { return "", "" }
+		return func(turn.Descriptor, turn.ToolCall) turn.Permit { return turn.Permit{} }
 	}
 	p, err := a.Plan(ctx, key)
 	m, merr := a.frozen.StepMessage(ctx, key)
@@ -68,15 +67,13 @@ func (a *Authorizer) planCheck(ctx context.Context, key journal.StepKey, confirm
 	}
 	*failed = err
 	// A completion that reflects on a step must not change anything else, because the change would belong to no step.
-	reflecting := slices.ContainsFunc(m.ToolCalls, reflects)
-	return func(d turn.Descriptor, c turn.ToolCall) (turn.Permission, string) {
+	at := plan.Turn{Inference: key.Step, Reflects: slices.ContainsFunc(m.ToolCalls, reflects), Proposals: p.proposals,
+		MaxInferences: p.limits.MaxSteps, MaxCalls: p.limits.MaxToolCalls, Calls: p.calls}
+	return func(d turn.Descriptor, c turn.ToolCall) turn.Permit {
 		refusal := ""
 		if err == nil {
 			isAgent := strings.HasPrefix(d.ID, turn.AgentTools) // its tool is read-only, but its own calls need not be
-			refusal = p.Refuse(plan.Call{Tool: d.ID, Arguments: c.Arguments,
-				ReadOnly: d.ReadOnly && !isAgent, Inference: key.Step, Proposals: p.proposals,
-				Reflects:      reflecting,
-				MaxInferences: p.limits.MaxSteps, MaxCalls: p.limits.MaxToolCalls, Calls: p.calls})
+			refusal = p.Refuse(at, d.ID, c.Arguments, d.ReadOnly && !isAgent)
 		}
 		next := ""
 		if d.ID == plan.StepTool {
@@ -84,15 +81,16 @@ func (a *Authorizer) planCheck(ctx context.Context, key journal.StepKey, confirm
 		}
 		switch {
 		case refusal != "":
-			return turn.Deny, refusal
+			return turn.Permit{Permission: turn.Deny, Why: refusal, Retry: true}
 		case d.ID == plan.Tool && confirm != plan.ConfirmNever:
-			return turn.Ask, "the agent works by this plan once you allow it; you can change it"
+			return turn.Permit{Permission: turn.Ask, MaxGrant: turn.GrantNever,
+				Why: "the agent works by this plan once you allow it; you can change it"}
 		case confirm == plan.ConfirmStep && next != "":
-			return turn.Ask, next
+			return turn.Permit{Permission: turn.Ask, MaxGrant: turn.GrantNever, Why: next}
 		case plan.Is(d.ID):
-			return turn.Allow, ""
+			return turn.Permit{Permission: turn.Allow}
 		}
-		return "", ""
+		return turn.Permit{}
 	}
 }
 
@@ -106,7 +104,7 @@ func (a *Authorizer) PlanInstruction(ctx context.Context, key journal.StepKey, c
 		return "", nil
 	}
 	p, err := a.Plan(ctx, key)
-	if err != nil || len(p.events) == 0 {
+	if err != nil || len(p.Steps) == 0 {
 		return "", err
 	}
 	return p.Instruction(), nil

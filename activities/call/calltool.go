@@ -60,33 +60,33 @@ func (r *Runner) CallTool(ctx context.Context, in workflows.CallInput) (workflow
 // returns an error. It also returns an error if a later attempt has the call.
 func (r *Runner) callTool(ctx context.Context, in workflows.CallInput, clock *attempt.Clock,
 	elicitor *elicitor) (workflows.CallResult, error) {
-	call, tool, claim, err := r.claim(ctx, in, nil)
+	call, tool, record, err := r.claim(ctx, in, nil)
 	in.Tool = tool
 	if err != nil {
 		return workflows.CallResult{}, err
 	}
-	switch claim.State {
+	switch record.Claim {
 	case journal.ClaimSettled:
-		return r.receipt(in, claim.Record), nil
+		return r.receipt(in, record), nil
 	case journal.ClaimStale:
 		return workflows.CallResult{}, turn.Errorf(turn.CodeToolOutcomeUnknown, journal.ErrStale,
 			"a later attempt has this call")
 	case journal.ClaimTaken: // an earlier attempt may have run the call, and the tool is not repeatable
 		return r.settleCall(ctx, in, turn.ToolResult{Outcome: turn.OutcomeUnknown, Text: unknownText})
 	}
-	if in.ElicitationAttempt != 0 && in.ElicitationAttempt != claim.Record.Suspended {
+	if in.ElicitationAttempt != 0 && in.ElicitationAttempt != record.Suspended {
 		// An earlier attempt delivered the responses and got new elicitations, but the workflow did not get its result.
 		in.Responses = nil
 	}
 	recorded := make(chan struct{})
 	defer close(recorded)
-	result, err := r.run(ctx, in, call, claim.Record.Continuation, clock, elicitor, recorded)
+	result, err := r.run(ctx, in, call, record.Continuation, clock, elicitor, recorded)
 	switch {
 	case err != nil:
 		return workflows.CallResult{}, err
-	case len(result.Elicitations) > 0 && claim.Record.Suspended != 0 &&
-		bytes.Equal(result.Continuation, claim.Record.Continuation): // the same elicitations as before
-		return r.repeatElicitations(ctx, in, claim.Record.Suspended, result)
+	case len(result.Elicitations) > 0 && record.Suspended != 0 &&
+		bytes.Equal(result.Continuation, record.Continuation): // the same elicitations as before
+		return r.repeatElicitations(ctx, in, record.Suspended, result)
 	case len(result.Elicitations) > 0:
 		res, err := r.suspend(ctx, in, result)
 		return res, mayHaveRun(err)
@@ -125,16 +125,16 @@ const claimTries = 3
 // returned call and tool are those of the journal; the workflow's input has only a preview. subagent is nil unless the
 // call starts a subagent.
 func (r *Runner) claim(ctx context.Context, in workflows.CallInput,
-	subagent *journal.Subagent) (call turn.ToolCall, tool turn.Tool, claim journal.Claim, err error) {
+	subagent *journal.Subagent) (call turn.ToolCall, tool turn.Tool, record journal.CallRecord, err error) {
 	defer attempt.PauseClock(ctx)()
 	ctx, cancel := context.WithTimeout(ctx, workflows.ClaimWithin)
 	defer cancel()
 	for n := 1; ; n++ {
-		call, tool, claim, err = r.claimOnce(ctx, in, subagent)
+		call, tool, record, err = r.claimOnce(ctx, in, subagent)
 		// During an outage that this process knows of, the activity fails at once and is retried later.
 		inOutage := errors.As(err, new(*journal.AwayError))
 		if !attempt.Unavailable(err) || inOutage || n == claimTries || !attempt.AwaitJournal(ctx, err, 50*time.Millisecond) {
-			return call, tool, claim, err
+			return call, tool, record, err
 		}
 	}
 }
@@ -142,13 +142,13 @@ func (r *Runner) claim(ctx context.Context, in workflows.CallInput,
 // claimOnce tries once to find the call, check it against the policy and claim it. The claim is idempotent on one
 // worker, so it can be tried again if the journal's reply is lost.
 func (r *Runner) claimOnce(ctx context.Context, in workflows.CallInput,
-	subagent *journal.Subagent) (call turn.ToolCall, tool turn.Tool, claim journal.Claim, err error) {
+	subagent *journal.Subagent) (call turn.ToolCall, tool turn.Tool, record journal.CallRecord, err error) {
 	if call, err = r.requestedCall(ctx, in); err != nil {
-		return call, tool, claim, err
+		return call, tool, record, err
 	}
 	tool, needsApproval, err := r.authorizer.Authorize(ctx, in, call)
 	if err != nil {
-		return call, tool, claim, err
+		return call, tool, record, err
 	}
 	// The journal recognizes a claim that it has already committed by its time. A try after a lost reply must therefore
 	// use the time of the first one.
@@ -159,14 +159,14 @@ func (r *Runner) claimOnce(ctx context.Context, in workflows.CallInput,
 		r.claimTimes.Add(name, at)
 	}
 	mustBeApproved := in.CheckApproval || needsApproval // the journal then looks for the approval
-	claim, err = r.journal.ClaimCall(ctx, journal.ClaimInput{
-		Turn: in.Turn, Step: in.Step, Call: call, Attempt: in.Attempt, Repeatable: tool.Repeatable,
-		Approved: mustBeApproved, Sensitive: tool.Sensitive, Worker: r.worker, At: at, Subagent: subagent,
-	})
+	record, err = r.journal.ClaimCall(ctx, journal.CallRecord{
+		Turn: in.Turn, Step: in.Step, Call: call, Attempt: in.Attempt, Repeatable: tool.Repeatable, Worker: r.worker,
+		ClaimedAt: at, Subagent: subagent,
+	}, mustBeApproved, tool.Sensitive...)
 	if err == nil {
 		r.claimTimes.Remove(name)
 	}
-	return call, tool, claim, err
+	return call, tool, record, err
 }
 
 // unknownText is the result of a call whose worker died while the call ran, for the model.
@@ -262,11 +262,11 @@ func (r *Runner) release(ctx context.Context, in workflows.CallInput) error {
 	return err
 }
 
-// settlement returns the input with which the journal settles or suspends an attempt.
-func settlement(in workflows.CallInput, result turn.ToolResult) journal.SettleInput {
-	return journal.SettleInput{
-		Turn: in.Turn, CallID: in.Call.ID, Attempt: in.Attempt, Result: result, Taints: in.Tool.Taints, At: time.Now(),
-	}
+// settle records the result of an attempt in the journal.
+func (r *Runner) settle(ctx context.Context, in workflows.CallInput,
+	result turn.ToolResult) (journal.CallRecord, error) {
+	result.Taints = in.Tool.Taints
+	return r.journal.SettleCall(ctx, in.Turn, in.Call.ID, in.Attempt, result, time.Now())
 }
 
 // settleCall records the result of a call and returns its receipt, which is that of the first settlement. It records
@@ -275,7 +275,7 @@ func (r *Runner) settleCall(ctx context.Context, in workflows.CallInput,
 	result turn.ToolResult) (workflows.CallResult, error) {
 	record, err := attempt.RetryUntilAvailable(context.WithoutCancel(ctx), r.attempts.SettleWithin(ctx),
 		func(writeCtx context.Context) (journal.CallRecord, error) {
-			return r.journal.SettleCall(writeCtx, settlement(in, result))
+			return r.settle(writeCtx, in, result)
 		})
 	if err != nil {
 		return workflows.CallResult{}, err

@@ -24,11 +24,12 @@ type fullJournal struct {
 	cause error
 }
 
-func (j *fullJournal) SettleCall(_ context.Context, in journal.SettleInput) (journal.CallRecord, error) {
+func (j *fullJournal) SettleCall(_ context.Context, _, _ string, _ int, r turn.ToolResult,
+	_ time.Time) (journal.CallRecord, error) {
 	if j.left--; j.left >= 0 {
 		return journal.CallRecord{}, j.cause
 	}
-	return journal.CallRecord{Outcome: in.Result.Outcome, Text: in.Result.Text}, nil
+	return journal.CallRecord{Outcome: r.Outcome, Text: r.Text}, nil
 }
 
 // TestAResultWaitsForRoomInTheJournal checks that a disk that is full for a moment does not make the outcome of a call
@@ -49,11 +50,12 @@ type awayJournal struct {
 	until time.Time
 }
 
-func (j *awayJournal) SettleCall(_ context.Context, in journal.SettleInput) (journal.CallRecord, error) {
+func (j *awayJournal) SettleCall(_ context.Context, _, _ string, _ int, r turn.ToolResult,
+	_ time.Time) (journal.CallRecord, error) {
 	if time.Now().Before(j.until) {
 		return journal.CallRecord{}, errors.New("database is locked")
 	}
-	return journal.CallRecord{Outcome: in.Result.Outcome, Text: in.Result.Text}, nil
+	return journal.CallRecord{Outcome: r.Outcome, Text: r.Text}, nil
 }
 
 // TestASettlementOutlastsALongLock checks that a journal lock of 50 s does not make the outcome of a successful call
@@ -101,12 +103,13 @@ func (j *slowJournal) StepMessage(context.Context, journal.StepKey) (turn.Messag
 	return turn.Message{ToolCalls: []turn.ToolCall{{ID: "1.0"}}}, nil
 }
 
-func (j *slowJournal) ClaimCall(context.Context, journal.ClaimInput) (journal.Claim, error) {
-	return journal.Claim{State: journal.ClaimGranted}, nil
+func (j *slowJournal) ClaimCall(context.Context, journal.CallRecord, bool, ...string) (journal.CallRecord, error) {
+	return journal.CallRecord{Claim: journal.ClaimGranted}, nil
 }
 
-func (j *slowJournal) SettleCall(_ context.Context, in journal.SettleInput) (journal.CallRecord, error) {
-	return journal.CallRecord{Outcome: in.Result.Outcome}, j.room("settle", workflows.SettleWithin)
+func (j *slowJournal) SettleCall(_ context.Context, _, _ string, _ int, r turn.ToolResult,
+	_ time.Time) (journal.CallRecord, error) {
+	return journal.CallRecord{Outcome: r.Outcome}, j.room("settle", workflows.SettleWithin)
 }
 
 func (j *slowJournal) ReleaseCall(context.Context, string, string, int) error {
@@ -133,7 +136,7 @@ func TestASlowCallOnAFullDiskEndsBeforeItsDeadline(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				j := &slowJournal{}
-				in := workflows.CallInput{Call: turn.CallProposal{ToolCall: turn.ToolCall{ID: "1.0"}}, Attempt: 1,
+				in := workflows.CallInput{Call: turn.ToolCall{ID: "1.0"}, Attempt: 1,
 					Timeout: 15 * time.Second, ServerWait: time.Minute, Budget: time.Minute}
 				a := newRunner(t, allowing{j, in}, Options{Tools: slowTool{end}})
 				began := time.Now()
@@ -155,17 +158,19 @@ func TestASlowCallOnAFullDiskEndsBeforeItsDeadline(t *testing.T) {
 // forgetfulJournal commits the first claim and loses the reply.
 type forgetfulJournal struct {
 	readyJournal
-	claims []journal.ClaimInput
+	claims []journal.CallRecord
 }
 
-func (j *forgetfulJournal) ClaimCall(_ context.Context, in journal.ClaimInput) (journal.Claim, error) {
+func (j *forgetfulJournal) ClaimCall(_ context.Context, in journal.CallRecord, _ bool,
+	_ ...string) (journal.CallRecord, error) {
 	if j.claims = append(j.claims, in); len(j.claims) == 1 {
-		return journal.Claim{}, errors.New("connection reset by peer")
+		return journal.CallRecord{}, errors.New("connection reset by peer")
 	}
-	return journal.Claim{State: journal.ClaimGranted}, nil
+	return journal.CallRecord{Claim: journal.ClaimGranted}, nil
 }
 
-func (*forgetfulJournal) SettleCall(context.Context, journal.SettleInput) (journal.CallRecord, error) {
+func (*forgetfulJournal) SettleCall(context.Context, string, string, int, turn.ToolResult,
+	time.Time) (journal.CallRecord, error) {
 	return journal.CallRecord{}, errors.New("database is locked")
 }
 
@@ -181,7 +186,7 @@ func (doneTool) Call(context.Context, turn.ToolRequest) (turn.ToolResult, error)
 func TestARepeatedClaimIsTheSameClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := &forgetfulJournal{}
-		in := workflows.CallInput{Call: turn.CallProposal{ToolCall: turn.ToolCall{ID: "1.0"}}, Attempt: 1,
+		in := workflows.CallInput{Call: turn.ToolCall{ID: "1.0"}, Attempt: 1,
 			Timeout: time.Second, Budget: time.Minute}
 		a := newRunner(t, allowing{j, in}, Options{Tools: doneTool{}, Worker: "w"})
 		_, err := a.CallTool(t.Context(), in)

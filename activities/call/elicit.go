@@ -32,7 +32,7 @@ type elicitor struct {
 	ctx context.Context // of the activity: its end is that of the attempt
 	in  workflows.CallInput
 	// update sends the update Elicit.
-	update func(context.Context, workflows.ElicitInput) (workflows.ElicitResult, error)
+	update func(context.Context, workflows.ElicitInput) (request string, err error)
 	asked  atomic.Bool // the user was asked
 	mu     sync.Mutex
 	left   time.Duration // of the tool's ElicitationTimeout
@@ -83,18 +83,18 @@ func (e *elicitor) elicit(q turn.Elicitation, end <-chan struct{}) turn.Elicitat
 // await asks the workflow to open a request for q, and waits until the journal has its decision. If it fails, the
 // request is closed. The decision is then the zero Decision, unless the user's response came first.
 func (e *elicitor) await(ctx context.Context, q turn.Elicitation) (turn.Decision, error) {
-	opened, err := e.update(ctx, workflows.ElicitInput{Elicitation: &q, Within: e.left})
+	request, err := e.update(ctx, workflows.ElicitInput{Elicitation: &q, Within: e.left})
 	if temporal.IsApplicationError(err) { // the workflow has opened no request
 		return turn.Decision{}, err
 	}
 	if err == nil {
 		e.asked.Store(true)
 		var decision turn.Decision
-		if decision, err = e.decision(ctx, opened.Request); err == nil {
+		if decision, err = e.decision(ctx, request); err == nil {
 			return decision, nil
 		}
 	}
-	return e.withdraw(opened.Request), err
+	return e.withdraw(request), err
 }
 
 // decision waits until the journal has the decision of a request.
@@ -102,7 +102,7 @@ func (e *elicitor) decision(ctx context.Context, request string) (turn.Decision,
 	tenantJournal := e.journal.Tenant(e.in.Tenant)
 	for {
 		changed := tenantJournal.Changed(ctx, journal.Topic{Turn: e.in.Turn}) // before the read, so that no decision is missed
-		list, err := attempt.RetryUntilAvailable(ctx, e.left, func(ctx context.Context) ([]journal.RequestRecord, error) {
+		list, err := attempt.RetryUntilAvailable(ctx, e.left, func(ctx context.Context) ([]turn.Request, error) {
 			return tenantJournal.Requests(ctx, e.in.Turn)
 		})
 		if err != nil {
@@ -141,7 +141,7 @@ func (e *elicitor) withdraw(request string) (decision turn.Decision) {
 }
 
 // sendUpdate sends the update Elicit for this attempt to its workflow.
-func (e *elicitor) sendUpdate(ctx context.Context, in workflows.ElicitInput) (out workflows.ElicitResult, err error) {
+func (e *elicitor) sendUpdate(ctx context.Context, in workflows.ElicitInput) (request string, err error) {
 	in.Call, in.Attempt = e.in.Call.ID, e.in.Attempt
 	execution := activity.GetInfo(e.ctx).WorkflowExecution
 	handle, err := activity.GetClient(e.ctx).UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
@@ -149,9 +149,9 @@ func (e *elicitor) sendUpdate(ctx context.Context, in workflows.ElicitInput) (ou
 		WaitForStage: client.WorkflowUpdateStageCompleted,
 	})
 	if err == nil {
-		err = handle.Get(ctx, &out)
+		err = handle.Get(ctx, &request)
 	}
-	return out, err
+	return request, err
 }
 
 // hasAsked reports whether the user was asked during the attempt.

@@ -71,21 +71,20 @@ func TestAStoppingWorkerPassesOnTheResponseThatCameFirst(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			db, in := claimable(t)
-			_, err := db.ClaimCall(t.Context(), journal.ClaimInput{Turn: "t", Step: 1, Attempt: 1, At: time.Now(),
-				Call: turn.ToolCall{ID: "1.0", Tool: "mcp/x/y", Arguments: "{}"}})
+			_, err := db.ClaimCall(t.Context(), journal.CallRecord{Turn: "t", Step: 1, Attempt: 1, ClaimedAt: time.Now(),
+				Call: turn.ToolCall{ID: "1.0", Tool: "mcp/x/y", Arguments: "{}"}}, false)
 			require.NoError(t, err)
 			a := newRunner(t, db, Options{Slots: 2})
 			stopping, withdrawn := make(chan struct{}), false
-			update := func(ctx context.Context, u workflows.ElicitInput) (workflows.ElicitResult, error) {
+			update := func(ctx context.Context, u workflows.ElicitInput) (string, error) {
 				if u.Elicitation == nil {
 					withdrawn = true
-					return workflows.ElicitResult{}, db.Decide(ctx, turn.DecisionsInput{Session: "s", Turn: "t", At: time.Now(),
-						Decisions: []turn.Decision{c.decided}})
+					return "", db.Decide(ctx, "s", "t", []turn.Decision{c.decided}, time.Now())
 				}
 				defer close(stopping)
-				_, err := db.Ask(ctx, turn.AskInput{Session: "s", Turn: "t", At: time.Now(), Requests: []turn.Request{{ID: "e1.0.1",
-					Kind: turn.RequestElicitation, Step: 1, Tool: "mcp/x/y", Call: "1.0", Elicitation: u.Elicitation}}})
-				return workflows.ElicitResult{Request: "e1.0.1"}, err
+				_, err := db.Ask(ctx, "s", "t", []turn.Request{{ID: "e1.0.1",
+					Kind: turn.RequestElicitation, Step: 1, Tool: "mcp/x/y", Call: "1.0", Elicitation: u.Elicitation}}, time.Now())
+				return "e1.0.1", err
 			}
 			var suite testsuite.WorkflowTestSuite
 			env := suite.NewTestActivityEnvironment()

@@ -21,6 +21,6 @@ func (r *Runner) changePlan(ctx context.Context, in workflows.CallInput,
 	if err != nil {
 		return turn.ToolResult{}, fmt.Errorf("reading the decision about the plan: %w", err)
 	}
-	next := p.After(journal.PlanEvent(in.Step, call, requests))
+	next := journal.PlanAfter(p.Progress, in.Step, call, requests)
 	return turn.ToolResult{Outcome: turn.OutcomeOK, Text: next.Instruction(), Plan: &next}, nil
 }

@@ -69,7 +69,7 @@ func TestOnlyACallThatWasNotSentMayBeRetried(t *testing.T) {
 		"the journal is away":           {context.DeadlineExceeded, 15 * time.Second, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in := workflows.CallInput{Call: turn.CallProposal{ToolCall: turn.ToolCall{ID: "1.0"}}, Attempt: 1,
+			in := workflows.CallInput{Call: turn.ToolCall{ID: "1.0"}, Attempt: 1,
 				Timeout: time.Second, ServerWait: c.wait}
 			a := newRunner(t, allowing{&readyJournal{}, in}, Options{Tools: unsent{c.err}})
 			_, err := a.CallTool(t.Context(), in)
@@ -92,8 +92,8 @@ func (*readyJournal) StepMessage(context.Context, journal.StepKey) (turn.Message
 	return turn.Message{ToolCalls: []turn.ToolCall{{ID: "1.0"}}}, nil
 }
 
-func (*readyJournal) ClaimCall(context.Context, journal.ClaimInput) (journal.Claim, error) {
-	return journal.Claim{State: journal.ClaimGranted}, nil
+func (*readyJournal) ClaimCall(context.Context, journal.CallRecord, bool, ...string) (journal.CallRecord, error) {
+	return journal.CallRecord{Claim: journal.ClaimGranted}, nil
 }
 
 func (*readyJournal) Workers(context.Context) ([]fleet.WorkerReport, error) { return nil, nil }

@@ -28,10 +28,11 @@ type Tools interface {
 // Journal is what calls need of a journal.DB, which documents the methods: the ledger of calls, and which worker has
 // which tools.
 type Journal interface {
-	ClaimCall(ctx context.Context, in journal.ClaimInput) (journal.Claim, error)
-	SettleCall(ctx context.Context, in journal.SettleInput) (journal.CallRecord, error)
+	ClaimCall(ctx context.Context, in journal.CallRecord, approved bool, sensitive ...string) (journal.CallRecord, error)
+	SettleCall(ctx context.Context, turnID, callID string, attempt int, r turn.ToolResult,
+		at time.Time) (journal.CallRecord, error)
 	ReleaseCall(ctx context.Context, turnID, callID string, attempt int) error
-	SuspendCall(ctx context.Context, in journal.SettleInput) error
+	SuspendCall(ctx context.Context, turnID, callID string, attempt int, continuation []byte) error
 	NoteCall(ctx context.Context, turnID, callID string, attempt int, p turn.ToolProgress, at time.Time) error
 	PutBlob(ctx context.Context, mediaType string, b []byte) (hash string, err error)
 	OfferedBy(ctx context.Context, own map[string]string) ([]turn.Catalogue, error)

@@ -19,7 +19,7 @@ func (r *Runner) suspend(ctx context.Context, in workflows.CallInput,
 	result turn.ToolResult) (workflows.CallResult, error) {
 	_, err := attempt.RetryUntilAvailable(context.WithoutCancel(ctx), r.attempts.SettleWithin(ctx),
 		func(writeCtx context.Context) (struct{}, error) {
-			return struct{}{}, r.journal.SuspendCall(writeCtx, settlement(in, result))
+			return struct{}{}, r.journal.SuspendCall(writeCtx, in.Turn, in.Call.ID, in.Attempt, result.Continuation)
 		})
 	if err != nil {
 		return workflows.CallResult{}, err
@@ -59,7 +59,7 @@ const lateWithin = time.Minute
 func (r *Runner) recordLateResult(ctx context.Context, in workflows.CallInput, result turn.ToolResult) {
 	result = r.presentable(result)
 	_, err := attempt.RetryUntilAvailable(ctx, lateWithin, func(ctx context.Context) (journal.CallRecord, error) {
-		return r.journal.SettleCall(ctx, settlement(in, result))
+		return r.settle(ctx, in, result)
 	})
 	if err != nil {
 		attempt.LogFailure(ctx, attempt.AsTurnError(err))

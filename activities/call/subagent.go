@@ -22,7 +22,7 @@ const inlineTask = 8 << 10
 // BeginSubagent claims a call of an agent's tool and returns the message that begins the agent's turn. It may claim
 // the same call several times: the agent's session and the ID of its message derive from the call, so only one turn
 // runs. Session and message have the same ID.
-func (r *Runner) BeginSubagent(ctx context.Context, in workflows.SubagentInput) (workflows.BeginSubagentResult, error) {
+func (r *Runner) BeginSubagent(ctx context.Context, in workflows.CallInput) (workflows.CallResult, error) {
 	ctx = attempt.WithWork(ctx, in.Turn, in.Step, in.Call.ID)
 	res, err := r.beginSubagent(ctx, in)
 	return res, r.attempts.Failure(ctx, err)
@@ -30,25 +30,22 @@ func (r *Runner) BeginSubagent(ctx context.Context, in workflows.SubagentInput) 
 
 // beginSubagent claims the call and returns the message that begins the agent's turn, with what the turn is granted.
 // If the call is settled already, it returns the call's receipt and no message.
-func (r *Runner) beginSubagent(ctx context.Context,
-	in workflows.SubagentInput) (res workflows.BeginSubagentResult, err error) {
-	call, tool, claim, err := r.claim(ctx, in.CallInput,
+func (r *Runner) beginSubagent(ctx context.Context, in workflows.CallInput) (res workflows.CallResult, err error) {
+	call, tool, record, err := r.claim(ctx, in,
 		&journal.Subagent{Granted: in.Granted, Background: in.Call.Background})
 	if err != nil {
 		return res, err
 	}
 	in.Tool = tool // as the journal has it
 	switch {
-	case claim.State == journal.ClaimSettled:
-		receipt, err := r.subagentReceipt(ctx, in.CallInput, claim.Record)
-		res.Receipt = &receipt
-		return res, err
-	case claim.State == journal.ClaimStale:
+	case record.Claim == journal.ClaimSettled:
+		return r.subagentReceipt(ctx, in, record)
+	case record.Claim == journal.ClaimStale:
 		return res, turn.Errorf(turn.CodeToolOutcomeUnknown, journal.ErrStale, "a later attempt has this call")
-	case claim.Subagent == nil || claim.Subagent.Background != authorize.IsBackground(call):
+	case record.Subagent == nil || record.Subagent.Background != authorize.IsBackground(call):
 		return res, turn.Errorf(turn.CodeInternal, nil, "the journal has another subagent of this call")
 	}
-	res.Granted = claim.Subagent.Granted
+	res.CallID, res.Tool, res.Granted = in.Call.ID, in.Tool.ID, record.Subagent.Granted
 	var arguments struct {
 		Task string `json:"task"`
 	}
@@ -59,15 +56,16 @@ func (r *Runner) beginSubagent(ctx context.Context,
 	if err != nil {
 		return res, err
 	}
-	res.Message, err = r.messageOf(ctx, turn.SubagentSession(in.Turn, in.Call.ID), arguments.Task)
-	res.Message.Background, res.Message.TraceParent = cfg.Background, cfg.TraceParent
+	task, err := r.messageOf(ctx, turn.SubagentSession(in.Turn, in.Call.ID), arguments.Task)
+	task.Background, task.TraceParent = cfg.Background, cfg.TraceParent
+	res.Message = &task
 	return res, err
 }
 
 // SettleSubagent settles a call with the answer of the agent's turn, which has ended or could not begin. The call of a
-// background subagent is settled when its turn has started (SettleSubagentInput.Started); its answer is then a late
-// result, which SettleSubagent also returns as a message if SettleSubagentInput.Deliver is set.
-func (r *Runner) SettleSubagent(ctx context.Context, in workflows.SettleSubagentInput) (workflows.CallResult, error) {
+// background subagent is settled when its turn has started (CallInput.Started); its answer is then a late
+// result, which SettleSubagent also returns as a message if CallInput.Deliver is set.
+func (r *Runner) SettleSubagent(ctx context.Context, in workflows.CallInput) (workflows.CallResult, error) {
 	ctx = attempt.WithWork(ctx, in.Turn, in.Step, in.Call.ID)
 	res, err := r.settleSubagent(ctx, in)
 	return res, r.attempts.Failure(ctx, err)
@@ -75,14 +73,14 @@ func (r *Runner) SettleSubagent(ctx context.Context, in workflows.SettleSubagent
 
 // settleSubagent records the result of a subagent's call: that it has started in the background (in.Started), or the
 // answer of its turn or why there is none. With in.Deliver, it also returns that as a message for the caller's session.
-func (r *Runner) settleSubagent(ctx context.Context, in workflows.SettleSubagentInput) (workflows.CallResult, error) {
+func (r *Runner) settleSubagent(ctx context.Context, in workflows.CallInput) (workflows.CallResult, error) {
 	// The first settlement stands. The start is therefore recorded again before an answer is delivered: the answer must
 	// not settle a call that the caller's turn has reported as started.
 	if in.Started || in.Deliver {
-		settled, err := r.journal.SettleCall(ctx, settlement(in.CallInput, turn.ToolResult{Outcome: turn.OutcomeOK,
-			Text: "The agent works on it in the background. Its answer will be a message of this conversation."}))
+		settled, err := r.settle(ctx, in, turn.ToolResult{Outcome: turn.OutcomeOK,
+			Text: "The agent works on it in the background. Its answer will be a message of this conversation."})
 		if err != nil || in.Started {
-			return r.receipt(in.CallInput, settled), err
+			return r.receipt(in, settled), err
 		}
 	}
 	tenantJournal := r.journal.Tenant(in.Tenant)
@@ -115,11 +113,11 @@ func (r *Runner) settleSubagent(ctx context.Context, in workflows.SettleSubagent
 		in.Tool.Taints, result.FromServer = taint != nil, taint != nil
 	}
 	result = r.presentable(result)
-	settled, err := r.journal.SettleCall(ctx, settlement(in.CallInput, result))
+	settled, err := r.settle(ctx, in, result)
 	if err != nil {
 		return workflows.CallResult{}, err
 	}
-	res, err := r.subagentReceipt(ctx, in.CallInput, settled)
+	res, err := r.subagentReceipt(ctx, in, settled)
 	if in.Deliver && err == nil {
 		m, merr := r.messageOf(ctx, turn.SubagentAnswerID(session), journal.SubagentAnswer(agent, result.Text))
 		res.Message, err = &m, merr

@@ -54,7 +54,7 @@ func claimable(t *testing.T) (*journal.DB, workflows.CallInput) {
 		journal.SettleInference{Session: "s", Key: key, Attempt: 1, Message: turn.Message{ToolCalls: calls}})
 	require.NoError(t, err)
 	return db, workflows.CallInput{
-		Session: "s", Turn: "t", Step: 1, Call: turn.CallProposal{ToolCall: turn.ToolCall{ID: "1.0", Tool: "mcp/x/y"}},
+		Session: "s", Turn: "t", Step: 1, Call: turn.ToolCall{ID: "1.0", Tool: "mcp/x/y"},
 		Tool: turn.Tool{ID: "mcp/x/y"}, Timeout: time.Second, ServerWait: time.Second, Budget: time.Minute,
 	}
 }

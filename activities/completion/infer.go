@@ -10,7 +10,6 @@ import (
 
 	"github.com/everturn/everturn/activities/attempt"
 	"github.com/everturn/everturn/activities/authorize"
-	"github.com/everturn/everturn/activities/frozen"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -300,7 +299,7 @@ func (r *Runner) settle(ctx context.Context, in workflows.InferInput, inf journa
 	r.frozen.ForgetWindows(in.Expect, inf.Base)
 	if len(settled.Message.ToolCalls) > 0 { // otherwise the turn most likely ends here
 		r.frozen.PutWindow(settled.Head, in.Prompt.From, append(p.messages, settled.Message))
-		r.frozen.PutWindow(frozen.StepHead(inf.Key), 0, []turn.Message{settled.Message})
+		r.frozen.PutStep(inf.Key, settled.Head, settled.Message)
 	}
 	res := r.inferResult(ctx, in, p.config, settled, p.used)
 	if inv := res.Proposal.Invalid; inv != nil { // the attempt is 0 because the step is settled

@@ -20,7 +20,7 @@ func (r *Runner) stoppedProposal(in workflows.InferInput, promptConfig turn.Prom
 	answer turn.Completion) turn.Proposal {
 	partial := turn.ParsePartial(in.Prompt.Mode, in.Step, answer, promptConfig.Tools())
 	text := r.secrets.String(partial.Text)
-	p := turn.Proposal{Kind: turn.ProposeStopped, Stop: answer.Stop(), Calls: r.authorizer.Unchecked(partial.Calls),
+	p := turn.Proposal{Kind: turn.ProposeStopped, Stop: answer.Stop(), Calls: r.authorizer.Proposed(partial.Calls),
 		Text: turn.Truncate(text, turn.AnswerInline), Truncated: len(text) > turn.AnswerInline}
 	if partial.Action && p.Stop == turn.StopLength {
 		p.Invalid = &turn.InvalidAction{Step: in.Step, Kind: turn.InvalidTruncated,
@@ -60,11 +60,12 @@ func (r *Runner) proposal(ctx context.Context, in workflows.InferInput, promptCo
 		if in.Prompt.Mode != turn.ModeJSON {
 			text = turn.Truncate(r.secrets.String(answer.Text), turn.ResultPreview)
 		}
-		proposals, err := r.authorizer.Proposals(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step}, promptConfig, act.Calls)
+		permits, err := r.authorizer.Permits(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step}, promptConfig, act.Calls)
 		if err != nil { // the completion is settled: an approval that may be unnecessary is safe
 			attempt.LogFailure(ctx, attempt.AsTurnError(err))
 		}
-		return turn.Proposal{Kind: turn.ProposeCalls, Text: text, Calls: proposals}
+		return turn.Proposal{Kind: turn.ProposeCalls, Text: text, Calls: r.authorizer.Proposed(act.Calls),
+			Permits: permits}
 	}
 	return r.invalidProposal(&turn.InvalidAction{Step: in.Step, Kind: turn.InvalidUnknownType,
 		Reason: "the completion is of an unknown kind"}, nil)
@@ -78,7 +79,7 @@ func (r *Runner) invalidProposal(err error, calls []turn.ToolCall) turn.Proposal
 	}
 	kept := *inv
 	kept.Arguments, kept.Raw = r.secrets.String(kept.Arguments), r.secrets.String(kept.Raw)
-	return turn.Proposal{Kind: turn.ProposeInvalid, Invalid: &kept, Calls: r.authorizer.Unchecked(calls)}
+	return turn.Proposal{Kind: turn.ProposeInvalid, Invalid: &kept, Calls: r.authorizer.Proposed(calls)}
 }
 
 // checkCalls returns a *turn.InvalidAction if there are more than authorize.MaxCalls calls, or for the first one that cannot run

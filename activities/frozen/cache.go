@@ -23,11 +23,13 @@ type windowCache struct {
 	max   int64
 }
 
-// window is consecutive messages of a transcript. The last one is the head under whose hash the cache has the window.
+// window is consecutive messages of a transcript. The last one is the head under whose hash the cache has the window, or
+// the assistant message of a step, which the cache has under stepKey.
 type window struct {
 	from     int64 // sequence number of the first message
 	messages []turn.Message
-	bytes    int64 // estimated size in memory
+	bytes    int64     // estimated size in memory
+	head     turn.Head // of the transcript after the message of a step
 }
 
 // newWindowCache returns an empty cache of at most maxBytes.
@@ -54,18 +56,53 @@ func (c *windowCache) get(head turn.Head, from int64) ([]turn.Message, bool) {
 
 // put stores the window of head. Its first message has the sequence number from.
 func (c *windowCache) put(head turn.Head, from int64, messages []turn.Message) {
-	size := int64(256) // for the entry itself
-	for _, m := range messages {
-		size += MessageBytes(m)
+	c.add(head.Hash, window{from: from, messages: slices.Clip(messages)})
+}
+
+// putStep stores the assistant message of a settled step, after which the transcript has this head.
+func (c *windowCache) putStep(key journal.StepKey, head turn.Head, m turn.Message) {
+	c.add(stepKey(key), window{messages: []turn.Message{m}, head: head})
+}
+
+// step returns the assistant message of a settled step. The result is false if the cache does not have it.
+func (c *windowCache) step(key journal.StepKey) (turn.Message, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w, ok := c.lru.Get(stepKey(key))
+	if !ok {
+		return turn.Message{}, false
+	}
+	return w.messages[0], true
+}
+
+// forgetStep removes the assistant message of a step, and the window that ends with it.
+func (c *windowCache) forgetStep(key journal.StepKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if w, ok := c.lru.Get(stepKey(key)); ok {
+		c.lru.Remove(w.head.Hash)
+		c.lru.Remove(stepKey(key))
+	}
+}
+
+// stepKey returns the key under which the cache has a step's assistant message. It cannot collide with a window's hash,
+// which is hexadecimal.
+func stepKey(key journal.StepKey) string { return fmt.Sprintf("step %d of %s", key.Step, key.Turn) }
+
+// add stores a window under a key, unless it is too large to keep, or the key is empty, which means an empty transcript.
+func (c *windowCache) add(key string, w window) {
+	w.bytes = 256 // for the entry itself
+	for _, m := range w.messages {
+		w.bytes += MessageBytes(m)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if size > c.max || head.Hash == "" { // too large to keep, or an empty transcript
+	if w.bytes > c.max || key == "" {
 		return
 	}
-	c.lru.Remove(head.Hash)
-	c.lru.Add(head.Hash, window{from: from, messages: slices.Clip(messages), bytes: size})
-	c.bytes += size
+	c.lru.Remove(key)
+	c.lru.Add(key, w)
+	c.bytes += w.bytes
 	for c.bytes > c.max {
 		c.lru.RemoveOldest()
 	}

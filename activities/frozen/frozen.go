@@ -89,17 +89,19 @@ func DecodeConfig(raw json.RawMessage) (turn.Config, error) {
 // StepMessage returns the assistant message of a settled step. It never changes, so the worker that ran the inference
 // has it in its cache.
 func (c *Cache) StepMessage(ctx context.Context, key journal.StepKey) (turn.Message, error) {
-	if messages, ok := c.Window(StepHead(key), 0); ok {
-		return messages[0], nil
+	if m, ok := c.windows.step(key); ok {
+		return m, nil
 	}
 	return c.journal.StepMessage(ctx, key)
 }
 
-// StepHead returns the key under which the window cache has a step's assistant message. It cannot collide with a
-// window's hash, which is hexadecimal.
-func StepHead(key journal.StepKey) turn.Head {
-	return turn.Head{Hash: fmt.Sprintf("step %d of %s", key.Step, key.Turn)}
+// PutStep stores the assistant message of a settled step, after which the transcript has this head.
+func (c *Cache) PutStep(key journal.StepKey, head turn.Head, m turn.Message) {
+	c.windows.putStep(key, head, m)
 }
+
+// ForgetStep removes the assistant message of a step, and the window that ends with it.
+func (c *Cache) ForgetStep(key journal.StepKey) { c.windows.forgetStep(key) }
 
 // Window returns the messages up to this head of which the first one has the sequence number from, if the cache has all
 // of them.

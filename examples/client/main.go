@@ -61,7 +61,7 @@ func run(ctx context.Context, question string) error {
 // decide asks on the terminal whether a tool call may run, and sends the decision: every answer but y denies the call.
 // If the call was decided elsewhere meanwhile, decide prints that decision, which stands.
 func decide(ctx context.Context, c *client.Client, session string, event turn.Event) error {
-	var request turn.RequestEvent
+	var request turn.Request
 	if err := json.Unmarshal(event.Data, &request); err != nil {
 		return err
 	}

@@ -101,7 +101,7 @@ func talk(ctx context.Context, c *client.Client) error {
 
 // decide asks the user about a call. It denies one whose arguments are too long for the event to have all of them.
 func decide(ctx context.Context, c *client.Client, session string, event turn.Event) error {
-	var r turn.RequestEvent
+	var r turn.Request
 	if err := json.Unmarshal(event.Data, &r); err != nil {
 		return err
 	}

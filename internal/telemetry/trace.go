@@ -76,7 +76,7 @@ type turnTrace struct {
 	inferences []journal.Inference
 	changes    []turn.ModelEvent // for each inference, the last change of the model until then; nil without fallbacks
 	calls      []journal.CallRecord
-	requests   []journal.RequestRecord
+	requests   []turn.Request
 	question   []turn.Message // the user's message, if contents are exported
 }
 
@@ -210,7 +210,7 @@ func turnAttributes(all turnTrace) []attribute.KeyValue {
 }
 
 // requestAttributes returns the attributes of the span events about a request.
-func requestAttributes(w journal.RequestRecord) []attribute.KeyValue {
+func requestAttributes(w turn.Request) []attribute.KeyValue {
 	return []attribute.KeyValue{keyRequest.String(w.ID), keyRequestKind.String(string(w.Kind))}
 }
 

@@ -22,8 +22,7 @@ var artifactPromises = []promise{
 
 func (s *script) settleMedia(c turn.ToolCall, r turn.ToolResult) journal.CallRecord {
 	s.Helper()
-	out, err := s.SettleCall(s.Context(), journal.SettleInput{Turn: s.turn, CallID: c.ID, Attempt: 1, Result: r,
-		At: s.now()})
+	out, err := s.SettleCall(s.Context(), s.turn, c.ID, 1, r, s.now())
 	require.NoError(s, err)
 	return out
 }
@@ -42,7 +41,7 @@ func mediaKept(t *testing.T, open func() *journal.DB) {
 	want := []turn.Media{named(picture), named(sound)}
 	assert.Equal(t, want, rec.Media)
 	s.unchanged(func() { assert.Equal(t, rec, s.settleMedia(list[0], in)) })
-	assert.Equal(t, journal.ClaimSettled, s.claim(list[0], 2).State)
+	assert.Equal(t, journal.ClaimSettled, s.claim(list[0], 2).Claim)
 	s.run(list[1], "words alone")
 	s.start(2, resultsOf(list...)...)
 	messages := s.transcript()

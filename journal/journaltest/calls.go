@@ -41,13 +41,13 @@ func asked(t *testing.T, open func() *journal.DB, n int) (*script, []turn.ToolCa
 func grantedOnce(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 1)
 	first := s.claim(list[0], 1)
-	assert.Equal(t, journal.ClaimGranted, first.State)
-	assert.Equal(t, list[0], first.Record.Call)
-	assert.Equal(t, s.at, first.Record.ClaimedAt)
-	assert.Equal(t, journal.ClaimTaken, s.claim(list[0], 1).State, "the same attempt after a crash")
+	assert.Equal(t, journal.ClaimGranted, first.Claim)
+	assert.Equal(t, list[0], first.Call)
+	assert.Equal(t, s.at, first.ClaimedAt)
+	assert.Equal(t, journal.ClaimTaken, s.claim(list[0], 1).Claim, "the same attempt after a crash")
 	second := s.claim(list[0], 2)
-	assert.Equal(t, journal.ClaimTaken, second.State)
-	assert.Equal(t, 1, second.Record.Runs)
+	assert.Equal(t, journal.ClaimTaken, second.Claim)
+	assert.Equal(t, 1, second.Runs)
 	assert.Equal(t, 1, s.count(turn.EventToolCallStarted))
 }
 
@@ -56,15 +56,15 @@ func repeatableAgain(t *testing.T, open func() *journal.DB) {
 	for attempt := 1; attempt <= 2; attempt++ {
 		in := s.claimInput(list[0], attempt)
 		in.Repeatable = true
-		out := must(s.ClaimCall(t.Context(), in))(t)
-		assert.Equal(t, journal.ClaimGranted, out.State)
-		assert.Equal(t, attempt, out.Record.Runs)
-		assert.True(t, out.Record.Repeatable)
-		assert.Equal(t, attempt, out.Record.Attempt)
+		out := must(s.ClaimCall(t.Context(), in, false))(t)
+		assert.Equal(t, journal.ClaimGranted, out.Claim)
+		assert.Equal(t, attempt, out.Runs)
+		assert.True(t, out.Repeatable)
+		assert.Equal(t, attempt, out.Attempt)
 	}
 	rec := s.settleCall(list[0], 1, turn.OutcomeOK, "from the first, which was not dead")
 	assert.False(t, rec.Late, "the first result settles where none has")
-	assert.Equal(t, journal.ClaimSettled, s.claim(list[0], 3).State)
+	assert.Equal(t, journal.ClaimSettled, s.claim(list[0], 3).Claim)
 	assert.Equal(t, 1, s.count(turn.EventToolCallStarted))
 }
 
@@ -73,14 +73,14 @@ func claimStale(t *testing.T, open func() *journal.DB) {
 	for _, attempt := range []int{2, 1} {
 		in := s.claimInput(list[0], attempt)
 		in.Repeatable = true
-		out := must(s.ClaimCall(t.Context(), in))(t)
+		out := must(s.ClaimCall(t.Context(), in, false))(t)
 		want := journal.ClaimGranted
 		if attempt == 1 {
 			want = journal.ClaimStale
 		}
-		assert.Equal(t, want, out.State)
-		assert.Equal(t, 1, out.Record.Runs)
-		assert.Equal(t, 2, out.Record.Attempt)
+		assert.Equal(t, want, out.Claim)
+		assert.Equal(t, 1, out.Runs)
+		assert.Equal(t, 2, out.Attempt)
 	}
 }
 
@@ -89,11 +89,12 @@ func claimSettled(t *testing.T, open func() *journal.DB) {
 	s.run(list[0], "content")
 	s.unchanged(func() {
 		again := s.claim(list[0], 2)
-		assert.Equal(t, journal.ClaimSettled, again.State)
-		assert.Equal(t, "content", again.Record.Text)
-		assert.Equal(t, turn.OutcomeOK, again.Record.Outcome)
+		assert.Equal(t, journal.ClaimSettled, again.Claim)
+		assert.Equal(t, "content", again.Text)
+		assert.Equal(t, turn.OutcomeOK, again.Outcome)
 		rec := must(s.Call(t.Context(), "t1", list[0].ID))(t)
-		assert.Equal(t, rec, again.Record)
+		again.Claim = ""
+		assert.Equal(t, rec, again)
 	})
 }
 
@@ -106,9 +107,9 @@ func released(t *testing.T, open func() *journal.DB) {
 		require.NoError(t, s.ReleaseCall(t.Context(), "t1", list[0].ID, 1))
 	}
 	again := s.claim(list[0], 2)
-	assert.Equal(t, journal.ClaimGranted, again.State)
-	assert.Equal(t, 1, again.Record.Runs)
-	assert.Equal(t, journal.ClaimTaken, s.claim(list[0], 3).State, "it is granted once, not for ever")
+	assert.Equal(t, journal.ClaimGranted, again.Claim)
+	assert.Equal(t, 1, again.Runs)
+	assert.Equal(t, journal.ClaimTaken, s.claim(list[0], 3).Claim, "it is granted once, not for ever")
 
 	s.run(list[1], "done")
 	s.unchanged(func() { assert.NoError(t, s.ReleaseCall(t.Context(), "t1", list[1].ID, 1), "it is settled") })
@@ -126,11 +127,11 @@ func releasedBeside(t *testing.T, open func() *journal.DB) {
 	for attempt := 1; attempt <= 2; attempt++ {
 		in := s.claimInput(list[0], attempt)
 		in.Repeatable = true
-		out := must(s.ClaimCall(t.Context(), in))(t)
-		require.Equal(t, journal.ClaimGranted, out.State)
+		out := must(s.ClaimCall(t.Context(), in, false))(t)
+		require.Equal(t, journal.ClaimGranted, out.Claim)
 	}
 	require.NoError(t, s.ReleaseCall(t.Context(), "t1", list[0].ID, 2))
-	assert.Equal(t, journal.ClaimTaken, s.claim(list[0], 3).State, "it is not repeatable any more, and may have run")
+	assert.Equal(t, journal.ClaimTaken, s.claim(list[0], 3).Claim, "it is not repeatable any more, and may have run")
 	s.finish()
 	rec := must(s.Call(t.Context(), "t1", list[0].ID))(t)
 	assert.Equal(t, 1, rec.Runs)
@@ -140,14 +141,14 @@ func releasedBeside(t *testing.T, open func() *journal.DB) {
 func claimRepeated(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 1)
 	in := s.claimInput(list[0], 1)
-	first := must(s.ClaimCall(t.Context(), in))(t)
+	first := must(s.ClaimCall(t.Context(), in, false))(t)
 	s.unchanged(func() {
-		again := must(s.ClaimCall(t.Context(), in))(t)
+		again := must(s.ClaimCall(t.Context(), in, false))(t)
 		assert.Equal(t, first, again)
 	})
 	in.Worker = "another"
-	other := must(s.ClaimCall(t.Context(), in))(t)
-	assert.Equal(t, journal.ClaimTaken, other.State)
+	other := must(s.ClaimCall(t.Context(), in, false))(t)
+	assert.Equal(t, journal.ClaimTaken, other.Claim)
 }
 
 func unknownWhateverTheTurnSays(t *testing.T, open func() *journal.DB) {
@@ -175,10 +176,8 @@ func unknownWhateverTheTurnSays(t *testing.T, open func() *journal.DB) {
 func takenUnapproved(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 1)
 	s.claim(list[0], 1)
-	in := s.claimInput(list[0], 2)
-	in.Approved = true // its policy has changed
-	out := must(s.ClaimCall(t.Context(), in))(t)
-	assert.Equal(t, journal.ClaimTaken, out.State)
+	out := must(s.ClaimCall(t.Context(), s.claimInput(list[0], 2), true))(t) // its policy has changed
+	assert.Equal(t, journal.ClaimTaken, out.Claim)
 }
 
 func firstSettles(t *testing.T, open func() *journal.DB) {
@@ -205,17 +204,17 @@ func firstSettles(t *testing.T, open func() *journal.DB) {
 func settleTwice(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 1)
 	s.claim(list[0], 1)
-	in := journal.SettleInput{Turn: "t1", CallID: list[0].ID, Attempt: 1, At: s.now(), Result: turn.ToolResult{
+	result, at := turn.ToolResult{
 		Outcome: turn.OutcomeOK, Text: "the beginning of it", Full: []byte(bigText(100_000, "full")), MediaType: "text/plain",
 		SizeBytes: 100_000,
-	}}
-	first := must(s.SettleCall(t.Context(), in))(t)
+	}, s.now()
+	first := must(s.SettleCall(t.Context(), "t1", list[0].ID, 1, result, at))(t)
 	full := must(s.GetBlob(t.Context(), first.FullBlob))(t)
-	assert.True(t, string(full) == string(in.Result.Full))
+	assert.True(t, string(full) == string(result.Full))
 	assert.Equal(t, int64(100_000), first.SizeBytes)
 	assert.Equal(t, int64(1000), first.DurationMS, "from claim to settlement")
 	s.unchanged(func() {
-		again := must(s.SettleCall(t.Context(), in))(t)
+		again := must(s.SettleCall(t.Context(), "t1", list[0].ID, 1, result, at))(t)
 		assert.Equal(t, first, again)
 	})
 }
@@ -226,7 +225,7 @@ func sameArguments(t *testing.T, open func() *journal.DB) {
 	s.unchanged(func() {
 		other := list[0]
 		other.Arguments = `{"path":"another"}`
-		_, err := s.ClaimCall(t.Context(), s.claimInput(other, 2))
+		_, err := s.ClaimCall(t.Context(), s.claimInput(other, 2), false)
 		assert.Error(t, err)
 	})
 }

@@ -35,7 +35,7 @@ func skewed(t *testing.T, j *journal.DB) *script {
 	list := calls(1, 2)
 	s.skew(365*day).infer(1, "look", list...)
 	s.skew(-day).run(list[0], "first")
-	require.Equal(t, journal.ClaimGranted, s.skew(3*day).claim(list[1], 1).State)
+	require.Equal(t, journal.ClaimGranted, s.skew(3*day).claim(list[1], 1).Claim)
 	s.skew(-2*day).settleCall(list[1], 1, turn.OutcomeOK, "second")
 	s.skew(-3*day).start(2, resultsOf(list...)...)
 	require.NoError(t, s.skew(day).append(2, 1, "the "))

@@ -23,7 +23,7 @@ var compactPromises = []promise{
 func (s *script) compaction(base turn.Head, to int64, summary string) turn.Compaction {
 	c := turn.Compaction{
 		Reason: turn.CompactionProjected, Method: turn.CompactionSummarized, At: base, From: 1, To: to, Summary: summary,
-		Kept: turn.Kept{Users: []turn.KeptText{{Seq: 1, Text: "question"}}}, Provider: "p", Model: "m",
+		Kept: turn.Kept{Users: []turn.KeptMessage{{Seq: 1, Text: "question"}}}, Provider: "p", Model: "m",
 		Usage: turn.Usage{InputTokens: 100, OutputTokens: 7, Cost: 5}, Before: 900, After: 400, Context: 1000,
 		SettledAt: s.now(),
 	}

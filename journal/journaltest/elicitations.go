@@ -55,7 +55,8 @@ func elicited(t *testing.T, open func() *journal.DB) {
 		r.Tool = "local/read_file" // the journal takes the tool from the ledger
 		open := must(s.PendingRequests(t.Context(), "s", 10))(t)
 		require.Len(t, open, 1)
-		assert.Equal(t, r, open[0].Request)
+		r.Session, r.Turn, r.AskedAt = "s", "t1", open[0].AskedAt
+		assert.Equal(t, r, open[0])
 		output := s.requestEvents(turn.EventQuestionAsked)
 		require.Len(t, output, 1)
 		assert.Equal(t, r.Elicitation.Message, output[0].Elicitation.Message)
@@ -66,7 +67,7 @@ func elicited(t *testing.T, open func() *journal.DB) {
 		want.Response.Key = "branch"
 		requests := must(s.Requests(t.Context(), "t1"))(t)
 		assert.Equal(t, &want, requests[0].Decision)
-		ruled, err := s.Ask(t.Context(), s.askInput(elicitationLike(r))) // the turn was reset
+		ruled, err := s.Ask(t.Context(), s.session, s.turn, []turn.Request{elicitationLike(r)}, s.now()) // the turn was reset
 		require.NoError(t, err)
 		assert.Equal(t, []turn.Decision{want}, ruled)
 		output = s.requestEvents(turn.EventQuestionAnswered)
@@ -74,7 +75,7 @@ func elicited(t *testing.T, open func() *journal.DB) {
 		assert.JSONEq(t, content, string(output[0].Decision.Response.Content))
 		assert.Equal(t, turn.StateRunning, s.turnState())
 		s.unchanged(func() { s.decide(turn.Decision{ID: r.ID, Status: turn.StatusDenied}) })
-		assert.Equal(t, journal.ClaimGranted, s.claim(c, 2).State, "and the call goes on")
+		assert.Equal(t, journal.ClaimGranted, s.claim(c, 2).Claim, "and the call goes on")
 	}
 }
 
@@ -95,7 +96,7 @@ func elicitRefused(t *testing.T, open func() *journal.DB) {
 		r.Elicitation = &q
 		change(&r)
 		var err error
-		s.unchanged(func() { err = s.askFails(s.askInput(r)) })
+		s.unchanged(func() { err = s.askFails(r) })
 		assert.Error(t, err)
 		return err
 	}
@@ -110,7 +111,9 @@ func elicitRefused(t *testing.T, open func() *journal.DB) {
 	question.Elicitation, question.Call = &turn.Elicitation{Message: "the model asks nothing of the kind"}, "1.0"
 	s.ask(question)
 	requests := must(s.Requests(t.Context(), "t1"))(t)
-	assert.Equal(t, questionOf("q1", 1), requests[1].Request)
+	want := questionOf("q1", 1)
+	want.Session, want.Turn, want.AskedAt = "s", "t1", requests[1].AskedAt
+	assert.Equal(t, want, requests[1])
 }
 
 func replyRefused(t *testing.T, open func() *journal.DB) {
@@ -130,7 +133,7 @@ func replyRefused(t *testing.T, open func() *journal.DB) {
 		} {
 			r := replyOf(`{"name":"main"}`)
 			change(&r)
-			assert.Error(t, s.Decide(t.Context(), s.decideInput(r)), "%+v", r)
+			assert.Error(t, s.decideFails(r), "%+v", r)
 		}
 	})
 	r := replyOf(`{"name":"main"}`)

@@ -89,11 +89,9 @@ func importWithholds(t *testing.T, open func() *journal.DB) {
 	for i, want := range ends {
 		m := state.Messages[2+i]
 		assert.Equal(t, []any{list[i].ID, want}, []any{m.CallID, m.Outcome})
-		in := other.claimInput(list[i], 2)
-		in.Approved = true
-		claim, err := other.ClaimCall(t.Context(), in)
-		assert.NotEqual(t, journal.ClaimGranted, claim.State, "nothing of an imported turn runs")
-		assert.True(t, err != nil || claim.State == journal.ClaimSettled)
+		claim, err := other.ClaimCall(t.Context(), other.claimInput(list[i], 2), true)
+		assert.NotEqual(t, journal.ClaimGranted, claim.Claim, "nothing of an imported turn runs")
+		assert.True(t, err != nil || claim.Claim == journal.ClaimSettled)
 	}
 	begun := must(other.Begin(t.Context(), other.beginInput()))(t)
 	assert.True(t, begun.Turn.State.Terminal(), "nor does the turn go on")

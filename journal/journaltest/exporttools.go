@@ -95,7 +95,7 @@ func continuationStays(t *testing.T, open func() *journal.DB) {
 	other := *s
 	other.DB = open()
 	importInto(t, other.DB, b)
-	assert.Equal(t, journal.ClaimSettled, other.claim(list[0], 2).State, "it cannot continue, and must not run again")
+	assert.Equal(t, journal.ClaimSettled, other.claim(list[0], 2).Claim, "it cannot continue, and must not run again")
 	rec := must(other.Call(t.Context(), "t1", list[0].ID))(t)
 	assert.Equal(t, turn.OutcomeUnknown, rec.Outcome)
 }

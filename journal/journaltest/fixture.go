@@ -133,8 +133,8 @@ func resultsOf(list ...turn.ToolCall) (results []turn.CallOutcome) {
 	return results
 }
 
-func (s *script) claimInput(c turn.ToolCall, attempt int) journal.ClaimInput {
-	return journal.ClaimInput{Turn: s.turn, Step: stepOf(c), Call: c, Attempt: attempt, Worker: "w", At: s.now()}
+func (s *script) claimInput(c turn.ToolCall, attempt int) journal.CallRecord {
+	return journal.CallRecord{Turn: s.turn, Step: stepOf(c), Call: c, Attempt: attempt, Worker: "w", ClaimedAt: s.now()}
 }
 
 func stepOf(c turn.ToolCall) (step int) {
@@ -142,25 +142,22 @@ func stepOf(c turn.ToolCall) (step int) {
 	return step
 }
 
-func (s *script) claim(c turn.ToolCall, attempt int) journal.Claim {
+func (s *script) claim(c turn.ToolCall, attempt int) journal.CallRecord {
 	s.Helper()
-	out := must(s.ClaimCall(s.Context(), s.claimInput(c, attempt)))(s)
+	out := must(s.ClaimCall(s.Context(), s.claimInput(c, attempt), false))(s)
 	return out
 }
 
 func (s *script) settleCall(c turn.ToolCall, attempt int, outcome turn.Outcome, text string) journal.CallRecord {
 	s.Helper()
-	out, err := s.SettleCall(s.Context(), journal.SettleInput{
-		Turn: s.turn, CallID: c.ID, Attempt: attempt, At: s.now(),
-		Result: turn.ToolResult{Outcome: outcome, Text: text, SizeBytes: int64(len(text))},
-	})
+	out, err := s.SettleCall(s.Context(), s.turn, c.ID, attempt, turn.ToolResult{Outcome: outcome, Text: text, SizeBytes: int64(len(text))}, s.now())
 	require.NoError(s, err)
 	return out
 }
 
 func (s *script) run(c turn.ToolCall, text string) {
 	s.Helper()
-	require.Equal(s, journal.ClaimGranted, s.claim(c, 1).State)
+	require.Equal(s, journal.ClaimGranted, s.claim(c, 1).Claim)
 	s.settleCall(c, 1, turn.OutcomeOK, text)
 }
 
@@ -263,7 +260,7 @@ type state struct {
 	Events   []turn.Event
 	Calls    []journal.CallRecord
 	Steps    []journal.Inference
-	Waits    []journal.RequestRecord
+	Waits    []turn.Request
 	Rules    []turn.Grant
 }
 

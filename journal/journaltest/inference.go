@@ -216,13 +216,12 @@ func neverStarted(t *testing.T, open func() *journal.DB) {
 	assert.ErrorIs(t, err, journal.ErrNotFound)
 	_, err = s.Call(t.Context(), "t1", "1.0")
 	assert.ErrorIs(t, err, journal.ErrNotFound)
-	_, err = s.SettleCall(t.Context(), journal.SettleInput{Turn: "t1", CallID: "1.0", Attempt: 1,
-		Result: turn.ToolResult{Outcome: turn.OutcomeOK}})
+	_, err = s.SettleCall(t.Context(), "t1", "1.0", 1, turn.ToolResult{Outcome: turn.OutcomeOK}, start)
 	assert.ErrorIs(t, err, journal.ErrNotFound)
 	s.turn = "none"
 	_, err = s.StartInference(t.Context(), s.startInput(1))
 	assert.ErrorIs(t, err, journal.ErrNotFound)
-	_, err = s.ClaimCall(t.Context(), s.claimInput(calls(1, 1)[0], 1))
+	_, err = s.ClaimCall(t.Context(), s.claimInput(calls(1, 1)[0], 1), false)
 	assert.ErrorIs(t, err, journal.ErrNotFound)
 	_, err = s.Finish(t.Context(), s.finishInput())
 	assert.ErrorIs(t, err, journal.ErrNotFound)

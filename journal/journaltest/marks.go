@@ -19,8 +19,8 @@ var markPromises = []promise{
 
 func (s *script) settleTainting(c turn.ToolCall, attempt int, r turn.ToolResult) {
 	s.Helper()
-	_, err := s.SettleCall(s.Context(), journal.SettleInput{Turn: s.turn, CallID: c.ID, Attempt: attempt, Result: r,
-		Taints: true, At: s.now()})
+	r.Taints = true
+	_, err := s.SettleCall(s.Context(), s.turn, c.ID, attempt, r, s.now())
 	require.NoError(s, err)
 }
 

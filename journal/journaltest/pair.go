@@ -48,14 +48,14 @@ func together(t *testing.T, a, b *journal.DB, n int, fn func(i int, db *journal.
 }
 
 // grantedOnceOf claims a call n times concurrently and checks that one claim is granted.
-func grantedOnceOf(t *testing.T, a, b *journal.DB, n int, in journal.ClaimInput) {
+func grantedOnceOf(t *testing.T, a, b *journal.DB, n int, in journal.CallRecord) {
 	t.Helper()
 	var granted atomic.Int64
 	together(t, a, b, n, func(i int, db *journal.DB) error {
 		in := in
-		in.Worker, in.At = fmt.Sprint(i), start
-		out, err := db.ClaimCall(t.Context(), in)
-		if out.State == journal.ClaimGranted {
+		in.Worker, in.ClaimedAt = fmt.Sprint(i), start
+		out, err := db.ClaimCall(t.Context(), in, false)
+		if out.Claim == journal.ClaimGranted {
 			granted.Add(1)
 		}
 		return err
@@ -82,7 +82,7 @@ func oneClaim(t *testing.T, a, b *journal.DB) {
 	s := newScript(t, a, "t1")
 	list := calls(1, 1)
 	s.infer(1, "look", list...)
-	grantedOnceOf(t, a, b, 20, journal.ClaimInput{Turn: "t1", Step: 1, Call: list[0], Attempt: 1})
+	grantedOnceOf(t, a, b, 20, journal.CallRecord{Turn: "t1", Step: 1, Call: list[0], Attempt: 1})
 }
 
 func oneDecision(t *testing.T, a, b *journal.DB) {
@@ -97,17 +97,14 @@ func oneDecision(t *testing.T, a, b *journal.DB) {
 			r = allowed(req)
 			r.By = fmt.Sprint(i)
 		}
-		return j.Decide(t.Context(), turn.DecisionsInput{Session: "s", Turn: "t1", Decisions: []turn.Decision{r},
-			At: start})
+		return j.Decide(t.Context(), "s", "t1", []turn.Decision{r}, start)
 	})
 	decided := s.requestEvents(turn.EventApprovalDecided)
 	require.Len(t, decided, 1)
 	requests, err := b.Requests(t.Context(), "t1")
 	require.NoError(t, err)
 	assert.Equal(t, decided[0].Decision, requests[0].Decision)
-	in := s.claimInput(list[0], 1)
-	in.Approved = true
-	_, err = b.ClaimCall(t.Context(), in)
+	_, err = b.ClaimCall(t.Context(), s.claimInput(list[0], 1), true)
 	if requests[0].Decision.Allowed {
 		assert.NoError(t, err)
 	} else {
@@ -167,9 +164,8 @@ func oneNotice(t *testing.T, a, b *journal.DB) {
 			_, err := j.StartInference(t.Context(), in)
 			return err
 		}
-		late := journal.SettleInput{Turn: "t1", CallID: list[0].ID, Attempt: 1, Taints: true, At: start,
-			Result: turn.ToolResult{FromServer: true, Outcome: turn.OutcomeOK, Text: "done"}}
-		_, err := j.SettleCall(t.Context(), late)
+		late := turn.ToolResult{FromServer: true, Taints: true, Outcome: turn.OutcomeOK, Text: "done"}
+		_, err := j.SettleCall(t.Context(), "t1", list[0].ID, 1, late, start)
 		return err
 	})
 	must(b.StartInference(t.Context(), in))(t)
@@ -182,5 +178,5 @@ func oneGoesOn(t *testing.T, a, b *journal.DB) {
 	s, list := asked(t, func() *journal.DB { return a }, 1)
 	s.claim(list[0], 1)
 	s.suspend(list[0], 1, "x")
-	grantedOnceOf(t, a, b, 20, journal.ClaimInput{Turn: "t1", Step: 1, Call: list[0], Attempt: 2})
+	grantedOnceOf(t, a, b, 20, journal.CallRecord{Turn: "t1", Step: 1, Call: list[0], Attempt: 2})
 }

@@ -39,23 +39,20 @@ func allowed(r turn.Request) turn.Decision {
 		Reason: "looks good", At: start.Add(time.Minute)}
 }
 
-func (s *script) askInput(requests ...turn.Request) turn.AskInput {
-	return turn.AskInput{Session: s.session, Turn: s.turn, Requests: requests, At: s.now()}
-}
-
 func (s *script) ask(requests ...turn.Request) {
 	s.Helper()
-	ruled := must(s.Ask(s.Context(), s.askInput(requests...)))(s)
+	ruled := must(s.Ask(s.Context(), s.session, s.turn, requests, s.now()))(s)
 	require.Empty(s, ruled)
-}
-
-func (s *script) decideInput(decisions ...turn.Decision) turn.DecisionsInput {
-	return turn.DecisionsInput{Session: s.session, Turn: s.turn, Decisions: decisions, At: s.now()}
 }
 
 func (s *script) decide(decisions ...turn.Decision) {
 	s.Helper()
-	require.NoError(s, s.Decide(s.Context(), s.decideInput(decisions...)))
+	require.NoError(s, s.decideFails(decisions...))
+}
+
+// decideFails returns the error of a Decide.
+func (s *script) decideFails(decisions ...turn.Decision) error {
+	return s.Decide(s.Context(), s.session, s.turn, decisions, s.now())
 }
 
 func (s *script) turnState() turn.State {
@@ -65,13 +62,13 @@ func (s *script) turnState() turn.State {
 }
 
 // requestEvents returns the data of the turn's events of a kind.
-func (s *script) requestEvents(kind turn.EventKind) (list []turn.RequestEvent) {
+func (s *script) requestEvents(kind turn.EventKind) (list []turn.Request) {
 	s.Helper()
 	for _, e := range s.events() {
 		if e.Kind != kind {
 			continue
 		}
-		var data turn.RequestEvent
+		var data turn.Request
 		require.NoError(s, json.Unmarshal(e.Data, &data))
 		assert.Equal(s, data.Step, e.Step)
 		list = append(list, data)
@@ -80,8 +77,8 @@ func (s *script) requestEvents(kind turn.EventKind) (list []turn.RequestEvent) {
 }
 
 // askFails returns the error of an Ask.
-func (s *script) askFails(in turn.AskInput) error {
-	_, err := s.Ask(s.Context(), in)
+func (s *script) askFails(requests ...turn.Request) error {
+	_, err := s.Ask(s.Context(), s.session, s.turn, requests, s.now())
 	return err
 }
 
@@ -89,10 +86,10 @@ func askedOnce(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 2)
 	first, question := approvalOf(list[0]), questionOf("q1", 1)
 	first.Beside = &turn.Beside{Count: 17, Calls: []turn.ToolCall{{ID: list[1].ID, Tool: "another"}}}
-	in := s.askInput(first, question)
+	at, requested := s.now(), []turn.Request{first, question}
 	again := func(want ...turn.DecisionStatus) {
 		t.Helper()
-		ruled, err := s.Ask(t.Context(), in)
+		ruled, err := s.Ask(t.Context(), s.session, s.turn, requested, at)
 		require.NoError(t, err)
 		require.Len(t, ruled, len(want))
 		for i := range want {
@@ -105,17 +102,17 @@ func askedOnce(t *testing.T, open func() *journal.DB) {
 	first.Arguments = list[0].Arguments
 	first.Beside = &turn.Beside{Count: 17, Calls: []turn.ToolCall{
 		{ID: list[1].ID, Tool: list[1].Tool, Arguments: list[1].Arguments}}}
-	want := []journal.RequestRecord{
-		{Session: "s", Turn: "t1", Request: first, ArgumentsBytes: int64(len(first.Arguments)), AskedAt: in.At},
-		{Session: "s", Turn: "t1", Request: question, AskedAt: in.At},
+	first.ArgumentsBytes = int64(len(first.Arguments))
+	want := []turn.Request{first, question}
+	for i := range want {
+		want[i].Session, want[i].Turn, want[i].AskedAt = "s", "t1", at
 	}
 	requests, err := s.Requests(t.Context(), "t1")
 	require.NoError(t, err)
 	assert.Equal(t, want, requests)
 	assert.Equal(t, 2, s.sessionRecord().PendingRequests)
-	assert.Equal(t, []turn.RequestEvent{{Request: first, ArgumentsBytes: int64(len(first.Arguments))}},
-		s.requestEvents(turn.EventApprovalRequested))
-	assert.Equal(t, []turn.RequestEvent{{Request: question}}, s.requestEvents(turn.EventQuestionAsked))
+	assert.Equal(t, []turn.Request{first}, s.requestEvents(turn.EventApprovalRequested))
+	assert.Equal(t, []turn.Request{question}, s.requestEvents(turn.EventQuestionAsked))
 
 	s.decide(allowed(first), turn.Decision{ID: "q1", Status: turn.StatusAnswered})
 	s.unchanged(func() { again(turn.StatusAllowed, turn.StatusAnswered) }) // the turn was reset
@@ -133,27 +130,25 @@ func askedExactly(t *testing.T, open func() *journal.DB) {
 		good := approvalOf(list[0])
 		other := good
 		other.ArgumentsHash = journal.HashOf([]byte(`{"path":"another"}`))
-		assert.Error(t, s.askFails(s.askInput(other)), "a person would decide about what does not run")
-		assert.Error(t, s.askFails(s.askInput(good, other)), "nothing of it is asked")
+		assert.Error(t, s.askFails(other), "a person would decide about what does not run")
+		assert.Error(t, s.askFails(good, other), "nothing of it is asked")
 		stranger := approvalOf(turn.ToolCall{ID: "1.7", Tool: "x"})
-		assert.Error(t, s.askFails(s.askInput(stranger)))
+		assert.Error(t, s.askFails(stranger))
 		stranger = good
 		stranger.Beside = &turn.Beside{Count: 1, Calls: []turn.ToolCall{{ID: "1.7"}}}
-		assert.Error(t, s.askFails(s.askInput(stranger)))
+		assert.Error(t, s.askFails(stranger))
 		odd := good
 		odd.Kind = "wish"
-		assert.Error(t, s.askFails(s.askInput(odd)))
-		elsewhere := s.askInput(good)
-		elsewhere.Session = "other"
-		assert.Error(t, s.askFails(elsewhere))
-		elsewhere = s.askInput(good)
-		elsewhere.Turn = "none"
-		assert.ErrorIs(t, s.askFails(elsewhere), journal.ErrNotFound)
+		assert.Error(t, s.askFails(odd))
+		_, err := s.Ask(t.Context(), "other", s.turn, []turn.Request{good}, s.now())
+		assert.Error(t, err)
+		_, err = s.Ask(t.Context(), s.session, "none", []turn.Request{good}, s.now())
+		assert.ErrorIs(t, err, journal.ErrNotFound)
 	})
 	s.finish()
 	s.unchanged(func() {
-		assert.ErrorIs(t, s.askFails(s.askInput(approvalOf(list[0]))), journal.ErrClosed)
-		assert.ErrorIs(t, s.Decide(t.Context(), s.decideInput(allowed(approvalOf(list[0])))), journal.ErrClosed)
+		assert.ErrorIs(t, s.askFails(approvalOf(list[0])), journal.ErrClosed)
+		assert.ErrorIs(t, s.decideFails(allowed(approvalOf(list[0]))), journal.ErrClosed)
 	})
 }
 
@@ -180,12 +175,10 @@ func firstDecision(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 1)
 	r := approvalOf(list[0])
 	s.ask(r)
-	in := s.decideInput(allowed(r))
-	require.NoError(t, s.Decide(t.Context(), in))
+	s.decide(allowed(r))
 	s.unchanged(func() {
-		require.NoError(t, s.Decide(t.Context(), in)) // the worker died before it could report it
-		require.NoError(t, s.Decide(t.Context(),
-			s.decideInput(turn.Decision{ID: r.ID, Status: turn.StatusDenied, By: "bob"})))
+		s.decide(allowed(r)) // the worker died before it could report it
+		s.decide(turn.Decision{ID: r.ID, Status: turn.StatusDenied, By: "bob"})
 	})
 	requests := must(s.Requests(t.Context(), "t1"))(t)
 	want := allowed(r)
@@ -220,15 +213,15 @@ func decisionRefused(t *testing.T, open func() *journal.DB) {
 	s.unchanged(func() {
 		refuse := func(r turn.Decision) {
 			t.Helper()
-			assert.Error(t, s.Decide(t.Context(), s.decideInput(r)), "%+v", r)
+			assert.Error(t, s.decideFails(r), "%+v", r)
 		}
-		err := s.Decide(t.Context(), s.decideInput(allowed(req), turn.Decision{ID: "9.9", Status: turn.StatusDenied}))
+		err := s.decideFails(allowed(req), turn.Decision{ID: "9.9", Status: turn.StatusDenied})
 		assert.ErrorIs(t, err, journal.ErrNotFound, "and the good one beside it is not taken either")
 		other := allowed(req)
 		other.ArgumentsHash = journal.HashOf([]byte("other"))
-		assert.ErrorIs(t, s.Decide(t.Context(), s.decideInput(other)), journal.ErrUnapproved)
+		assert.ErrorIs(t, s.decideFails(other), journal.ErrUnapproved)
 		other.ArgumentsHash = ""
-		assert.ErrorIs(t, s.Decide(t.Context(), s.decideInput(other)), journal.ErrUnapproved)
+		assert.ErrorIs(t, s.decideFails(other), journal.ErrUnapproved)
 		refuse(turn.Decision{ID: req.ID, Status: turn.StatusAnswered})
 		refuse(turn.Decision{ID: req.ID, Status: turn.StatusDenied, Allowed: true})
 		refuse(turn.Decision{ID: req.ID, Status: turn.StatusAllowed, ArgumentsHash: req.ArgumentsHash})

@@ -46,10 +46,10 @@ func neverRan(t *testing.T, open func() *journal.DB) {
 	assert.Equal(t, 2, s.count(turn.EventToolCallStarted))
 	assert.Equal(t, 2, s.count(turn.EventToolCallCompleted))
 	claim := s.claim(list[0], 1)
-	assert.Equal(t, journal.ClaimSettled, claim.State, "a denied call cannot be run any more")
-	assert.Equal(t, turn.OutcomeDenied, claim.Record.Outcome)
-	assert.Equal(t, turn.CodePolicyDenied, claim.Record.Code, "why it was not run")
-	assert.Zero(t, claim.Record.Runs)
+	assert.Equal(t, journal.ClaimSettled, claim.Claim, "a denied call cannot be run any more")
+	assert.Equal(t, turn.OutcomeDenied, claim.Outcome)
+	assert.Equal(t, turn.CodePolicyDenied, claim.Code, "why it was not run")
+	assert.Zero(t, claim.Runs)
 }
 
 func ledgerWins(t *testing.T, open func() *journal.DB) {

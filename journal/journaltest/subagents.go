@@ -34,11 +34,11 @@ func (s *script) callInBackground(c turn.ToolCall, granted turn.Allowance) {
 	s.settleCall(c, 1, turn.OutcomeOK, "it works")
 }
 
-func (s *script) claimAgent(c turn.ToolCall, a journal.Subagent) journal.Claim {
+func (s *script) claimAgent(c turn.ToolCall, a journal.Subagent) journal.CallRecord {
 	s.Helper()
 	in := s.claimInput(c, 1)
 	in.Subagent, in.Repeatable = &a, true
-	return must(s.ClaimCall(s.Context(), in))(s)
+	return must(s.ClaimCall(s.Context(), in, false))(s)
 }
 
 // subagentOf begins the turn of the subagent that a call of the script's turn has started.
@@ -288,7 +288,7 @@ func pendingBelow(t *testing.T, open func() *journal.DB) {
 	deep := inline.subagentOf("1.0")
 	background.ask(questionOf("q1", 1))
 	deep.ask(questionOf("q1", 1))
-	sessions := func(list []journal.RequestRecord) (out []string) {
+	sessions := func(list []turn.Request) (out []string) {
 		for _, w := range list {
 			out = append(out, w.Session)
 		}

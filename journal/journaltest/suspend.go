@@ -20,20 +20,15 @@ var suspendPromises = []promise{
 	{"progress is noted of an open claim, up to a bound", noted},
 }
 
-func (s *script) suspendInput(c turn.ToolCall, attempt int, continuation string) journal.SettleInput {
-	return journal.SettleInput{Turn: s.turn, CallID: c.ID, Attempt: attempt,
-		Result: turn.ToolResult{Continuation: []byte(continuation)}, At: s.now()}
-}
-
 func (s *script) suspend(c turn.ToolCall, attempt int, continuation string) {
 	s.Helper()
-	require.NoError(s, s.SuspendCall(s.Context(), s.suspendInput(c, attempt, continuation)))
+	require.NoError(s, s.SuspendCall(s.Context(), s.turn, c.ID, attempt, []byte(continuation)))
 }
 
 func suspended(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 2)
 	for _, continuation := range []string{"", "\x00\xff not text", strings.Repeat("x", journal.MaxContinuationBytes)} {
-		assert.Equal(t, journal.ClaimGranted, s.claim(list[0], s.attempts(list[0])+1).State)
+		assert.Equal(t, journal.ClaimGranted, s.claim(list[0], s.attempts(list[0])+1).Claim)
 		attempt := s.attempts(list[0])
 		s.suspend(list[0], attempt, continuation)
 		s.unchanged(func() { s.suspend(list[0], attempt, continuation) }) // the worker died before it could report it
@@ -43,15 +38,15 @@ func suspended(t *testing.T, open func() *journal.DB) {
 		assert.True(t, rec.Continuation != nil && string(rec.Continuation) == continuation)
 	}
 	last := s.claim(list[0], 4)
-	assert.Equal(t, journal.ClaimGranted, last.State)
-	assert.Len(t, last.Record.Continuation, journal.MaxContinuationBytes, "the last round's")
-	assert.Equal(t, 4, last.Record.Runs)
-	assert.False(t, last.Record.Repeatable, "no attempt ran it again")
+	assert.Equal(t, journal.ClaimGranted, last.Claim)
+	assert.Len(t, last.Continuation, journal.MaxContinuationBytes, "the last round's")
+	assert.Equal(t, 4, last.Runs)
+	assert.False(t, last.Repeatable, "no attempt ran it again")
 	require.NoError(t, s.ReleaseCall(t.Context(), "t1", list[0].ID, 4))
 	again := s.claim(list[0], 5)
-	assert.Equal(t, journal.ClaimGranted, again.State)
-	assert.Equal(t, last.Record.Continuation, again.Record.Continuation, "what was not sent is still to be sent")
-	assert.Equal(t, journal.ClaimTaken, s.claim(list[0], 6).State, "once, not for ever")
+	assert.Equal(t, journal.ClaimGranted, again.Claim)
+	assert.Equal(t, last.Continuation, again.Continuation, "what was not sent is still to be sent")
+	assert.Equal(t, journal.ClaimTaken, s.claim(list[0], 6).Claim, "once, not for ever")
 	rec := s.settleCall(list[0], 5, turn.OutcomeOK, "done")
 	assert.Equal(t, "done", rec.Text)
 	assert.Nil(t, rec.Continuation, "there is nothing to go on with")
@@ -75,18 +70,15 @@ func suspendFenced(t *testing.T, open func() *journal.DB) {
 	refused := func(attempt int, want error) {
 		t.Helper()
 		s.unchanged(func() {
-			assert.ErrorIs(t, s.SuspendCall(t.Context(), s.suspendInput(list[0], attempt, "x")), want)
+			assert.ErrorIs(t, s.SuspendCall(t.Context(), s.turn, list[0].ID, attempt, []byte("x")), want)
 		})
 	}
 	refused(1, journal.ErrNotFound)
 	s.claim(list[0], 1)
 	refused(2, journal.ErrNotFound)
 	s.unchanged(func() {
-		in := s.suspendInput(list[0], 1, strings.Repeat("x", journal.MaxContinuationBytes+1))
-		assert.Error(t, s.SuspendCall(t.Context(), in))
-		in = s.suspendInput(list[0], 1, "x")
-		in.Turn = "none"
-		assert.ErrorIs(t, s.SuspendCall(t.Context(), in), journal.ErrNotFound)
+		assert.Error(t, s.SuspendCall(t.Context(), s.turn, list[0].ID, 1, make([]byte, journal.MaxContinuationBytes+1)))
+		assert.ErrorIs(t, s.SuspendCall(t.Context(), "none", list[0].ID, 1, []byte("x")), journal.ErrNotFound)
 	})
 	s.suspend(list[0], 1, "what it left")
 	refused(1, journal.ErrStale)

@@ -31,9 +31,8 @@ func alwaysAllow(t *testing.T, open func() *journal.DB) {
 	twice := call
 	twice.ID, twice.ArgumentsHash = requests[3].ID, requests[3].ArgumentsHash
 	twice.Grant = turn.GrantTool
-	in := s.decideInput(call, tool, denied, twice)
-	require.NoError(t, s.Decide(t.Context(), in))
-	require.NoError(t, s.Decide(t.Context(), in))
+	s.decide(call, tool, denied, twice)
+	s.decide(call, tool, denied, twice)
 	rules, err := s.Grants(t.Context(), s.turn)
 	require.NoError(t, err)
 	assert.Equal(t, []turn.Grant{
@@ -47,10 +46,8 @@ func alwaysAllow(t *testing.T, open func() *journal.DB) {
 func claimApproved(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 5)
 	claim := func(c turn.ToolCall, approved bool) (journal.ClaimState, error) {
-		in := s.claimInput(c, 1)
-		in.Approved = approved
-		out, err := s.ClaimCall(t.Context(), in)
-		return out.State, err
+		out, err := s.ClaimCall(t.Context(), s.claimInput(c, 1), approved)
+		return out.Claim, err
 	}
 	refused := func(c turn.ToolCall, approved bool, why string) {
 		t.Helper()

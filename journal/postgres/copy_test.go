@@ -73,22 +73,21 @@ func fill(t *testing.T, db *journal.DB) turn.Head {
 			Raw: []byte(`{"canary":"raw"}`)}})
 	require.NoError(t, err)
 	hash := journal.HashOf([]byte(call.Arguments))
-	_, err = db.Ask(ctx, turn.AskInput{Session: "s", Turn: "t", At: at, Requests: []turn.Request{
+	_, err = db.Ask(ctx, "s", "t", []turn.Request{
 		{ID: "1.0", Kind: turn.RequestApproval, Step: 1, ArgumentsHash: hash},
 		{ID: "q1", Kind: turn.RequestQuestion, Step: 1, Question: "canary question"},
-	}})
+	}, at)
 	require.NoError(t, err)
-	require.NoError(t, db.Decide(ctx, turn.DecisionsInput{Session: "s", Turn: "t", At: at, Decisions: []turn.Decision{
+	require.NoError(t, db.Decide(ctx, "s", "t", []turn.Decision{
 		{ID: "1.0", Status: turn.StatusAllowed, Allowed: true, ArgumentsHash: hash, Grant: turn.GrantTool, By: "me",
 			Reason: "canary reason"},
-	}}))
-	_, err = db.ClaimCall(ctx, journal.ClaimInput{Turn: "t", Step: 1, Call: call, Attempt: 1, Approved: true, At: at})
+	}, at))
+	_, err = db.ClaimCall(ctx, journal.CallRecord{Turn: "t", Step: 1, Call: call, Attempt: 1, ClaimedAt: at}, true)
 	require.NoError(t, err)
-	_, err = db.SettleCall(ctx, journal.SettleInput{Turn: "t", CallID: "1.0", Attempt: 1, At: at, Taints: true,
-		Result: turn.ToolResult{FromServer: true, Outcome: turn.OutcomeOK, Text: "canary result",
-			Full:      bytes.Repeat([]byte("canary full"), 500),
-			Media:     []turn.Media{{Type: "image/png", Data: []byte("canary image")}},
-			MediaType: "text/plain"}})
+	_, err = db.SettleCall(ctx, "t", "1.0", 1, turn.ToolResult{FromServer: true, Outcome: turn.OutcomeOK, Text: "canary result",
+		Full:      bytes.Repeat([]byte("canary full"), 500),
+		Media:     []turn.Media{{Type: "image/png", Data: []byte("canary image")}},
+		MediaType: "text/plain", Taints: true}, at)
 	require.NoError(t, err)
 	_, err = db.Fork(ctx, journal.ForkInput{Session: "s", At: 1, ID: "f", Time: at})
 	require.NoError(t, err)

@@ -119,14 +119,13 @@ func TestALostCommitIsNotRepeated(t *testing.T) {
 			return err
 		},
 		func() error {
-			claim, err := db.ClaimCall(t.Context(), journal.ClaimInput{Turn: "t", Step: 1, Call: call, Attempt: 1, At: at})
-			assert.Equal(t, journal.ClaimGranted, claim.State, "its own claim is no other's")
+			claim, err := db.ClaimCall(t.Context(), journal.CallRecord{Turn: "t", Step: 1, Call: call, Attempt: 1, ClaimedAt: at}, false)
+			assert.Equal(t, journal.ClaimGranted, claim.Claim, "its own claim is no other's")
 			return err
 		},
 		func() error { return db.NoteCall(t.Context(), "t", "1.0", 1, turn.ToolProgress{Message: "once"}, at) },
 		func() error {
-			_, err := db.SettleCall(t.Context(), journal.SettleInput{Turn: "t", CallID: "1.0", Attempt: 1, At: at,
-				Result: turn.ToolResult{Outcome: turn.OutcomeOK, Text: "done"}})
+			_, err := db.SettleCall(t.Context(), "t", "1.0", 1, turn.ToolResult{Outcome: turn.OutcomeOK, Text: "done"}, at)
 			return err
 		},
 		func() error {

@@ -209,11 +209,10 @@ func hop(t *testing.T, db *journal.DB, head turn.Head, n, size int) {
 			Answer: turn.Completion{Text: "look"},
 		})
 		require.NoError(t, err)
-		_, err = db.ClaimCall(t.Context(), journal.ClaimInput{Turn: "t", Step: step, Call: c, Attempt: 1})
+		_, err = db.ClaimCall(t.Context(), journal.CallRecord{Turn: "t", Step: step, Call: c, Attempt: 1}, false)
 		require.NoError(t, err)
 		text := strings.Repeat(c.ID+" ", size/(len(c.ID)+1))
-		_, err = db.SettleCall(t.Context(), journal.SettleInput{Turn: "t", CallID: c.ID, Attempt: 1,
-			Result: turn.ToolResult{Outcome: turn.OutcomeOK, Text: text, Full: []byte(text)}})
+		_, err = db.SettleCall(t.Context(), "t", c.ID, 1, turn.ToolResult{Outcome: turn.OutcomeOK, Text: text, Full: []byte(text)}, time.Time{})
 		require.NoError(t, err)
 		head, results = out.Head, []turn.CallOutcome{{CallID: c.ID}}
 	}

@@ -24,7 +24,7 @@ type effects struct{ begun, effect []time.Time }
 // indexEffects files the tool's ledger under the calls. If several calls have the same text, each gets as many lines as
 // it has runs, in the order of their claims; the last one gets the rest.
 func (c *checker) indexEffects() {
-	lines, calls := map[string]*effects{}, map[string][]journal.ExportCall{}
+	lines, calls := map[string]*effects{}, map[string][]journal.CallRecord{}
 	for _, e := range c.Effects {
 		if e.Event == "mode" || e.Event == "face" {
 			continue // of a server, not of a call
@@ -51,7 +51,7 @@ func (c *checker) indexEffects() {
 			c.breaks(I2, "the tool has run %s (%d begun, %d effects) and the ledger has no such call", key, len(all.begun),
 				len(all.effect))
 		}
-		slices.SortStableFunc(same, func(a, b journal.ExportCall) int { return a.ClaimedAt.Compare(b.ClaimedAt) })
+		slices.SortStableFunc(same, func(a, b journal.CallRecord) int { return a.ClaimedAt.Compare(b.ClaimedAt) })
 		for i, one := range same {
 			n := one.Runs
 			if i == len(same)-1 {
@@ -98,7 +98,7 @@ func (c *checker) effects() {
 	}
 }
 
-func nameOf(one journal.ExportCall) string {
+func nameOf(one journal.CallRecord) string {
 	return fmt.Sprintf("call %s (%s) of turn %s", one.Call.ID, keyOf(one.Call), one.Turn)
 }
 
@@ -113,7 +113,7 @@ func keyOf(call turn.ToolCall) string {
 	return args.Text
 }
 
-func (c *checker) effect(one journal.ExportCall) {
+func (c *checker) effect(one journal.CallRecord) {
 	name, repeatable := nameOf(one), c.repeatable(one)
 	ran := c.ran[call{one.Turn, one.Call.ID}]
 	begun, effect := len(ran.begun), len(ran.effect)
@@ -147,7 +147,7 @@ func (c *checker) effect(one journal.ExportCall) {
 }
 
 // repeatable reports whether the operator declares a call repeatable.
-func (c *checker) repeatable(call journal.ExportCall) bool {
+func (c *checker) repeatable(call journal.CallRecord) bool {
 	if len(c.Run.Repeatable) == 0 {
 		return call.Repeatable
 	}

@@ -60,7 +60,7 @@ type turnLedger struct {
 	caller     turn.Caller    // of the session, if it is that of a subagent
 	transcript []turn.Message // of the whole session
 	inferences []journal.ExportInference
-	calls      []journal.ExportCall
+	calls      []journal.CallRecord
 	late       []journal.LateResult
 	events     []turn.Event
 }
@@ -97,7 +97,7 @@ func newChecker(l Ledgers) *checker {
 
 // subagentCall files the task of a call of an agent as a message to the agent's session, and the call's result as what
 // its sender was told. The answer of a subagent in the background is a message to the caller's session.
-func (c *checker) subagentCall(t *turnLedger, call journal.ExportCall) {
+func (c *checker) subagentCall(t *turnLedger, call journal.CallRecord) {
 	session := turn.SubagentSession(call.Turn, call.Call.ID)
 	c.callers[session] = turn.Caller{Session: t.session, Turn: call.Turn, Call: call.Call.ID}
 	var arguments struct {
@@ -132,7 +132,7 @@ func (c *checker) toldOf(session, message string) Entry {
 
 // deliveredLate files the answer of a subagent in the background, which is a late result of its call, as a message to
 // the caller's session. If no turn has begun with it, a turn has merged it, or the journal keeps it for one.
-func (c *checker) deliveredLate(t *turnLedger, call journal.ExportCall, session string) (ok bool, text string) {
+func (c *checker) deliveredLate(t *turnLedger, call journal.CallRecord, session string) (ok bool, text string) {
 	for _, late := range t.late {
 		if late.CallID != call.Call.ID {
 			continue

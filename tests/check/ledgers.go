@@ -20,7 +20,7 @@ type Ledgers struct {
 	Histories map[string]*historypb.History // by file name
 	Sessions  []Session
 	Processes []Process
-	Waits     []journal.RequestRecord
+	Waits     []turn.Request
 	Sinks     map[string][]byte
 	// Partial: only Sessions, Waits and some of the Histories were kept. What clients, tools and the provider know is not
 	// compared with them.

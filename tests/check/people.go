@@ -21,7 +21,7 @@ type asked struct {
 	wait      turn.Request
 	requests  int
 	decisions []timedDecision
-	row       *journal.RequestRecord
+	row       *turn.Request
 	client    []Entry // deciding, decided and refused, of this request
 	accepted  []workflows.DecideInput
 }
@@ -71,14 +71,14 @@ func (c *checker) indexAsked(t *turnLedger, event turn.Event) {
 	default:
 		return
 	}
-	var data turn.RequestEvent
+	var data turn.Request
 	if err := json.Unmarshal(event.Data, &data); err != nil {
 		c.breaks(I5, "event %d of turn %s cannot be read: %v", event.Index, t.record.ID, err)
 		return
 	}
 	a := c.ask(t.record.ID, data.ID)
 	if data.Decision == nil {
-		a.requests, a.wait = a.requests+1, data.Request
+		a.requests, a.wait = a.requests+1, data
 		return
 	}
 	a.decisions = append(a.decisions, timedDecision{*data.Decision, event.At})

@@ -36,7 +36,7 @@ func (c *checker) elicitations() {
 	}
 }
 
-func (c *checker) elicitation(t *turnLedger, one journal.ExportCall) {
+func (c *checker) elicitation(t *turnLedger, one journal.CallRecord) {
 	key := keyOf(one.Call)
 	var args struct{ Rounds int }
 	_ = json.Unmarshal([]byte(one.Call.Arguments), &args) // it has a key, and so can be read
@@ -83,7 +83,7 @@ func (c *checker) given(a *asked) {
 }
 
 // toldOnce checks I5 for a call whose server asks several times: the response to one question does not answer the next.
-func (c *checker) toldOnce(t *turnLedger, one journal.ExportCall, output []string) {
+func (c *checker) toldOnce(t *turnLedger, one journal.CallRecord, output []string) {
 	told := map[string]int{}
 	for _, e := range c.eventsOf(keyOf(one.Call), "replied") {
 		told[e.Reply]++
@@ -174,7 +174,7 @@ func isNotice(m turn.Message) bool {
 // notices checks I3 for late results: the model is told once, and only of calls whose outcome was unknown, which the
 // transcript keeps saying of them.
 func (c *checker) notices() {
-	late := map[string]journal.ExportCall{}
+	late := map[string]journal.CallRecord{}
 	for _, t := range c.sortedTurns() {
 		for _, one := range t.calls {
 			late["late:"+one.Turn+":"+one.Call.ID] = one

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/everturn/everturn/client"
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/tests/check"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -18,7 +17,7 @@ import (
 
 // decide sends a decision about a call until the turn accepts or refuses it. If the turn has ended by then, the
 // decision has either been applied or is of no use.
-func (u *user) decide(ctx context.Context, w journal.RequestRecord, allow bool) error {
+func (u *user) decide(ctx context.Context, w turn.Request, allow bool) error {
 	e := check.Entry{Event: check.Deciding, At: time.Now(), Session: w.Session, Turn: w.Turn, Call: w.ID,
 		Hash: w.ArgumentsHash, Allow: allow}
 	u.ledger.write(e)
@@ -65,7 +64,7 @@ func (u *user) tell(ctx context.Context, t turnPlan) (client.Turn, error) {
 }
 
 // answer answers a question. The answer becomes a message of the turn.
-func (u *user) answer(ctx context.Context, w journal.RequestRecord, t turnPlan) error {
+func (u *user) answer(ctx context.Context, w turn.Request, t turnPlan) error {
 	u.ledger.write(check.Entry{Event: check.Sending, At: time.Now(), Session: t.session, Message: t.id, Text: t.text})
 	for {
 		err := u.people.Answer(ctx, client.DecideInput{Session: w.Session, Turn: w.Turn, Request: w.ID, Text: t.text,
@@ -88,7 +87,7 @@ func (u *user) answer(ctx context.Context, w journal.RequestRecord, t turnPlan) 
 }
 
 // reply responds to a server's elicitation. It returns the turn's error if the turn refuses the response.
-func (u *user) reply(ctx context.Context, w journal.RequestRecord, note string) error {
+func (u *user) reply(ctx context.Context, w turn.Request, note string) error {
 	content, err := json.Marshal(map[string]any{"sure": true, "note": note})
 	if err != nil {
 		return err
@@ -133,7 +132,7 @@ func (r *harness) told(ctx context.Context, t *turnPlan) {
 }
 
 // waiting waits until a session has n open requests, and returns them.
-func (r *harness) waiting(ctx context.Context, session string, n int) (list []journal.RequestRecord, err error) {
+func (r *harness) waiting(ctx context.Context, session string, n int) (list []turn.Request, err error) {
 	err = reach(ctx, fmt.Sprintf("%d waits of %s", n, session), func() bool {
 		list, err = r.journal.PendingRequests(ctx, session, 100)
 		return err == nil && len(list) >= n || r.over(ctx, r.target)
@@ -169,7 +168,7 @@ func (r *harness) attendTo() {
 }
 
 // speak decides one request. The ledger records a refusal, which the checker judges.
-func (r *harness) speak(ctx context.Context, w journal.RequestRecord) {
+func (r *harness) speak(ctx context.Context, w turn.Request) {
 	r.decisions.Add(1)
 	if w.Kind == turn.RequestApproval {
 		_ = r.user.decide(ctx, w, wanted(w))
@@ -188,7 +187,7 @@ func (r *harness) speak(ctx context.Context, w journal.RequestRecord) {
 }
 
 // wanted reports whether the schedule allows a call.
-func wanted(w journal.RequestRecord) bool { return !strings.Contains(w.Arguments, denyMark) }
+func wanted(w turn.Request) bool { return !strings.Contains(w.Arguments, denyMark) }
 
 // askTarget arms the points and sends only the target, so that the counted calls are the target's.
 func (r *harness) askTarget(ctx context.Context) error {

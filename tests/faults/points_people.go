@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 // withApprovals gives the target a step whose calls need approval, beside one call that does not: some are to be
@@ -191,7 +191,7 @@ func crossApprovals(ctx context.Context, r *harness) error {
 	if err != nil {
 		return err
 	}
-	cross := func(to, of journal.RequestRecord, turnID string) error {
+	cross := func(to, of turn.Request, turnID string) error {
 		of.Session, of.Turn = to.Session, turnID
 		if err := r.user.decide(ctx, of, true); err == nil {
 			return fmt.Errorf("session %s took the approval of another one's call (turn %q)", to.Session, turnID)

@@ -16,7 +16,7 @@ func (m *Model) Check(l check.Ledgers) []string {
 	l.Client, l.Effects = m.client, m.effects
 	l.Run.Asked = withApprovals
 	c := checker{m: m, turns: map[string]*journal.ExportTurn{}, place: map[string]int{},
-		calls: map[string]*journal.ExportCall{}}
+		calls: map[string]*journal.CallRecord{}}
 	for _, v := range check.Check(l) {
 		c.problems = append(c.problems, v.String())
 	}
@@ -37,7 +37,7 @@ type checker struct {
 	m        *Model
 	messages []turn.Message
 	turns    map[string]*journal.ExportTurn
-	calls    map[string]*journal.ExportCall
+	calls    map[string]*journal.CallRecord
 	place    map[string]int // of each message in the transcript
 	problems []string
 }
@@ -96,7 +96,7 @@ func (c *checker) order() {
 }
 
 // request checks that a call that was allowed has run, unless its turn was stopped.
-func (c *checker) request(w journal.RequestRecord) {
+func (c *checker) request(w turn.Request) {
 	t, call := c.turns[w.Turn], c.calls[w.Turn+" "+w.ID]
 	if w.Kind != turn.RequestApproval || w.Decision == nil || !w.Decision.Allowed || t == nil ||
 		t.State == turn.StateCancelled {

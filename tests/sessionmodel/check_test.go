@@ -30,10 +30,9 @@ func inOrder() (*Model, check.Ledgers) {
 	return m, check.Ledgers{
 		Sessions: []check.Session{{Lines: []journal.ExportLine{
 			answered("t1", "m1"), answered("t2", "m3"), message("m1", "t1"), message("m2", "t1"), message("m3", "t2"),
-			{Call: &journal.ExportCall{CallRecord: journal.CallRecord{Turn: "t1", Call: turn.ToolCall{ID: "1.0"}, Runs: 1,
-				Outcome: turn.OutcomeOK}}},
+			{Call: &journal.CallRecord{Turn: "t1", Call: turn.ToolCall{ID: "1.0"}, Runs: 1, Outcome: turn.OutcomeOK}},
 		}}},
-		Waits: []journal.RequestRecord{{Turn: "t1", Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Step: 1},
+		Waits: []turn.Request{{Turn: "t1", ID: "1.0", Kind: turn.RequestApproval, Step: 1,
 			Decision: &turn.Decision{Status: turn.StatusAllowed, Allowed: true}}},
 	}
 }

@@ -11,7 +11,27 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func proposal(inference int, steps ...string) Event {
+// event is an accepted call.
+type event struct {
+	tool, arguments string
+	edit            json.RawMessage
+	inference       int
+}
+
+// fold returns the progress after the events.
+func fold(events ...event) (p Progress) {
+	for _, e := range events {
+		p = after(p, e)
+	}
+	return p
+}
+
+func after(p Progress, e event) Progress { return p.After(e.inference, e.tool, e.arguments, e.edit) }
+
+// change is a call that changes something.
+const change = "local/write_file"
+
+func proposal(inference int, steps ...string) event {
 	list := make([]string, len(steps))
 	for i, s := range steps {
 		list[i] = s
@@ -19,12 +39,12 @@ func proposal(inference int, steps ...string) Event {
 			list[i] = fmt.Sprintf(`{"description":%q}`, s)
 		}
 	}
-	return Event{Tool: Tool, Arguments: `{"steps":[` + strings.Join(list, ",") + `]}`, Inference: inference}
+	return event{tool: Tool, arguments: `{"steps":[` + strings.Join(list, ",") + `]}`, inference: inference}
 }
 
-func reflected(inference, step int, v Assessment) Event {
+func reflected(inference, step int, v Assessment) event {
 	raw, _ := json.Marshal(Reflection{Step: step, Assessment: v, Text: "because"})
-	return Event{Tool: StepTool, Arguments: string(raw), Inference: inference}
+	return event{tool: StepTool, arguments: string(raw), inference: inference}
 }
 
 func independent(name string) string {
@@ -32,60 +52,58 @@ func independent(name string) string {
 }
 
 func TestAPlanAdvancesStepByStep(t *testing.T) {
-	events := []Event{proposal(1, "read", "write"), reflected(3, 1, Done)}
-	p := Fold(events)
+	p := fold(proposal(1, "read", "write"), reflected(3, 1, Done))
 	assert.Equal(t, "[x] 1. read — because\n[>] 2. write", p.String())
 	assert.True(t, p.Active())
 	assert.Contains(t, p.Instruction(), "Do step 2 now")
-	beside := Call{Tool: "local/write_file", Inference: 4, MaxInferences: 20, Reflects: true}
-	assert.NotEmpty(t, p.Refuse(beside), "a change beside a reflection is of no step")
-	beside.ReadOnly = true
-	assert.Empty(t, p.Refuse(beside))
-	p = p.After(reflected(5, 2, Done))
+	beside := Turn{Inference: 4, MaxInferences: 20, Reflects: true}
+	assert.NotEmpty(t, p.Refuse(beside, change, "", false), "a change beside a reflection is of no step")
+	assert.Empty(t, p.Refuse(beside, change, "", true))
+	p = after(p, reflected(5, 2, Done))
 	assert.True(t, p.Ended)
 	assert.Contains(t, p.Instruction(), "Give the final answer")
 }
 
 func TestAReflectionRevisesOrConcludes(t *testing.T) {
-	p := Fold([]Event{proposal(1, "a", "b", "c"), reflected(3, 1, Done), reflected(5, 2, Revise)})
+	p := fold(proposal(1, "a", "b", "c"), reflected(3, 1, Done), reflected(5, 2, Revise))
 	assert.True(t, p.Revising)
-	assert.NotEmpty(t, p.Refuse(Call{Tool: "local/write_file", Inference: 6, MaxInferences: 20}),
+	assert.NotEmpty(t, p.Refuse(Turn{Inference: 6, MaxInferences: 20}, change, "", false),
 		"only a new plan goes on")
-	revised := p.After(proposal(6, "d", "e"))
+	revised := after(p, proposal(6, "d", "e"))
 	assert.Equal(t, "[x] 1. a — because\n[>] 2. d\n[ ] 3. e", revised.String(), "what is done stays")
 	assert.Equal(t, 1, revised.Revisions)
 	assert.False(t, revised.Revising)
-	concluded := p.After(proposal(6, "d", "e")).After(reflected(8, 2, Conclude))
+	concluded := after(revised, reflected(8, 2, Conclude))
 	assert.Equal(t, "[x] 1. a — because\n[-] 2. d — because\n[-] 3. e", concluded.String())
 	assert.True(t, concluded.Ended)
 }
 
 func TestIndependentStepsAreCurrentTogether(t *testing.T) {
-	p := Fold([]Event{proposal(1, independent("a"), independent("b"), "join", independent("c"))})
+	p := fold(proposal(1, independent("a"), independent("b"), "join", independent("c")))
 	assert.Equal(t, "[>] 1. a (agent/a)\n[>] 2. b (agent/b)\n[ ] 3. join\n[ ] 4. c (agent/c)", p.String())
-	p = p.After(reflected(3, 2, Done))
+	p = after(p, reflected(3, 2, Done))
 	assert.Equal(t, "[>] 1. a (agent/a)\n[x] 2. b (agent/b) — because\n[ ] 3. join\n[ ] 4. c (agent/c)", p.String())
-	assert.NotEmpty(t, p.Refuse(Call{Tool: StepTool, Arguments: reflected(4, 3, Done).Arguments}), "step 3 has not begun")
-	p = p.After(reflected(3, 1, Done))
+	assert.NotEmpty(t, p.Refuse(Turn{}, StepTool, reflected(4, 3, Done).arguments, false), "step 3 has not begun")
+	p = after(p, reflected(3, 1, Done))
 	assert.Contains(t, p.Instruction(), "Do step 3 now")
 }
 
 // TestNoStepBeginsUnseen reflects on two independent steps in one completion: each reflection names the step after
 // them.
 func TestNoStepBeginsUnseen(t *testing.T) {
-	p := Fold([]Event{proposal(1, independent("a"), independent("b"), "join")})
+	p := fold(proposal(1, independent("a"), independent("b"), "join"))
 	for step := range 2 {
-		assert.Equal(t, "step 3 is next: join", p.Next(reflected(2, step+1, Done).Arguments))
+		assert.Equal(t, "step 3 is next: join", p.Next(reflected(2, step+1, Done).arguments))
 	}
-	assert.Empty(t, p.Next(reflected(2, 1, Conclude).Arguments))
-	p = p.After(reflected(2, 1, Done)).After(reflected(2, 2, Done))
-	assert.Empty(t, p.Next(reflected(3, 3, Done).Arguments), "it is the last one")
+	assert.Empty(t, p.Next(reflected(2, 1, Conclude).arguments))
+	p = after(after(p, reflected(2, 1, Done)), reflected(2, 2, Done))
+	assert.Empty(t, p.Next(reflected(3, 3, Done).arguments), "it is the last one")
 }
 
 func TestAUsersPlanReplacesTheModels(t *testing.T) {
 	e := proposal(1, "delete everything")
-	e.Edit = json.RawMessage(`{"steps":[{"description":"look","tool":"local/read_file","args":{"path":"a"},"patch":"-x\n+y"}]}`)
-	p := Fold([]Event{e})
+	e.edit = json.RawMessage(`{"steps":[{"description":"look","tool":"local/read_file","args":{"path":"a"},"patch":"-x\n+y"}]}`)
+	p := fold(e)
 	assert.True(t, p.Edited)
 	output := p.Instruction()
 	assert.Contains(t, output, "as the user has changed it")
@@ -96,41 +114,41 @@ func TestAUsersPlanReplacesTheModels(t *testing.T) {
 }
 
 func TestCallsThatDoNotFitThePlanAreRefused(t *testing.T) {
-	limits := func(c Call) Call { c.MaxInferences, c.MaxCalls = 12, 8; return c }
-	write := limits(Call{Tool: "local/write_file", Inference: 2})
+	at := Turn{Inference: 2, MaxInferences: 12, MaxCalls: 8}
 	none := Progress{}
-	assert.NotEmpty(t, none.Refuse(write), "nothing changes before there is a plan")
-	assert.Empty(t, none.Refuse(limits(Call{Tool: "local/read_file", ReadOnly: true})))
-	assert.NotEmpty(t, none.Refuse(limits(Call{Tool: StepTool, Arguments: reflected(2, 1, Done).Arguments})))
-	p := Fold([]Event{proposal(1, "a", "b")})
-	assert.Empty(t, p.Refuse(write))
+	assert.NotEmpty(t, none.Refuse(at, change, "", false), "nothing changes before there is a plan")
+	assert.Empty(t, none.Refuse(at, "local/read_file", "", true))
+	assert.NotEmpty(t, none.Refuse(at, StepTool, reflected(2, 1, Done).arguments, false))
+	p := fold(proposal(1, "a", "b"))
+	assert.Empty(t, p.Refuse(at, change, "", false))
 	for _, bad := range []string{`{"step":3,"assessment":"done"}`, `{"step":0,"assessment":"done"}`, `{"step":2,"assessment":"done"}`,
 		`[]`} {
-		assert.NotEmpty(t, p.Refuse(limits(Call{Tool: StepTool, Arguments: bad})), bad)
-		assert.Equal(t, p, p.After(Event{Tool: StepTool, Arguments: bad}), bad)
+		assert.NotEmpty(t, p.Refuse(at, StepTool, bad, false), bad)
+		assert.Equal(t, p, p.After(2, StepTool, bad, nil), bad)
 	}
-	ended := p.After(reflected(3, 1, Conclude))
-	assert.NotEmpty(t, ended.Refuse(write))
+	ended := after(p, reflected(3, 1, Conclude))
+	assert.NotEmpty(t, ended.Refuse(at, change, "", false))
 }
 
 func TestAStepHasItsPartOfTheInferences(t *testing.T) {
-	p := Fold([]Event{proposal(1, "a", "b")})
-	call := func(inference int) Call {
-		return Call{Tool: "local/write_file", Inference: inference, MaxInferences: 12, MaxCalls: 100}
+	p := fold(proposal(1, "a", "b"))
+	refuse := func(inference int) string {
+		return p.Refuse(Turn{Inference: inference, MaxInferences: 12, MaxCalls: 100}, change, "", false)
 	}
 	for inference := 2; inference <= 5; inference++ { // 12 less the plan and the answer, halved, less the reflection
-		assert.Empty(t, p.Refuse(call(inference)), inference)
+		assert.Empty(t, refuse(inference), inference)
 	}
-	assert.NotEmpty(t, p.Refuse(call(6)))
-	p = p.After(reflected(3, 1, Done))
+	assert.NotEmpty(t, refuse(6))
+	p = after(p, reflected(3, 1, Done))
 	for inference := 4; inference <= 10; inference++ { // what step 1 has left is step 2's
-		assert.Empty(t, p.Refuse(call(inference)), inference)
+		assert.Empty(t, refuse(inference), inference)
 	}
-	assert.NotEmpty(t, p.Refuse(call(11)))
+	assert.NotEmpty(t, refuse(11))
 }
 
 func TestPlansAreBounded(t *testing.T) {
-	first := Call{Tool: Tool, Inference: 1, MaxInferences: 12, MaxCalls: 8}
+	first := Turn{Inference: 1, MaxInferences: 12, MaxCalls: 8}
+	refuse := func(arguments string) string { return Progress{}.Refuse(first, Tool, arguments, false) }
 	for reason, raw := range map[string]string{
 		"has no steps":    `{"steps":[]}`,
 		"no description":  `{"steps":[{"description":" "}]}`,
@@ -138,18 +156,17 @@ func TestPlansAreBounded(t *testing.T) {
 		"not valid":       `{"steps":[{"description":"a","surprise":1}]}`,
 		"text follows":    `{"steps":[{"description":"a"}]}}`,
 		"maximum is 3276": `{"steps":[{"description":"a","patch":"` + strings.Repeat("x", MaxBytes) + `"}]}`,
-		"has 33 steps":    proposal(1, make([]string, 33)...).Arguments,
-		"propose fewer":   proposal(1, "a", "b", "c", "d").Arguments, // of 8 calls, 7 are left: 3 steps and their reflections
+		"has 33 steps":    proposal(1, make([]string, 33)...).arguments,
+		"propose fewer":   proposal(1, "a", "b", "c", "d").arguments, // of 8 calls, 7 are left: 3 steps and their reflections
 	} {
-		first.Arguments = raw
-		assert.Contains(t, Progress{}.Refuse(first), reason)
+		assert.Contains(t, refuse(raw), reason)
 	}
-	first.Arguments = proposal(1, "a", "b", "c").Arguments
-	assert.Empty(t, Progress{}.Refuse(first))
+	fits := proposal(1, "a", "b", "c").arguments
+	assert.Empty(t, refuse(fits))
 	first.Proposals = MaxRevisions
-	assert.Empty(t, Progress{}.Refuse(first))
+	assert.Empty(t, refuse(fits))
 	first.Proposals++
-	assert.Contains(t, Progress{}.Refuse(first), "revised 3 times")
+	assert.Contains(t, refuse(fits), "revised 3 times")
 }
 
 // TestRandomPlansKeepTheirOrder checks 10,000 random sequences of events: no step is current before those that it
@@ -165,9 +182,9 @@ func TestRandomPlansKeepTheirOrder(t *testing.T) {
 				for range 1 + r.IntN(4) {
 					steps = append(steps, []string{"plain", independent("i")}[r.IntN(2)])
 				}
-				p = p.After(proposal(n, steps...))
+				p = after(p, proposal(n, steps...))
 			} else {
-				p = p.After(reflected(n, r.IntN(6), []Assessment{Done, Done, Done, Revise, Conclude}[r.IntN(5)]))
+				p = after(p, reflected(n, r.IntN(6), []Assessment{Done, Done, Done, Revise, Conclude}[r.IntN(5)]))
 			}
 			current, blocked := 0, false
 			for i, s := range p.Steps {

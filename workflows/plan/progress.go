@@ -8,14 +8,6 @@ import (
 	"github.com/everturn/everturn/internal/printable"
 )
 
-// Event is a call of Tool or StepTool that was accepted: the policy, and the user if necessary, allowed it.
-type Event struct {
-	Tool      string
-	Arguments string
-	Edit      json.RawMessage // the user's version of the plan; empty if the user has not changed it
-	Inference int             // the number of the inference that requested the call
-}
-
 // StepState is the state of a plan step.
 type StepState string
 
@@ -50,27 +42,19 @@ type Progress struct {
 	began int
 }
 
-// Fold returns the progress of a plan after the events, which are in order. It ignores an event that was not possible
-// at its time.
-func Fold(events []Event) (p Progress) {
-	for _, e := range events {
-		p = p.After(e)
+// After returns the progress after a call of Tool or StepTool that was accepted: the policy, and the user if necessary,
+// allowed it. inference is the number of the inference that requested the call, and edit is the user's version of the
+// plan, empty if the user has not changed it. After returns p if the call was not possible. It does not change p.
+func (p Progress) After(inference int, tool, arguments string, edit json.RawMessage) Progress {
+	if tool == Tool {
+		return p.propose(inference, arguments, edit)
 	}
-	return p
-}
-
-// After returns the progress after one more event, or p if the event was not possible. It does not change p. An event
-// whose Tool is not Tool is a reflection.
-func (p Progress) After(e Event) Progress {
-	if e.Tool == Tool {
-		return p.propose(e)
-	}
-	r, err := parseReflection(e.Arguments)
-	if err != nil || p.refuseReflection(e.Arguments) != "" {
+	r, err := parseReflection(arguments)
+	if err != nil || p.refuseReflection(arguments) != "" {
 		return p
 	}
 	steps := append([]StepProgress(nil), p.Steps...) // a copy: the caller may still use p
-	p.Steps, p.began = steps, e.Inference
+	p.Steps, p.began = steps, inference
 	s := &steps[r.Step-1]
 	s.Reflection = printable.Head(r.Text, maxReflection)
 	switch r.Assessment {
@@ -90,16 +74,15 @@ func (p Progress) After(e Event) Progress {
 
 // propose returns the progress after a proposed plan: the steps that are done stay, and the plan's steps replace all
 // others. It returns p if the plan is invalid.
-func (p Progress) propose(e Event) Progress {
-	raw := e.Arguments
-	if len(e.Edit) > 0 {
-		raw = string(e.Edit)
+func (p Progress) propose(inference int, arguments string, edit json.RawMessage) Progress {
+	if len(edit) > 0 {
+		arguments = string(edit)
 	}
-	proposed, err := Parse(raw)
+	proposed, err := Parse(arguments)
 	if err != nil {
 		return p
 	}
-	next := Progress{Edited: len(e.Edit) > 0, began: e.Inference}
+	next := Progress{Edited: len(edit) > 0, began: inference}
 	for _, s := range p.Steps {
 		if s.State == StateDone {
 			next.Steps = append(next.Steps, s)
@@ -162,25 +145,24 @@ func (p Progress) Next(arguments string) string {
 	return ""
 }
 
-// Call is a call that a model proposes while its turn works by a plan.
-type Call struct {
-	Tool, Arguments string
-	ReadOnly        bool // the call changes nothing, and starts no agent
-	Reflects        bool // the same completion reflects on a step
-	Inference       int  // the number of the inference that proposes the call
-	Proposals       int  // how many plans the model has proposed earlier in the turn
+// Turn is what Refuse must know of the turn whose model proposes a call.
+type Turn struct {
+	Inference int  // the number of the inference that proposes the call
+	Reflects  bool // its completion reflects on a step
+	Proposals int  // how many plans the model has proposed earlier in the turn
 	// MaxInferences and MaxCalls are the turn's limits, and Calls is how many calls the turn has made.
 	MaxInferences, MaxCalls, Calls int
 }
 
-// Refuse returns why the call must not run now, or "" if it may. The reason is written for the model.
-func (p Progress) Refuse(c Call) string {
+// Refuse returns why a call must not run now, or "" if it may. The reason is written for the model. readOnly means that
+// the call changes nothing, and starts no agent.
+func (p Progress) Refuse(t Turn, tool, arguments string, readOnly bool) string {
 	switch {
-	case c.Tool == Tool:
-		return p.refuseProposal(c)
-	case c.Tool == StepTool:
-		return p.refuseReflection(c.Arguments)
-	case c.ReadOnly:
+	case tool == Tool:
+		return p.refuseProposal(t, arguments)
+	case tool == StepTool:
+		return p.refuseReflection(arguments)
+	case readOnly:
 		return ""
 	case len(p.Steps) == 0:
 		return "there is no plan yet: propose one with local/plan first"
@@ -188,11 +170,11 @@ func (p Progress) Refuse(c Call) string {
 		return "the plan has ended: give the final answer, or propose another plan with local/plan first"
 	case p.Revising:
 		return "the plan is being revised: propose the remaining steps with local/plan first"
-	case c.Reflects:
+	case t.Reflects:
 		return "the same answer reflects on a step: call this tool in the next one, when the reflection has counted"
-	case c.Inference-p.began > p.stepInferences(c):
+	case t.Inference-p.began > p.stepInferences(t):
 		return fmt.Sprintf("the step has used its part of the turn's max_steps, which is %d: reflect on it with "+
-			"local/plan_step", p.stepInferences(c)+1)
+			"local/plan_step", p.stepInferences(t)+1)
 	}
 	return ""
 }
@@ -200,28 +182,28 @@ func (p Progress) Refuse(c Call) string {
 // stepInferences returns how many inferences the current step may spend on its work, at least 1. The inferences that
 // the turn had left when the step began, without one for the final answer, are divided equally between the unfinished
 // steps. One of each step's part is for its reflection.
-func (p Progress) stepInferences(c Call) int {
+func (p Progress) stepInferences(t Turn) int {
 	unfinished := 0
 	for _, s := range p.Steps {
 		if s.State == StateCurrent || s.State == StatePending {
 			unfinished++
 		}
 	}
-	return max((c.MaxInferences-p.began-1)/max(unfinished, 1)-1, 1)
+	return max((t.MaxInferences-p.began-1)/max(unfinished, 1)-1, 1)
 }
 
 // refuseProposal returns why a call of Tool must not run, or "" if it may.
-func (p Progress) refuseProposal(c Call) string {
-	proposed, err := Parse(c.Arguments)
+func (p Progress) refuseProposal(t Turn, arguments string) string {
+	proposed, err := Parse(arguments)
 	if err != nil {
 		return err.Error()
 	}
-	if c.Proposals > MaxRevisions {
+	if t.Proposals > MaxRevisions {
 		return fmt.Sprintf("the plan was revised %d times, which is the maximum: answer with what was done", MaxRevisions)
 	}
 	// Each step needs at least two inferences and two calls: its work and its reflection. One inference is for the final
 	// answer, and one call is this proposal.
-	room := min(c.MaxInferences-c.Inference-1, c.MaxCalls-c.Calls-1) / 2
+	room := min(t.MaxInferences-t.Inference-1, t.MaxCalls-t.Calls-1) / 2
 	if len(proposed.Steps) > room {
 		return fmt.Sprintf("the plan has %d steps, and the turn's max_steps and max_tool_calls leave room for %d: propose "+
 			"fewer", len(proposed.Steps), max(room, 0))

@@ -81,8 +81,11 @@ type Proposal struct {
 	Text      string `json:"text,omitempty"`
 	Truncated bool   `json:"truncated,omitempty"` // Text is the beginning of a longer answer
 	Question  string `json:"question,omitempty"`
-	// of tool_calls, and of an invalid or stopped completion that has calls
-	Calls []CallProposal `json:"calls,omitempty"`
+	// Calls are those of tool_calls, and of an invalid or stopped completion that has calls. Their arguments are
+	// previews of at most ArgumentsPreview bytes, for display.
+	Calls []ToolCall `json:"calls,omitempty"`
+	// Permits say of each of tool_calls, by its ID, whether it may run. A call without one is denied.
+	Permits map[string]Permit `json:"permits,omitempty"`
 	// Invalid is set for ProposeInvalid, and for ProposeStopped if the completion ended within an action and may be
 	// requested again.
 	Invalid *InvalidAction `json:"invalid,omitempty"`
@@ -100,27 +103,6 @@ const (
 	ProposeInvalid ProposalKind = "invalid"
 	ProposeStopped ProposalKind = "stopped" // the completion ended early, or is a refusal
 )
-
-// CallProposal is a tool call as the workflow holds it: its arguments are a preview of at most ArgumentsPreview bytes,
-// for display. The journal has the whole arguments.
-type CallProposal struct {
-	ToolCall
-	ArgumentsHash string `json:"arguments_hash"` // of the whole arguments
-	// Permission is the decision of the policy and the session's grants about this call. The activity makes the decision,
-	// because it has the whole arguments. Why gives the reason for Ask or Deny.
-	Permission Permission `json:"permission,omitempty"`
-	Why        string     `json:"why,omitempty"`
-	// MaxGrant becomes Request.MaxGrant if the call needs an approval.
-	MaxGrant GrantScope `json:"max_grant,omitempty"`
-	// Code is set if the call cannot run whatever a user decides, for example tool_drift. Why tells the model, and the
-	// turn requests no approval.
-	Code Code `json:"code,omitempty"`
-	// Retry means that the call is denied for now: the model may propose it again when the reason in Why no longer
-	// holds. Otherwise the model is told not to try again.
-	Retry bool `json:"retry,omitempty"`
-	// Background means that the call starts a subagent for which the turn does not wait.
-	Background bool `json:"background,omitempty"`
-}
 
 // The bounds on data in the workflow's history.
 const (

@@ -16,8 +16,14 @@ type ToolCall struct {
 	// Tool is the tool's ID in the catalogue ("local/read_file"), or the model's own word if the turn has no such tool. In
 	// a Completion, it is the wire name.
 	Tool string `json:"tool"`
-	// Arguments is the text that the model sent, byte for byte. It need not be valid JSON.
+	// Arguments is the text that the model sent, byte for byte. It need not be valid JSON. If ArgumentsHash is set,
+	// Arguments is only a preview, or empty.
 	Arguments string `json:"arguments"`
+	// ArgumentsHash is the hash of the whole arguments. It is set where they stand elsewhere: in a Proposal, because the
+	// journal has them, and in a row of the journal, because a blob has them. A Message and a Completion have no hash.
+	ArgumentsHash string `json:"arguments_hash,omitempty"`
+	// Background means that the call starts a subagent for which the turn does not wait. It is set in a Proposal only.
+	Background bool `json:"background,omitempty"`
 }
 
 // Outcome is how a tool call ended. The zero value means that the call has not ended.
@@ -52,6 +58,9 @@ type ToolResult struct {
 	// FromServer means that Text, Full or Media contain what the tool's server wrote. Otherwise they contain only the
 	// host's own words about the call.
 	FromServer bool
+	// Taints means that this server is untrusted: a result FromServer taints the session, even a late one. The caller of
+	// the host sets it.
+	Taints bool
 	// Full is the whole output if Text is truncated; otherwise it is nil.
 	Full      []byte
 	MediaType string // of Full

@@ -91,35 +91,25 @@ type Compaction struct {
 
 // Kept is what a compaction keeps without a model's help.
 type Kept struct {
-	Users []KeptText `json:"users,omitempty"` // user messages, verbatim, in order
-	Calls []KeptCall `json:"calls,omitempty"` // without a normal result
-	Refs  []Ref      `json:"refs,omitempty"`  // outputs that local/read_artifact reads
+	Users []KeptMessage `json:"users,omitempty"` // user messages, verbatim, in order
+	Calls []KeptMessage `json:"calls,omitempty"` // results of calls that did not run or whose outcome is unknown
+	Refs  []KeptMessage `json:"refs,omitempty"`  // tools' outputs that prompts name instead of containing them
 }
 
-// KeptText is a user message. If Text is its beginning, Artifact names the whole.
-type KeptText struct {
-	Seq      int64  `json:"seq"`
-	Text     string `json:"text"`
+// KeptMessage is what a compaction keeps of a message.
+type KeptMessage struct {
+	Seq int64 `json:"seq"`
+	// Call and Tool are those of a result.
+	Call    string  `json:"call,omitempty"`
+	Tool    string  `json:"tool,omitempty"`
+	Outcome Outcome `json:"outcome,omitempty"` // in Kept.Calls
+	Text    string  `json:"text,omitempty"`    // of a user message, or the beginning of a result in Kept.Calls
+	// Bytes is the size of the whole text, in Kept.Refs. Artifact is its hash, for local/read_artifact: in Kept.Refs, and
+	// of a user message whose Text is only its beginning.
+	Bytes    int64  `json:"bytes,omitempty"`
 	Artifact string `json:"artifact,omitempty"`
-}
-
-// KeptCall is a call that did not run, or whose outcome is unknown.
-type KeptCall struct {
-	Seq     int64   `json:"seq"` // of its result
-	Call    string  `json:"call"`
-	Tool    string  `json:"tool"`
-	Outcome Outcome `json:"outcome"`
-	Text    string  `json:"text,omitempty"` // the beginning of the result
-}
-
-// Ref is a tool's output that a prompt names instead of containing it.
-type Ref struct {
-	Seq      int64  `json:"seq"`
-	Call     string `json:"call"`
-	Tool     string `json:"tool"`
-	Bytes    int64  `json:"bytes"`
-	Artifact string `json:"artifact"` // the hash of the text
-	// Notes are the lines of the output that name further artifacts, for example the whole of a truncated output.
+	// Notes are the lines of an output in Kept.Refs that name further artifacts, for example the whole of a truncated
+	// output.
 	Notes []string `json:"notes,omitempty"`
 }
 
@@ -162,7 +152,7 @@ func (c *Compaction) Text() string {
 
 // Keeps reports whether the compaction keeps the whole user message with sequence number seq.
 func (c *Compaction) Keeps(seq int64) bool {
-	return slices.ContainsFunc(c.Kept.Users, func(u KeptText) bool { return u.Seq == seq && u.Artifact == "" })
+	return slices.ContainsFunc(c.Kept.Users, func(u KeptMessage) bool { return u.Seq == seq && u.Artifact == "" })
 }
 
 // excerptBytes is how many bytes of a pruned output stay in the prompt.

@@ -228,26 +228,26 @@ func (p planner) recordKept(c *Compaction, cut int, pruned int64) {
 		seq := p.From + int64(i)
 		switch {
 		case m.Role == RoleUser && i < cut && m.Step == 0 && m.Text != "": // no notice of a late result, which has a step
-			users = append(users, KeptText{Seq: seq, Text: m.Text})
+			users = append(users, KeptMessage{Seq: seq, Text: m.Text})
 		case m.Role != RoleTool: // it stays in the window, or the summary covers it
 		case i < cut && m.Outcome != OutcomeOK && m.Outcome != OutcomeError: // denied, cancelled or unknown
-			calls = append(calls, KeptCall{Seq: seq, Call: m.CallID, Tool: tools[callKey{m.TurnID, m.CallID}],
+			calls = append(calls, KeptMessage{Seq: seq, Call: m.CallID, Tool: tools[callKey{m.TurnID, m.CallID}],
 				Outcome: m.Outcome, Text: oneLine(Truncate(m.Text, excerptBytes))})
 		case i < cut && len(m.Text) > pruneBytes, prunable(m, tools) && seq <= c.PrunedTo:
 			// An earlier compaction may have made the reference already.
-			if !slices.ContainsFunc(refs, func(r Ref) bool { return r.Seq == seq }) {
+			if !slices.ContainsFunc(refs, func(r KeptMessage) bool { return r.Seq == seq }) {
 				refs = append(refs, refOf(seq, m, tools[callKey{m.TurnID, m.CallID}]))
 			}
 		}
 	}
-	slices.SortStableFunc(refs, func(a, b Ref) int { return int(a.Seq - b.Seq) })
+	slices.SortStableFunc(refs, func(a, b KeptMessage) int { return int(a.Seq - b.Seq) })
 	c.Kept = Kept{Users: p.latestThatFit(users), Calls: last(calls, maxKeptCalls), Refs: boundRefs(c, refs)}
 }
 
 // boundRefs returns the references to outputs of messages after c.To, which prompts still contain, and the latest
 // maxRefs of the others. refs are in ascending order of Seq.
-func boundRefs(c *Compaction, refs []Ref) []Ref {
-	i := slices.IndexFunc(refs, func(r Ref) bool { return r.Seq > c.To })
+func boundRefs(c *Compaction, refs []KeptMessage) []KeptMessage {
+	i := slices.IndexFunc(refs, func(r KeptMessage) bool { return r.Seq > c.To })
 	if i < 0 {
 		i = len(refs)
 	}
@@ -256,7 +256,7 @@ func boundRefs(c *Compaction, refs []Ref) []Ref {
 
 // latestThatFit returns the latest of the user messages that fit into userTokens. The oldest of them may be cut; its
 // Artifact then names the whole text. Messages that an earlier compaction cut stay as they are.
-func (p planner) latestThatFit(users []KeptText) []KeptText {
+func (p planner) latestThatFit(users []KeptMessage) []KeptMessage {
 	room := int(p.userTokens()) * bytesPerToken
 	for i, u := range slices.Backward(users) {
 		if u.Artifact != "" || len(u.Text) <= room {
@@ -267,7 +267,7 @@ func (p planner) latestThatFit(users []KeptText) []KeptText {
 			return users[i+1:]
 		}
 		hash := HashText(u.Text)
-		users[i] = KeptText{Seq: u.Seq, Text: Truncate(u.Text, room), Artifact: hash}
+		users[i] = KeptMessage{Seq: u.Seq, Text: Truncate(u.Text, room), Artifact: hash}
 		return users[i:]
 	}
 	return users
@@ -292,8 +292,8 @@ func toolNames(messages []Message) map[callKey]string {
 
 // refOf returns the reference to the tool output m with sequence number seq. Its notes are the lines at the end of
 // the output that name further artifacts, such as the whole of a truncated output.
-func refOf(seq int64, m Message, tool string) Ref {
-	r := Ref{Seq: seq, Call: m.CallID, Tool: tool, Bytes: int64(len(m.Text)), Artifact: HashText(m.Text)}
+func refOf(seq int64, m Message, tool string) KeptMessage {
+	r := KeptMessage{Seq: seq, Call: m.CallID, Tool: tool, Bytes: int64(len(m.Text)), Artifact: HashText(m.Text)}
 	for line := range strings.SplitSeq(m.Text[max(len(m.Text)-4*excerptBytes, 0):], "\n") {
 		if strings.HasPrefix(line, "[") && strings.Contains(line, " is the artifact ") && len(line) <= 2*excerptBytes {
 			r.Notes = append(r.Notes, line)

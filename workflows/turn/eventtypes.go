@@ -83,10 +83,10 @@ var eventTypes = []EventType{
 	{Kind: EventToolCallLateResult, Data: CallEvent{},
 		Doc: "The result of an earlier call, perhaps of another turn, whose outcome was unknown."},
 	{Kind: EventPlan, Data: plan.Progress{}, Doc: "A plan was accepted, or a step of it has ended."},
-	{Kind: EventApprovalRequested, Data: RequestEvent{}, Doc: "A call needs an approval."},
-	{Kind: EventApprovalDecided, Data: RequestEvent{}, Doc: "An approval was decided, has expired or was cancelled."},
-	{Kind: EventQuestionAsked, Data: RequestEvent{}, Doc: "The model, or the server of a tool, asks the user."},
-	{Kind: EventQuestionAnswered, Data: RequestEvent{}, Doc: "A question was answered, has expired or was cancelled."},
+	{Kind: EventApprovalRequested, Data: Request{}, Doc: "A call needs an approval."},
+	{Kind: EventApprovalDecided, Data: Request{}, Doc: "An approval was decided, has expired or was cancelled."},
+	{Kind: EventQuestionAsked, Data: Request{}, Doc: "The model, or the server of a tool, asks the user."},
+	{Kind: EventQuestionAnswered, Data: Request{}, Doc: "A question was answered, has expired or was cancelled."},
 	{Kind: EventMessageAdded, Data: MessageEvent{},
 		Doc: "A user's message was merged into the turn and is in the transcript."},
 	{Kind: EventTurnCompleted, Data: DoneEvent{}, Doc: "The turn's last event."},
@@ -242,15 +242,6 @@ type DoneEvent struct {
 	Usage        Usage        `json:"usage"`
 	Steps        int          `json:"steps"`
 	ToolCalls    int          `json:"tool_calls"`
-}
-
-// RequestEvent is the data of approval_requested, approval_decided, question_asked and question_answered. Decision is
-// nil in the first of each pair. Request.Arguments are the arguments that would run, byte for byte, up to WaitArguments
-// bytes.
-type RequestEvent struct {
-	Request
-	ArgumentsBytes int64     `json:"arguments_bytes,omitempty"` // of the whole arguments
-	Decision       *Decision `json:"decision,omitempty"`
 }
 
 // MessageEvent is the data of message_added.

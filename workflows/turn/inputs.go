@@ -34,29 +34,6 @@ type BeginInput struct {
 	At     time.Time    `json:"at,omitzero"`
 }
 
-// AskInput opens requests. A step asks for all of its approvals together.
-type AskInput struct {
-	Session string `json:"session"`
-	Turn    string `json:"turn"`
-	// Requests are what the turn waits for. For an approval, the journal fills in Arguments from the transcript; their
-	// hash must be ArgumentsHash.
-	Requests []Request `json:"requests"`
-	// Head is the transcript's head while the turn waits, so that the worker need not keep the transcript in memory.
-	Head Head      `json:"head,omitzero"`
-	At   time.Time `json:"at,omitzero"`
-}
-
-// DecisionsInput settles requests.
-type DecisionsInput struct {
-	Session   string     `json:"session"`
-	Turn      string     `json:"turn"`
-	Decisions []Decision `json:"decisions"`
-	// MessageIDs are the IDs of the messages that answer the question. If the session already has every one of them, the
-	// activity treats the question as unanswered and records nothing.
-	MessageIDs []string  `json:"message_ids,omitempty"`
-	At         time.Time `json:"at,omitzero"`
-}
-
 // FinishInput settles a turn.
 type FinishInput struct {
 	Session  string        `json:"session"`

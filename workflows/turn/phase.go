@@ -127,8 +127,8 @@ type ParseAction struct {
 
 // CallTool runs the calls that the policy and the limits allow.
 type CallTool struct {
-	p     *Progress
-	Calls []CallProposal
+	p        *Progress
+	Proposal Proposal
 }
 
 // Done is the last phase.
@@ -217,8 +217,8 @@ func (a ParseAction) Answered(note string) BuildPrompt {
 }
 
 // CallTool follows if the model requests calls and all of them are valid.
-func (a ParseAction) CallTool(calls []CallProposal) CallTool {
-	return CallTool{p: a.p.observe(PhaseParseAction, PhaseCallTool), Calls: calls}
+func (a ParseAction) CallTool() CallTool {
+	return CallTool{p: a.p.observe(PhaseParseAction, PhaseCallTool), Proposal: a.Proposal}
 }
 
 // BuildPrompt reprompts the model. Each of results says why its call did not run. If the completion had no calls,

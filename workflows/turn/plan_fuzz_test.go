@@ -74,7 +74,7 @@ func (s *played) turn(cfg turn.Config, script []byte) []byte {
 		parse := infer.ParseAction(turn.Proposal{})
 		switch {
 		case len(calls) > 0:
-			b = parse.CallTool(nil).BuildPrompt(calls)
+			b = parse.CallTool().BuildPrompt(calls)
 		case does >= 64:
 			b = parse.BuildPrompt(nil, "say it in JSON", false)
 		default:

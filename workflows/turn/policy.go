@@ -29,6 +29,22 @@ const (
 	Ask   Permission = "ask"
 )
 
+// Permit is the decision about one call: by the policy, the turn's plan, the session's taint and its grants. Activities
+// decide, because they have the whole arguments. The zero Permit denies the call.
+type Permit struct {
+	Permission Permission `json:"permission,omitempty"`
+	// Why gives the reason, unless the permission is Allow. The model is told why a call is denied.
+	Why string `json:"why,omitempty"`
+	// MaxGrant is the widest grant that would replace an approval: see Request.MaxGrant.
+	MaxGrant GrantScope `json:"max_grant,omitempty"`
+	// Code is set if the call cannot run whatever a user decides, for example tool_drift. Why tells the model, and the
+	// turn requests no approval.
+	Code Code `json:"code,omitempty"`
+	// Retry means that the call is denied for now: the model may propose it again when the reason in Why no longer
+	// holds. Otherwise the model is told not to try again.
+	Retry bool `json:"retry,omitempty"`
+}
+
 // Policy decides, without side effects, whether a tool may be called and what follows an error. It is [policy] of
 // agent.toml, whose documentation are the comments of its fields. Without an AskRisk no risk needs an approval, and
 // without a Taint text of servers does not.
@@ -130,44 +146,43 @@ func DefaultPolicy() Policy {
 	}
 }
 
-// Permit decides whether t may be called with these arguments. why is the reason, unless the decision is Allow. If it
-// is Ask, widest is the widest grant that would replace the approval: GrantCall if a rule with arguments decided or
-// may apply, or if the call's host is unclear; GrantHost if its host is not listed; otherwise empty, which means
+// Permit decides whether t may be called with these arguments. MaxGrant is GrantCall if a rule with arguments decided
+// or may apply, or if the call's host is unclear; GrantHost if its host is not listed; otherwise empty, which means
 // GrantTool.
-func (p Policy) Permit(t Tool, arguments json.RawMessage) (permission Permission, why string, widest GrantScope) {
+func (p Policy) Permit(t Tool, arguments json.RawMessage) Permit {
 	if matches(p.Deny, t.ID) {
-		return Deny, fmt.Sprintf("policy denies %s", t.ID), ""
+		return Permit{Permission: Deny, Why: fmt.Sprintf("policy denies %s", t.ID)}
 	}
 	if p.excludes(t) {
-		return Deny, fmt.Sprintf("the user's message excludes %s from this turn", t.ID), ""
+		return Permit{Permission: Deny, Why: fmt.Sprintf("the user's message excludes %s from this turn", t.ID)}
 	}
 	doubt := "" // the reason to ask, if a rule may apply before the one that decides
 	for _, r := range p.Rules {
 		switch c := r.applies(t, arguments); {
 		case c == surely:
-			permission, why = r.decide(t, doubt)
-			if permission == Ask && (len(r.Arguments) > 0 || doubt != "") {
-				widest = GrantCall
+			permit := r.decide(t, doubt)
+			if permit.Permission == Ask && (len(r.Arguments) > 0 || doubt != "") {
+				permit.MaxGrant = GrantCall
 			}
-			return permission, why, widest
+			return permit
 		case c == perhaps && doubt == "":
 			doubt = r.doubt(t)
 		}
 	}
-	permission, why = p.decideByLists(t)
-	if permission == Deny {
-		return permission, why, ""
-	}
-	if permission == Allow && doubt != "" {
-		permission, why = Ask, doubt
-	}
-	if doubt != "" {
-		return permission, why, GrantCall
+	permit := p.decideByLists(t)
+	switch {
+	case permit.Permission == Deny:
+		return permit
+	case permit.Permission == Allow && doubt != "":
+		return Permit{Permission: Ask, Why: doubt, MaxGrant: GrantCall}
+	case doubt != "":
+		permit.MaxGrant = GrantCall
+		return permit
 	}
 	if reason, scope := t.Hosts.reasonToAsk(t, arguments); reason != "" {
-		return Ask, reason, scope
+		return Permit{Permission: Ask, Why: reason, MaxGrant: scope}
 	}
-	return permission, why, ""
+	return permit
 }
 
 // Offered reports whether the model is offered the tool: it is, unless the policy denies every call of it.
@@ -184,8 +199,7 @@ func (p Policy) Offered(t Tool) bool {
 			return false
 		}
 	}
-	permission, _ := p.decideByLists(t)
-	return permission != Deny
+	return p.decideByLists(t).Permission != Deny
 }
 
 // Asks reports whether calls of the tool need an approval: all of them, or some, depending on their arguments. Taint,
@@ -202,26 +216,26 @@ func (p Policy) Asks(t Tool) (all, some bool) {
 			return ask && !others, some || ask
 		}
 	}
-	permission, _ := p.decideByLists(t)
-	ask, hosts := permission == Ask, t.Hosts != nil && !slices.Contains(t.Hosts.Listed, "*")
+	ask, hosts := p.decideByLists(t).Permission == Ask, t.Hosts != nil && !slices.Contains(t.Hosts.Listed, "*")
 	return ask && !others, some || ask || hosts
 }
 
 // excludes reports whether the user's message narrows the turn to other tools.
 func (p Policy) excludes(t Tool) bool { return len(p.Only) > 0 && !matches(p.Only, t.ID) }
 
-// decideByLists decides by the lists Ask and Allow and the tool's risk, and returns the reason unless it allows. It
-// applies to calls about which neither Deny nor a rule decides.
-func (p Policy) decideByLists(t Tool) (Permission, string) {
+// decideByLists decides by the lists Ask and Allow and the tool's risk. It applies to calls about which neither Deny nor
+// a rule decides.
+func (p Policy) decideByLists(t Tool) Permit {
 	switch {
 	case matches(p.Ask, t.ID):
-		return Ask, fmt.Sprintf("policy requires approval of %s", t.ID)
+		return Permit{Permission: Ask, Why: fmt.Sprintf("policy requires approval of %s", t.ID)}
 	case !matches(p.Allow, t.ID):
-		return Deny, fmt.Sprintf("policy does not allow %s", t.ID)
+		return Permit{Permission: Deny, Why: fmt.Sprintf("policy does not allow %s", t.ID)}
 	case p.AskRisk != "" && p.AskRisk != RiskNever && riskRank(t.Risk) >= riskRank(p.AskRisk):
-		return Ask, fmt.Sprintf("policy requires approval of tools of %s risk, such as %s", t.Risk, t.ID)
+		return Permit{Permission: Ask,
+			Why: fmt.Sprintf("policy requires approval of tools of %s risk, such as %s", t.Risk, t.ID)}
 	}
-	return Allow, ""
+	return Permit{Permission: Allow}
 }
 
 // AfterInvalid decides what follows an invalid action. A turn without reprompts left fails.

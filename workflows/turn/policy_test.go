@@ -18,8 +18,7 @@ var writeFile = turn.Tool{ID: "mcp/files/write", Risk: turn.RiskLow}
 func permitted(rules []turn.Rule, arguments string) turn.Permission {
 	p := turn.DefaultPolicy()
 	p.Rules = rules
-	got, _, _ := p.Permit(writeFile, json.RawMessage(arguments))
-	return got
+	return p.Permit(writeFile, json.RawMessage(arguments)).Permission
 }
 
 // confined allows a tool for some values of its argument "path" and denies all others.
@@ -61,14 +60,14 @@ func TestRulesDecideInTheirOrder(t *testing.T) {
 		`{}`:                "ask: policy requires approval of mcp/files/write",
 		``:                  "ask: policy requires approval of mcp/files/write",
 	} {
-		permission, why, _ := p.Permit(writeFile, json.RawMessage(arguments))
-		assert.Equal(t, want, fmt.Sprintf("%s: %s", permission, why), arguments)
+		got := p.Permit(writeFile, json.RawMessage(arguments))
+		assert.Equal(t, want, fmt.Sprintf("%s: %s", got.Permission, got.Why), arguments)
 	}
-	permission, why, _ := p.Permit(turn.Tool{ID: "local/read_file"}, json.RawMessage(`{}`))
-	assert.Equal(t, "deny: policy denies local/read_file", fmt.Sprintf("%s: %s", permission, why))
+	got := p.Permit(turn.Tool{ID: "local/read_file"}, json.RawMessage(`{}`))
+	assert.Equal(t, turn.Permit{Permission: turn.Deny, Why: "policy denies local/read_file"}, got)
 	p.Deny = []string{"mcp/files/*"}
-	permission, _, _ = p.Permit(writeFile, json.RawMessage(`{"path":"docs/a","options":{"mode":"append"}}`))
-	assert.Equal(t, turn.Deny, permission, "no rule opens what the deny list closes")
+	got = p.Permit(writeFile, json.RawMessage(`{"path":"docs/a","options":{"mode":"append"}}`))
+	assert.Equal(t, turn.Deny, got.Permission, "no rule opens what the deny list closes")
 }
 
 func TestARuleDeniesWhatItNamesAndAsksAboutOtherSpellings(t *testing.T) {
@@ -356,9 +355,9 @@ func TestWhatIsAskedForBecauseOfItsArguments(t *testing.T) {
 			turn.Deny, ""},
 		"that cannot be read": {withRules(byArguments), `{"path":`, turn.Ask, turn.GrantCall},
 	} {
-		permission, why, widest := c.policy.Permit(writeFile, json.RawMessage(c.arguments))
-		assert.Equal(t, c.want, permission, "%s: %s", name, why)
-		assert.Equal(t, c.widest, widest, "%s: %s", name, why)
+		got := c.policy.Permit(writeFile, json.RawMessage(c.arguments))
+		assert.Equal(t, c.want, got.Permission, "%s: %s", name, got.Why)
+		assert.Equal(t, c.widest, got.MaxGrant, "%s: %s", name, got.Why)
 	}
 }
 
@@ -404,10 +403,10 @@ func TestAHostThatIsNotListedIsAskedFor(t *testing.T) {
 	} {
 		arguments, err := json.Marshal(map[string]string{"url": address})
 		require.NoError(t, err)
-		permission, why, widest := allowed.Permit(fetch, arguments)
-		assert.Equal(t, c.want, permission, address)
-		assert.Equal(t, c.widest, widest, address)
-		assert.Equal(t, c.want == turn.Ask, why != "", address)
+		got := allowed.Permit(fetch, arguments)
+		assert.Equal(t, c.want, got.Permission, address)
+		assert.Equal(t, c.widest, got.MaxGrant, address)
+		assert.Equal(t, c.want == turn.Ask, got.Why != "", address)
 	}
 	unlisted := json.RawMessage(`{"url":"https://evil.com/x"}`)
 	for name, c := range map[string]struct {
@@ -421,14 +420,13 @@ func TestAHostThatIsNotListedIsAskedFor(t *testing.T) {
 			Arguments: map[string]string{"url": "https://evil.com/**"}}}}, turn.Allow, ""},
 		"of any risk": {turn.Policy{Allow: []string{"*"}}, turn.Ask, turn.GrantHost},
 	} {
-		permission, _, widest := c.policy.Permit(fetch, unlisted)
-		assert.Equal(t, c.want, permission, name)
-		assert.Equal(t, c.widest, widest, name)
+		got := c.policy.Permit(fetch, unlisted)
+		assert.Equal(t, c.want, got.Permission, name)
+		assert.Equal(t, c.widest, got.MaxGrant, name)
 	}
 	for _, twice := range []string{`{"url":"https://docs.python.org/","url":"https://evil.com/"}`,
 		`{"URL":"https://evil.com/"}`} {
-		permission, _, _ := allowed.Permit(fetch, json.RawMessage(twice))
-		assert.Equal(t, turn.Ask, permission, twice)
+		assert.Equal(t, turn.Ask, allowed.Permit(fetch, json.RawMessage(twice)).Permission, twice)
 	}
 }
 

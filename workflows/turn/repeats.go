@@ -18,22 +18,15 @@ type Repeats struct {
 	Steps int    `json:"steps,omitempty"`
 }
 
-// CallWithResult is a call of a step, with the hashes of its whole arguments and of its result.
-type CallWithResult struct {
-	Tool, ArgumentsHash string
-	Outcome             Outcome
-	ResultHash          string
-}
-
-// After returns the count after one more step, with these calls; there must be one. An unknown result differs from
-// every other.
-func (r Repeats) After(calls []CallWithResult) Repeats {
+// After returns the count after one more step, with these calls; there must be one. results are their outcomes, each
+// with a hash of the result. An unknown result, which is empty, differs from every other.
+func (r Repeats) After(calls []ToolCall, results []string) Repeats {
 	var b strings.Builder
-	for _, c := range calls {
-		if c.ResultHash == "" {
+	for i, c := range calls {
+		if results[i] == "" {
 			return Repeats{}
 		}
-		fmt.Fprintf(&b, "%q %s %s %s\n", c.Tool, c.ArgumentsHash, c.Outcome, c.ResultHash)
+		fmt.Fprintf(&b, "%q %s %s\n", c.Tool, c.ArgumentsHash, results[i])
 	}
 	hash := HashText(b.String())
 	if hash != r.Calls {
@@ -43,7 +36,7 @@ func (r Repeats) After(calls []CallWithResult) Repeats {
 }
 
 // Check returns the result of a turn after MaxRepeats equal steps, or nil. calls are those of the last step.
-func (r Repeats) Check(calls []CallWithResult) *Result {
+func (r Repeats) Check(calls []ToolCall) *Result {
 	if r.Steps < MaxRepeats {
 		return nil
 	}

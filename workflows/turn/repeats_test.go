@@ -9,25 +9,24 @@ import (
 // TestRepeatsAreStepsWithTheSameCallsAndResults changes one property of the calls at a time.
 func TestRepeatsAreStepsWithTheSameCallsAndResults(t *testing.T) {
 	t.Parallel()
-	same := CallWithResult{Tool: "local/x", ArgumentsHash: "a", Outcome: OutcomeOK, ResultHash: "r"}
+	same, result := ToolCall{Tool: "local/x", ArgumentsHash: "a"}, "ok r"
 	r := Repeats{}
 	for range MaxRepeats - 1 {
-		r = r.After([]CallWithResult{same})
-		assert.Nil(t, r.Check([]CallWithResult{same}))
+		r = r.After([]ToolCall{same}, []string{result})
+		assert.Nil(t, r.Check([]ToolCall{same}))
 	}
-	assert.Equal(t, FinishRepeatedCalls, r.After([]CallWithResult{same}).Check([]CallWithResult{same}).Reason)
-	for name, change := range map[string]func(*CallWithResult){
-		"tool":      func(c *CallWithResult) { c.Tool = "local/y" },
-		"arguments": func(c *CallWithResult) { c.ArgumentsHash = "b" },
-		"outcome":   func(c *CallWithResult) { c.Outcome = OutcomeError },
-		"result":    func(c *CallWithResult) { c.ResultHash = "s" },
+	assert.Equal(t, FinishRepeatedCalls,
+		r.After([]ToolCall{same}, []string{result}).Check([]ToolCall{same}).Reason)
+	for name, change := range map[string]func(c *ToolCall, result *string){
+		"tool":      func(c *ToolCall, _ *string) { c.Tool = "local/y" },
+		"arguments": func(c *ToolCall, _ *string) { c.ArgumentsHash = "b" },
+		"outcome":   func(_ *ToolCall, result *string) { *result = "error r" },
+		"result":    func(_ *ToolCall, result *string) { *result = "ok s" },
 	} {
-		other := same
-		change(&other)
-		assert.Equal(t, 1, r.After([]CallWithResult{other}).Steps, name)
-		assert.Equal(t, 1, r.After([]CallWithResult{same, other}).Steps, name)
+		other, differs := same, result
+		change(&other, &differs)
+		assert.Equal(t, 1, r.After([]ToolCall{other}, []string{differs}).Steps, name)
+		assert.Equal(t, 1, r.After([]ToolCall{same, other}, []string{result, differs}).Steps, name)
 	}
-	unknown := same
-	unknown.ResultHash = ""
-	assert.Zero(t, r.After([]CallWithResult{unknown}), "an older worker reports no hash")
+	assert.Zero(t, r.After([]ToolCall{same}, []string{""}), "an older worker reports no hash")
 }

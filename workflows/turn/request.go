@@ -25,14 +25,20 @@ const (
 	RequestElicitation RequestKind = "elicitation" // from a tool's server, in the middle of a call
 )
 
-// Request is an approval, a question or an elicitation that a turn waits for.
+// Request is an approval, a question or an elicitation that a turn waits for, and its decision. It is also the data of the
+// events approval_requested, approval_decided, question_asked and question_answered, which lack Session, Turn and AskedAt.
 type Request struct {
+	// Session and Turn are set in the journal's records and where a request goes to an activity.
+	Session string `json:"session,omitempty"`
+	Turn    string `json:"turn,omitempty"`
 	// ID is unique in its turn: the call's ID ("3.0") for an approval, "q<step>" for a question, and "e<call>.<n>" for
 	// an elicitation, with n counting from 1.
 	ID   string      `json:"id"`
 	Kind RequestKind `json:"kind"`
 	Step int         `json:"step"`
-	// The fields of an approval: the call, its arguments (a preview in the workflow), and the reason for the request.
+	// The fields of an approval: the call, its arguments, and the reason for the request. Arguments are those that would
+	// run, byte for byte: whole in the journal's records, unless it has lost them, and otherwise the beginning of long ones,
+	// up to WaitArguments bytes in an event and ArgumentsPreview bytes in the workflow.
 	Tool          string `json:"tool,omitempty"`
 	Arguments     string `json:"arguments,omitempty"`
 	ArgumentsHash string `json:"arguments_hash,omitempty"`
@@ -47,6 +53,11 @@ type Request struct {
 	Elicitation *Elicitation `json:"elicitation,omitempty"`
 	Call        string       `json:"call,omitempty"`
 	ExpiresAt   time.Time    `json:"expires_at,omitzero"`
+	// ArgumentsBytes is the size of the whole arguments. The journal sets it, and AskedAt and Decision, which is nil while
+	// the request is open.
+	ArgumentsBytes int64     `json:"arguments_bytes,omitempty"`
+	AskedAt        time.Time `json:"asked_at,omitzero"`
+	Decision       *Decision `json:"decision,omitempty"`
 }
 
 // Beside are the calls that run together with the call of an approval although no user decides about them: calls of the

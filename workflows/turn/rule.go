@@ -46,22 +46,22 @@ func (r Rule) applies(t Tool, arguments json.RawMessage) certainty {
 	return sure
 }
 
-// decide returns the permission of a rule that applies to a call, and the reason if it is not Allow. doubt is not
-// empty if an earlier rule may apply: then it is the reason why an allowed call needs an approval.
-func (r Rule) decide(t Tool, doubt string) (Permission, string) {
+// decide returns the permit of a rule that applies to a call. doubt is not empty if an earlier rule may apply: then it is
+// the reason why an allowed call needs an approval.
+func (r Rule) decide(t Tool, doubt string) Permit {
 	call := t.ID
 	if len(r.Arguments) > 0 {
 		call += " with such arguments"
 	}
 	switch {
 	case r.Permit == Allow && doubt != "":
-		return Ask, doubt
+		return Permit{Permission: Ask, Why: doubt}
 	case r.Permit == Allow:
-		return Allow, ""
+		return Permit{Permission: Allow}
 	case r.Permit == Ask:
-		return Ask, r.because("policy requires approval of " + call)
+		return Permit{Permission: Ask, Why: r.because("policy requires approval of " + call)}
 	}
-	return Deny, r.because("policy denies " + call)
+	return Permit{Permission: Deny, Why: r.because("policy denies " + call)}
 }
 
 // doubt returns the reason for an approval if it is unclear whether the rule applies.

@@ -234,13 +234,11 @@ func TestPolicyPermits(t *testing.T) {
 		"local/read_file": turn.Allow, "mcp/files/read": turn.Allow, "mcp/files/delete_all": turn.Deny,
 		"mcp/mail/send": turn.Ask, "agent/other": turn.Deny,
 	} {
-		got, why, _ := p.Permit(turn.Tool{ID: id, Risk: turn.RiskLow}, nil)
-		assert.Equal(t, want, got, "%s: %s", id, why)
+		got := p.Permit(turn.Tool{ID: id, Risk: turn.RiskLow}, nil)
+		assert.Equal(t, want, got.Permission, "%s: %s", id, got.Why)
 	}
-	got, _, _ := p.Permit(turn.Tool{ID: "local/x", Risk: turn.RiskHigh}, nil)
-	assert.Equal(t, turn.Ask, got)
-	got, _, _ = p.Permit(turn.Tool{ID: "local/x"}, nil)
-	assert.Equal(t, turn.Ask, got, "a risk that nobody named is a high one")
+	assert.Equal(t, turn.Ask, p.Permit(turn.Tool{ID: "local/x", Risk: turn.RiskHigh}, nil).Permission)
+	assert.Equal(t, turn.Ask, p.Permit(turn.Tool{ID: "local/x"}, nil).Permission, "a risk that nobody named is a high one")
 }
 
 func TestAServerCannotClaimTheWireNameOfAnothersTool(t *testing.T) {

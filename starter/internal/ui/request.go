@@ -158,12 +158,12 @@ func Subject(r turn.Request) string {
 
 // Decided describes the decision on a request in one line. It omits the content of a response to an elicitation, which
 // is only for the server.
-func Decided(p turn.RequestEvent) string {
+func Decided(p turn.Request) string {
 	mark := "?"
 	if p.Kind == turn.RequestApproval {
 		mark = "!"
 	}
-	return fmt.Sprintf("%s %s · %s", mark, Subject(p.Request), Decision(*p.Decision))
+	return fmt.Sprintf("%s %s · %s", mark, Subject(p), Decision(*p.Decision))
 }
 
 // Decision describes a decision: its status, its author, which later calls it allows, and its reason.

@@ -47,10 +47,10 @@ var journalMutants = map[string]func(mutant) engine.Journal{
 	"memory_kept":          func(m mutant) engine.Journal { return &memoryKept{mutant: m} },
 	// These two break a promise that the workflow and CallTool both keep: see workerMutants for the workflow's part.
 	"never_asked": func(m mutant) engine.Journal {
-		return &claimChanged{m, func(in *journal.ClaimInput) { in.Approved = false }}
+		return &claimChanged{m, func(_ *journal.CallRecord, approved *bool) { *approved = false }}
 	},
 	"unknown_retried": func(m mutant) engine.Journal {
-		return &claimChanged{m, func(in *journal.ClaimInput) { in.Repeatable = true }}
+		return &claimChanged{m, func(in *journal.CallRecord, _ *bool) { in.Repeatable = true }}
 	},
 }
 

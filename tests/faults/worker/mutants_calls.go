@@ -17,36 +17,38 @@ import (
 // claimDropped grants every claim, whatever the ledger says.
 type claimDropped struct{ mutant }
 
-func (m *claimDropped) ClaimCall(ctx context.Context, in journal.ClaimInput) (journal.Claim, error) {
-	claim, err := m.Journal.ClaimCall(ctx, in)
-	claim.State = journal.ClaimGranted
+func (m *claimDropped) ClaimCall(ctx context.Context, in journal.CallRecord, approved bool,
+	sensitive ...string) (journal.CallRecord, error) {
+	claim, err := m.Journal.ClaimCall(ctx, in, approved, sensitive...)
+	claim.Claim = journal.ClaimGranted
 	return claim, err
 }
 
 // claimChanged changes claims before the journal gets them.
 type claimChanged struct {
 	mutant
-	change func(*journal.ClaimInput)
+	change func(in *journal.CallRecord, approved *bool)
 }
 
-func (m *claimChanged) ClaimCall(ctx context.Context, in journal.ClaimInput) (journal.Claim, error) {
-	m.change(&in)
-	return m.Journal.ClaimCall(ctx, in)
+func (m *claimChanged) ClaimCall(ctx context.Context, in journal.CallRecord, approved bool,
+	sensitive ...string) (journal.CallRecord, error) {
+	m.change(&in, &approved)
+	return m.Journal.ClaimCall(ctx, in, approved, sensitive...)
 }
 
 // settleBeforeEffect settles a call as ok before it is sent.
 type settleBeforeEffect struct{ mutant }
 
-func (m *settleBeforeEffect) ClaimCall(ctx context.Context, in journal.ClaimInput) (journal.Claim, error) {
-	claim, err := m.Journal.ClaimCall(ctx, in)
-	if err != nil || claim.State != journal.ClaimGranted {
+func (m *settleBeforeEffect) ClaimCall(ctx context.Context, in journal.CallRecord, approved bool,
+	sensitive ...string) (journal.CallRecord, error) {
+	claim, err := m.Journal.ClaimCall(ctx, in, approved, sensitive...)
+	if err != nil || claim.Claim != journal.ClaimGranted {
 		return claim, err
 	}
 	var args struct{ Text string }
 	_ = json.Unmarshal([]byte(in.Call.Arguments), &args) // other tools have no text
-	_, err = m.Journal.SettleCall(ctx, journal.SettleInput{Turn: in.Turn, CallID: in.Call.ID, Attempt: in.Attempt,
-		At:     in.At,
-		Result: turn.ToolResult{Outcome: turn.OutcomeOK, Text: "appended " + args.Text}})
+	_, err = m.Journal.SettleCall(ctx, in.Turn, in.Call.ID, in.Attempt,
+		turn.ToolResult{Outcome: turn.OutcomeOK, Text: "appended " + args.Text}, in.ClaimedAt)
 	return claim, err
 }
 
@@ -54,27 +56,31 @@ func (m *settleBeforeEffect) ClaimCall(ctx context.Context, in journal.ClaimInpu
 type noClaim struct {
 	mutant
 	mu   sync.Mutex
-	open map[string]journal.ClaimInput
+	open map[string]func(context.Context) (journal.CallRecord, error) // the claims that are still to be made
 }
 
-func (m *noClaim) ClaimCall(_ context.Context, in journal.ClaimInput) (journal.Claim, error) {
+func (m *noClaim) ClaimCall(_ context.Context, in journal.CallRecord, approved bool,
+	sensitive ...string) (journal.CallRecord, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.open == nil {
-		m.open = map[string]journal.ClaimInput{}
+		m.open = map[string]func(context.Context) (journal.CallRecord, error){}
 	}
-	m.open[in.Turn+in.Call.ID] = in
-	return journal.Claim{State: journal.ClaimGranted}, nil
+	m.open[in.Turn+in.Call.ID] = func(ctx context.Context) (journal.CallRecord, error) {
+		return m.Journal.ClaimCall(ctx, in, approved, sensitive...)
+	}
+	return journal.CallRecord{Claim: journal.ClaimGranted}, nil
 }
 
-func (m *noClaim) SettleCall(ctx context.Context, in journal.SettleInput) (journal.CallRecord, error) {
+func (m *noClaim) SettleCall(ctx context.Context, turnID, callID string, attempt int, r turn.ToolResult,
+	at time.Time) (journal.CallRecord, error) {
 	m.mu.Lock()
-	claim := m.open[in.Turn+in.CallID]
+	claim := m.open[turnID+callID]
 	m.mu.Unlock()
-	if _, err := m.Journal.ClaimCall(ctx, claim); err != nil {
+	if _, err := claim(ctx); err != nil {
 		return journal.CallRecord{}, err
 	}
-	return m.Journal.SettleCall(ctx, in)
+	return m.Journal.SettleCall(ctx, turnID, callID, attempt, r, at)
 }
 
 // resultsByArrival gives the n-th result that arrives to the n-th call.
@@ -84,25 +90,26 @@ type resultsByArrival struct {
 	arrived map[string]int
 }
 
-func (m *resultsByArrival) SettleCall(ctx context.Context, in journal.SettleInput) (journal.CallRecord, error) {
-	record, err := m.Tenant("").Call(ctx, in.Turn, in.CallID)
+func (m *resultsByArrival) SettleCall(ctx context.Context, turnID, callID string, attempt int, r turn.ToolResult,
+	at time.Time) (journal.CallRecord, error) {
+	record, err := m.Tenant("").Call(ctx, turnID, callID)
 	if err != nil {
 		return record, err
 	}
-	asked, err := m.Journal.StepMessage(ctx, journal.StepKey{Turn: in.Turn, Step: record.Step})
+	asked, err := m.Journal.StepMessage(ctx, journal.StepKey{Turn: turnID, Step: record.Step})
 	if err != nil {
 		return record, err
 	}
 	for _, c := range asked.ToolCalls {
 		if c.Tool != "mcp/again/append" { // calls of another activity kind are claimed when these have ended
-			return m.Journal.SettleCall(ctx, in)
+			return m.Journal.SettleCall(ctx, turnID, callID, attempt, r, at)
 		}
 	}
-	if err := m.claimed(ctx, in.Turn, record.Step, len(asked.ToolCalls)); err != nil {
+	if err := m.claimed(ctx, turnID, record.Step, len(asked.ToolCalls)); err != nil {
 		return record, err
 	}
-	in.CallID = fmt.Sprintf("%d.%d", record.Step, m.arrive(in.Turn, record.Step))
-	return m.Journal.SettleCall(ctx, in)
+	callID = fmt.Sprintf("%d.%d", record.Step, m.arrive(turnID, record.Step))
+	return m.Journal.SettleCall(ctx, turnID, callID, attempt, r, at)
 }
 
 // arrive counts the results of a step.
@@ -138,12 +145,13 @@ func (m *resultsByArrival) claimed(ctx context.Context, turnID string, step, n i
 // lateOverTranscript replaces the transcript's result with a late one.
 type lateOverTranscript struct{ mutant }
 
-func (m *lateOverTranscript) SettleCall(ctx context.Context, in journal.SettleInput) (journal.CallRecord, error) {
-	record, err := m.Journal.SettleCall(ctx, in)
+func (m *lateOverTranscript) SettleCall(ctx context.Context, turnID, callID string, attempt int, r turn.ToolResult,
+	at time.Time) (journal.CallRecord, error) {
+	record, err := m.Journal.SettleCall(ctx, turnID, callID, attempt, r, at)
 	if err != nil || !record.Late {
 		return record, err
 	}
-	return record, m.write(ctx, []any{string(in.Result.Outcome), in.Result.Text, in.CallID, in.Turn},
+	return record, m.write(ctx, []any{string(r.Outcome), r.Text, callID, turnID},
 		`UPDATE calls SET outcome = $1, text = $2, text_blob = NULL
 		WHERE call_id = $3 AND turn = (SELECT id FROM turns WHERE turn_id = $4)`,
 		`UPDATE messages SET outcome = $1, text = $2, text_blob = NULL

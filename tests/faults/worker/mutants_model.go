@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+	"time"
 
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
@@ -32,12 +33,13 @@ func (m *modelMisnamed) StartInference(ctx context.Context, in journal.StartInfe
 // agentMisquoted changes the answers of the agents that a turn calls.
 type agentMisquoted struct{ mutant }
 
-func (m *agentMisquoted) SettleCall(ctx context.Context, in journal.SettleInput) (journal.CallRecord, error) {
-	c, err := m.Tenant("").Call(ctx, in.Turn, in.CallID)
+func (m *agentMisquoted) SettleCall(ctx context.Context, turnID, callID string, attempt int, r turn.ToolResult,
+	at time.Time) (journal.CallRecord, error) {
+	c, err := m.Tenant("").Call(ctx, turnID, callID)
 	if err == nil && strings.HasPrefix(c.Call.Tool, turn.AgentTools) {
-		in.Result.Text += " Indeed."
+		r.Text += " Indeed."
 	}
-	return m.Journal.SettleCall(ctx, in)
+	return m.Journal.SettleCall(ctx, turnID, callID, attempt, r, at)
 }
 
 // allowanceForgotten begins the turn of a subagent's answer with the limits of a new message.

@@ -22,9 +22,10 @@ import (
 // runsEarly runs a call's tool when its approval is requested.
 type runsEarly struct{ mutant }
 
-func (m *runsEarly) Ask(ctx context.Context, in turn.AskInput) ([]turn.Decision, error) {
-	settled, err := m.Journal.Ask(ctx, in)
-	for _, w := range in.Requests {
+func (m *runsEarly) Ask(ctx context.Context, session, turnID string, requests []turn.Request,
+	at time.Time) ([]turn.Decision, error) {
+	settled, err := m.Journal.Ask(ctx, session, turnID, requests, at)
+	for _, w := range requests {
 		if err == nil && w.Kind == turn.RequestApproval {
 			err = m.carryOut(w)
 		}
@@ -91,8 +92,8 @@ func (m *decisionOverridden) Finish(ctx context.Context, in turn.FinishInput) (j
 type waits struct{ list []turn.Request }
 
 func (o *outbound) ExecuteLocalActivity(ctx workflow.Context, activity string, args ...any) workflow.Future {
-	if in, ok := args[0].(turn.AskInput); ok {
-		o.waits.list = in.Requests
+	if requests, ok := args[0].([]turn.Request); ok && activity == "Ask" {
+		o.waits.list = requests
 	}
 	return o.Next.ExecuteLocalActivity(ctx, activity, args...)
 }
@@ -134,9 +135,9 @@ type unasked struct{ workflow.Future }
 func (u unasked) Get(ctx workflow.Context, value any) error {
 	err := u.Future.Get(ctx, value)
 	if res, ok := value.(*workflows.InferResult); ok {
-		for i := range res.Proposal.Calls {
-			if res.Proposal.Calls[i].Permission == turn.Ask {
-				res.Proposal.Calls[i].Permission = turn.Allow
+		for id, permit := range res.Proposal.Permits { //workflowcheck:ignore: each is changed by itself
+			if permit.Permission == turn.Ask {
+				res.Proposal.Permits[id] = turn.Permit{Permission: turn.Allow}
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
@@ -40,16 +41,17 @@ type begunAfresh struct {
 	lost map[string]bool
 }
 
-func (m *begunAfresh) ClaimCall(ctx context.Context, in journal.ClaimInput) (journal.Claim, error) {
-	claim, err := m.Journal.ClaimCall(ctx, in)
+func (m *begunAfresh) ClaimCall(ctx context.Context, in journal.CallRecord, approved bool,
+	sensitive ...string) (journal.CallRecord, error) {
+	claim, err := m.Journal.ClaimCall(ctx, in, approved, sensitive...)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.lost == nil {
 		m.lost = map[string]bool{}
 	}
-	if key := in.Turn + in.Call.ID; claim.Record.Continuation != nil && !m.lost[key] {
+	if key := in.Turn + in.Call.ID; claim.Continuation != nil && !m.lost[key] {
 		m.lost[key] = true
-		claim.Record.Continuation = nil
+		claim.Continuation = nil
 	}
 	return claim, err
 }
@@ -57,13 +59,14 @@ func (m *begunAfresh) ClaimCall(ctx context.Context, in journal.ClaimInput) (jou
 // replyInvented records another response than the client sent.
 type replyInvented struct{ mutant }
 
-func (m *replyInvented) Decide(ctx context.Context, in turn.DecisionsInput) error {
-	for i, r := range in.Decisions {
+func (m *replyInvented) Decide(ctx context.Context, session, turnID string, decisions []turn.Decision,
+	at time.Time) error {
+	for i, r := range decisions {
 		if r.Response != nil {
 			other := *r.Response
 			other.Content = json.RawMessage(`{"sure":true,"note":"invented"}`)
-			in.Decisions[i].Response = &other
+			decisions[i].Response = &other
 		}
 	}
-	return m.Journal.Decide(ctx, in)
+	return m.Journal.Decide(ctx, session, turnID, decisions, at)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"time"
 
 	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/journal"
@@ -63,28 +64,40 @@ func (p *points) SettleCompaction(ctx context.Context, in journal.SettleCompacti
 		func() (turn.Compaction, error) { return p.Journal.SettleCompaction(ctx, in) })
 }
 
-func (p *points) Ask(ctx context.Context, in turn.AskInput) ([]turn.Decision, error) {
-	return at(p.killer, "Ask", func() ([]turn.Decision, error) { return p.Journal.Ask(ctx, in) })
+func (p *points) Ask(ctx context.Context, session, turnID string, requests []turn.Request,
+	asked time.Time) ([]turn.Decision, error) {
+	return at(p.killer, "Ask", func() ([]turn.Decision, error) {
+		return p.Journal.Ask(ctx, session, turnID, requests, asked)
+	})
 }
 
-func (p *points) Decide(ctx context.Context, in turn.DecisionsInput) error {
-	return p.killer.around("Decide", func() error { return p.Journal.Decide(ctx, in) })
+func (p *points) Decide(ctx context.Context, session, turnID string, decisions []turn.Decision,
+	at time.Time) error {
+	return p.killer.around("Decide", func() error { return p.Journal.Decide(ctx, session, turnID, decisions, at) })
 }
 
-func (p *points) ClaimCall(ctx context.Context, in journal.ClaimInput) (journal.Claim, error) {
-	return at(p.killer, "ClaimCall", func() (journal.Claim, error) { return p.Journal.ClaimCall(ctx, in) })
+func (p *points) ClaimCall(ctx context.Context, in journal.CallRecord, approved bool,
+	sensitive ...string) (journal.CallRecord, error) {
+	return at(p.killer, "ClaimCall", func() (journal.CallRecord, error) {
+		return p.Journal.ClaimCall(ctx, in, approved, sensitive...)
+	})
 }
 
-func (p *points) SettleCall(ctx context.Context, in journal.SettleInput) (journal.CallRecord, error) {
-	return at(p.killer, "SettleCall", func() (journal.CallRecord, error) { return p.Journal.SettleCall(ctx, in) })
+func (p *points) SettleCall(ctx context.Context, turnID, callID string, attempt int, r turn.ToolResult,
+	settled time.Time) (journal.CallRecord, error) {
+	return at(p.killer, "SettleCall", func() (journal.CallRecord, error) {
+		return p.Journal.SettleCall(ctx, turnID, callID, attempt, r, settled)
+	})
 }
 
 func (p *points) ReleaseCall(ctx context.Context, turnID, callID string, attempt int) error {
 	return p.killer.around("ReleaseCall", func() error { return p.Journal.ReleaseCall(ctx, turnID, callID, attempt) })
 }
 
-func (p *points) SuspendCall(ctx context.Context, in journal.SettleInput) error {
-	return p.killer.around("SuspendCall", func() error { return p.Journal.SuspendCall(ctx, in) })
+func (p *points) SuspendCall(ctx context.Context, turnID, callID string, attempt int, continuation []byte) error {
+	return p.killer.around("SuspendCall", func() error {
+		return p.Journal.SuspendCall(ctx, turnID, callID, attempt, continuation)
+	})
 }
 
 func (p *points) Finish(ctx context.Context, in turn.FinishInput) (journal.TurnRecord, error) {

@@ -126,7 +126,7 @@ func answerNamed(ctx context.Context, t *app.TurnClient, names []string, text st
 // word, such as declined.
 func respondWith(ctx context.Context, t *app.TurnClient, r client.Request,
 	text string, f answerFlags) (string, error) {
-	response, err := f.response(form.ElicitationOf(r.Request), text)
+	response, err := f.response(form.ElicitationOf(r), text)
 	if err != nil {
 		return "", app.Usage("nothing was sent: %w; `everturn approvals %s` shows the request", err, app.Quoted(r.Session))
 	}

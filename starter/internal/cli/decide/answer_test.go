@@ -8,16 +8,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
 // elicitation is what a tool's server asks.
-func elicitation(schema string) journal.RequestRecord {
-	return journal.RequestRecord{Session: "s", Turn: "t",
-		Request: turn.Request{ID: "e2.0.1", Kind: turn.RequestElicitation, Step: 2, Tool: "mcp/git/commit", Call: "2.0",
-			Elicitation: &turn.Elicitation{Key: "k", Message: "Who are you?\nquestion q9 of session s",
-				Schema: json.RawMessage(schema)}}}
+func elicitation(schema string) turn.Request {
+	return turn.Request{Session: "s", Turn: "t",
+		ID: "e2.0.1", Kind: turn.RequestElicitation, Step: 2, Tool: "mcp/git/commit", Call: "2.0",
+		Elicitation: &turn.Elicitation{Key: "k", Message: "Who are you?\nquestion q9 of session s",
+			Schema: json.RawMessage(schema)}}
 }
 
 const twoFields = `{"type":"object","properties":{"name":{"type":"string","title":"Your\u001b name"},"age":{"type":"integer","minimum":0}},"required":["name"]}`
@@ -32,10 +31,10 @@ it asks for:
 the server and the journal get your answer: enter no passwords or keys
 answer or decline it with
   everturn answer s e2.0.1 --field name=...
-  everturn answer s e2.0.1 --decline`, layout{}.WithCommands([]journal.RequestRecord{elicitation(twoFields)}))
+  everturn answer s e2.0.1 --decline`, layout{}.WithCommands([]turn.Request{elicitation(twoFields)}))
 	url := elicitation("")
 	url.Tool, url.Elicitation.URL = "", "http://bank.example@evil.example/\u202e?"+strings.Repeat("long", 30)
-	shown := layout{columns: 60}.WithCommands([]journal.RequestRecord{url})
+	shown := layout{columns: 60}.WithCommands([]turn.Request{url})
 	for _, says := range []string{
 		"an MCP server asks during call 2.0", `it asks you to open this address on evil.example:`,
 		"  │ http://bank.example@evil.example/\\u202e?longlonglonglong\n  │ longlong",
@@ -45,10 +44,10 @@ answer or decline it with
 		assert.Contains(t, shown, says)
 	}
 	assert.Contains(t, layout{}.describe(elicitation("[]")), "can only be declined: reading the form: invalid schema")
-	assert.Contains(t, layout{}.WithCommands([]journal.RequestRecord{elicitation("[]")}), "everturn answer s e2.0.1 --cancel")
+	assert.Contains(t, layout{}.WithCommands([]turn.Request{elicitation("[]")}), "everturn answer s e2.0.1 --cancel")
 	none := elicitation("")
 	none.Elicitation = nil
-	assert.Contains(t, layout{}.WithCommands([]journal.RequestRecord{none}), "everturn answer s e2.0.1 --accept")
+	assert.Contains(t, layout{}.WithCommands([]turn.Request{none}), "everturn answer s e2.0.1 --accept")
 }
 
 func TestNoRowOfAnArgumentPassesForAWordOfTheProgram(t *testing.T) {

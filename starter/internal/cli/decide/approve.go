@@ -106,9 +106,9 @@ func decideNamed(ctx context.Context, t *app.TurnClient, session string, calls [
 	if err != nil {
 		return err
 	}
-	var covered []string // calls that the grant of an earlier decision has already allowed
+	var decided []string // calls that this command has decided, or that the grant of an earlier decision has allowed
 	for _, r := range requests {
-		if slices.Contains(covered, r.ID) {
+		if slices.Contains(decided, r.ID) {
 			continue
 		}
 		agreed, err := confirmed(ctx, t, r, f, quarantined)
@@ -119,11 +119,14 @@ func decideNamed(ctx context.Context, t *app.TurnClient, session string, calls [
 			t.App.Note("%s is not decided", r.ID)
 			continue
 		}
-		also, err := decideOne(ctx, t, r, f, quarantined)
+		now, err := decideOne(ctx, t, r, f, quarantined)
 		if err != nil {
 			return err
 		}
-		covered = append(covered, also...)
+		decided = append(decided, now...)
+		if err := notePending(ctx, t, r, decided); err != nil {
+			return err
+		}
 	}
 	t.App.Aside("follow the turn with `everturn attach %s`", app.Quoted(session))
 	return nil
@@ -138,7 +141,7 @@ func (f decideFlags) permits(a *app.App, r client.Request) error {
 	if f.always != "" && !r.Grants(turn.GrantScope(f.always)) {
 		return app.Usage("nothing was decided: %s", r.WhyNoGrant())
 	}
-	if err := ui.Exact(r.Request); err != nil {
+	if err := ui.Exact(r); err != nil {
 		return fmt.Errorf("nothing was decided: %w", err)
 	}
 	switch changes := f.edit || f.plan != ""; {
@@ -158,16 +161,15 @@ func (f decideFlags) permits(a *app.App, r client.Request) error {
 	return nil
 }
 
-// decideOne sends the decision about one call and prints it. It returns the IDs of other calls that the grant of this
-// decision has allowed. quarantined maps the IDs of quarantined tools to their servers.
+// decideOne sends the decision about one call and prints it. It returns the IDs of the call and of those that the grant
+// of this decision has allowed, too. quarantined maps the IDs of quarantined tools to their servers.
 func decideOne(ctx context.Context, t *app.TurnClient, r client.Request, f decideFlags,
-	quarantined map[string]string) (covered []string, err error) {
-	var result client.DecideResult
+	quarantined map[string]string) (decided []string, err error) {
 	in := client.DecideInput{Allow: !f.deny, Reason: f.reason, Grant: turn.GrantScope(f.always), Covered: true}
 	if in.ChangedPlan, err = f.changedPlan(t.App, r); err != nil {
 		return nil, err
 	}
-	err = t.UntilWorkerAnswers(func() (err error) { result, err = decide(ctx, t, r, in); return err })
+	err = t.UntilWorkerAnswers(func() (err error) { decided, err = decide(ctx, t, r, in); return err })
 	if err != nil {
 		return nil, err
 	}
@@ -179,13 +181,30 @@ func decideOne(ctx context.Context, t *app.TurnClient, r client.Request, f decid
 		status = turn.StatusDenied
 	}
 	t.App.Note("%s %s %s", status, r.ID, r.Tool)
-	if len(result.Covered) > 0 {
-		t.App.Note("allowed %s, too, which waited for the same tool", strings.Join(result.Covered, ", "))
+	if len(decided) > 1 {
+		t.App.Note("allowed %s, too, which waited for the same tool", strings.Join(decided[1:], ", "))
 	}
-	if result.Pending > 0 {
-		t.App.Note("%s of this step still to be decided; none runs until then", ui.Count(result.Pending, "call"))
+	return decided, nil
+}
+
+// notePending prints how many calls of the request's step are still to be decided. decided are those that this command
+// has decided, which the journal may not have yet.
+func notePending(ctx context.Context, t *app.TurnClient, r client.Request, decided []string) error {
+	pending, err := t.Client.Pending(ctx, client.PendingInput{Turn: r.Turn})
+	if err != nil {
+		return err
 	}
-	return result.Covered, nil
+	n := 0
+	for _, other := range pending {
+		if other.Turn == r.Turn && other.Step == r.Step && other.Kind == turn.RequestApproval &&
+			!slices.Contains(decided, other.ID) {
+			n++
+		}
+	}
+	if n > 0 {
+		t.App.Note("%s of this step still to be decided; none runs until then", ui.Count(n, "call"))
+	}
+	return nil
 }
 
 // changedPlan returns the plan that the user gives with --edit or --plan, to replace the model's plan. It returns nil

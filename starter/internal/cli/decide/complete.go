@@ -28,7 +28,7 @@ func completeRequests(a *app.App, n int, kinds ...turn.RequestKind) cobra.Comple
 			}
 			offer := r.Session
 			if len(args) > 0 {
-				offer = cobra.CompletionWithDesc(r.ID, app.Line(ui.Subject(r.Request), 40))
+				offer = cobra.CompletionWithDesc(r.ID, app.Line(ui.Subject(r), 40))
 			}
 			offers = append(offers, offer)
 		}

@@ -22,9 +22,9 @@ type Dialog struct {
 // NewDialog returns a dialog about the request r.
 func NewDialog(t *app.TurnClient, r client.Request) *Dialog { return &Dialog{t, r} }
 
-// send sends a decision to the turn. status is the decision in one word, and empty for an approval; covered are the IDs
-// of other calls that the decision's grant has allowed.
-type send func(context.Context) (status string, covered []string, err error)
+// send sends a decision to the turn. status is the decision in one word, and empty for an approval; decided are the IDs
+// of the call and of others that the decision's grant has allowed, if it is an approval.
+type send func(context.Context) (status string, decided []string, err error)
 
 // Ask shows the request to the user, asks for the decision, and returns the function that sends it. Ask discards input
 // that was typed before, so that it cannot approve a request that was not on the screen yet. The error is
@@ -63,7 +63,7 @@ func (d *Dialog) Ask(ctx context.Context) (send, error) {
 
 // askForm shows the form of an elicitation and returns the function that sends the user's response.
 func (d *Dialog) askForm(ctx context.Context) (send, error) {
-	response, err := d.t.App.RunForm(ctx, form.NewDialog(form.ElicitationOf(d.Request.Request)))
+	response, err := d.t.App.RunForm(ctx, form.NewDialog(form.ElicitationOf(d.Request)))
 	return func(ctx context.Context) (string, []string, error) {
 		return form.Acted(response), nil, answer(ctx, d.t, d.Request, client.DecideInput{Response: &response})
 	}, err
@@ -75,7 +75,7 @@ func (d *Dialog) askApproval(ctx context.Context, pages *app.Pages) (send, error
 	a, r := d.t.App, d.Request
 	a.Note("%s", pages.Next())
 	for {
-		prompt := decisionPrompt(r.Request)
+		prompt := decisionPrompt(r)
 		if pages.Left() > 0 {
 			prompt = pages.Prompt()
 		}
@@ -88,8 +88,8 @@ func (d *Dialog) askApproval(ctx context.Context, pages *app.Pages) (send, error
 		switch {
 		case pages.Left() > 0 && (!ok || verdict.Allow):
 			a.Note("%s", pages.Next())
-		case ok && verdict.Refused(r.Request) != nil:
-			a.Note("%v", verdict.Refused(r.Request))
+		case ok && verdict.Refused(r) != nil:
+			a.Note("%v", verdict.Refused(r))
 		case ok:
 			in := client.DecideInput{Allow: verdict.Allow, Reason: strings.TrimSpace(reason), Grant: verdict.Grant,
 				Covered: true}
@@ -103,8 +103,8 @@ func (d *Dialog) askApproval(ctx context.Context, pages *app.Pages) (send, error
 				}
 			}
 			return func(ctx context.Context) (string, []string, error) {
-				result, err := decide(ctx, d.t, r, in)
-				return "", result.Covered, err
+				decided, err := decide(ctx, d.t, r, in)
+				return "", decided, err
 			}, nil
 		}
 	}

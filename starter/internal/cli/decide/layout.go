@@ -35,7 +35,7 @@ func LayoutOf(w any) layout {
 // describe returns the text of a request, exactly and completely, with warnings about its tool.
 func (l layout) describe(r client.Request) string {
 	var lines []string
-	for _, p := range ui.Describe(r.Session, r.Request) {
+	for _, p := range ui.Describe(r.Session, r) {
 		if p.Fields && l.asked {
 			continue
 		}
@@ -50,7 +50,7 @@ func (l layout) describe(r client.Request) string {
 	if server := l.quarantined[r.Tool]; server != "" {
 		lines = append(lines, quarantineWarning(r, server))
 	}
-	if err := ui.Exact(r.Request); err != nil {
+	if err := ui.Exact(r); err != nil {
 		lines = append(lines, "warning: "+err.Error())
 	}
 	return strings.Join(lines, "\n")
@@ -88,7 +88,7 @@ func commandsFor(r client.Request) string {
 			exampleAnswer(r), names)
 	}
 	deny := fmt.Sprintf("\n  everturn deny %s --reason \"...\"", names)
-	if ui.Exact(r.Request) != nil {
+	if ui.Exact(r) != nil {
 		return "deny it with" + deny
 	}
 	if r.Tool == plan.Tool {
@@ -99,7 +99,7 @@ func commandsFor(r client.Request) string {
 
 // exampleAnswer returns the flags that answer an elicitation, with an ellipsis for each value.
 func exampleAnswer(r client.Request) string {
-	e := form.ElicitationOf(r.Request)
+	e := form.ElicitationOf(r)
 	if e.URL != "" {
 		return "--accept"
 	}

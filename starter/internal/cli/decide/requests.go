@@ -151,18 +151,21 @@ func idsOf(requests []client.Request) string {
 	return strings.Join(ids, ", ")
 }
 
-// decide sends a decision about a request to its turn, with the hash of the arguments that were shown. It does not
-// allow a call whose exact arguments cannot be shown; such a call can only be denied.
-func decide(ctx context.Context, t *app.TurnClient, r client.Request,
-	in client.DecideInput) (client.DecideResult, error) {
+// decide sends a decision about a request to its turn, with the hash of the arguments that were shown. It returns the ID
+// of the request and those of the requests that the decision covers. It does not allow a call whose exact arguments
+// cannot be shown; such a call can only be denied.
+func decide(ctx context.Context, t *app.TurnClient, r client.Request, in client.DecideInput) (decided []string, err error) {
 	if in.Allow {
-		if err := ui.Exact(r.Request); err != nil {
-			return client.DecideResult{}, err
+		if err := ui.Exact(r); err != nil {
+			return nil, err
 		}
 	}
 	in.Session, in.Turn, in.Request, in.ArgumentsHash, in.By = r.Session, r.Turn, r.ID, r.ArgumentsHash, app.UserName()
-	result, err := t.Client.Decide(ctx, in)
-	return result, decideError(r, err)
+	decisions, err := t.Client.Decide(ctx, in)
+	for _, d := range decisions {
+		decided = append(decided, d.ID)
+	}
+	return decided, decideError(r, err)
 }
 
 // answer sends the answer to a question, or the response to an elicitation.

@@ -18,8 +18,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-func wait(kind turn.RequestKind, id, text string) journal.RequestRecord {
-	w := journal.RequestRecord{Session: "it's one", Turn: "t", Request: turn.Request{ID: id, Kind: kind, Step: 1}}
+func wait(kind turn.RequestKind, id, text string) turn.Request {
+	w := turn.Request{Session: "it's one", Turn: "t", ID: id, Kind: kind, Step: 1}
 	if kind == turn.RequestQuestion {
 		w.Question = text
 		return w
@@ -32,7 +32,7 @@ func wait(kind turn.RequestKind, id, text string) journal.RequestRecord {
 func TestWhatIsAskedIsShownExactlyWithTheCommandsThatDecide(t *testing.T) {
 	approval := wait(turn.RequestApproval, "1.0",
 		"{\"p\":\"\x1b[2J\u202e\u200b\",\n\"q\":1}\napproval 9.9 of session s: fine")
-	shown := layout{}.WithCommands([]journal.RequestRecord{approval, wait(turn.RequestQuestion, "q2", "Which?")})
+	shown := layout{}.WithCommands([]turn.Request{approval, wait(turn.RequestQuestion, "q2", "Which?")})
 	assert.Equal(t, strings.ReplaceAll(`approval 1.0 of session it's one: call local/write · risk high
 reason: policy asks
 arguments (hash abababababababababababababababab):
@@ -55,12 +55,12 @@ func TestACallWithoutItsArgumentsCannotBeAllowed(t *testing.T) {
 	for name, arguments := range map[string]string{"a beginning": `{"path":"notes`, "others": `{"path":"others.txt"}`,
 		"none": ""} {
 		w := wait(turn.RequestApproval, "1.0", `{"path":"notes.txt"}`)
-		require.NoError(t, ui.Exact(w.Request))
+		require.NoError(t, ui.Exact(w))
 		w.Arguments, w.ArgumentsBytes = arguments, 20
-		require.Error(t, ui.Exact(w.Request), name)
+		require.Error(t, ui.Exact(w), name)
 		assert.Contains(t, layout{}.describe(w), "can only be denied", name)
 		assert.NotContains(t, commandsFor(w), "everturn approve ", name)
-		assert.Equal(t, "[n] deny (and why): ", decisionPrompt(w.Request), name)
+		assert.Equal(t, "[n] deny (and why): ", decisionPrompt(w), name)
 		var unreachable app.TurnClient // nothing is sent
 		_, err := decide(t.Context(), &unreachable, w, client.DecideInput{Allow: true})
 		require.ErrorContains(t, err, "can only be denied", name)
@@ -111,14 +111,14 @@ func TestNothingIsSaidToACallThatHasEnded(t *testing.T) {
 	_, err = db.SettleInference(t.Context(),
 		journal.SettleInference{Session: "s", Key: key, Attempt: 1, Message: turn.Message{ToolCalls: []turn.ToolCall{call}}})
 	require.NoError(t, err)
-	_, err = db.ClaimCall(t.Context(), journal.ClaimInput{Turn: "t", Step: 1, Call: call, Attempt: 1, At: time.Now()})
+	_, err = db.ClaimCall(t.Context(), journal.CallRecord{Turn: "t", Step: 1, Call: call, Attempt: 1, ClaimedAt: time.Now()}, false)
 	require.NoError(t, err)
 	held := turn.Request{ID: "e1.0.1", Kind: turn.RequestElicitation, Step: 1, Call: "1.0",
 		Elicitation: &turn.Elicitation{Key: "1", Message: "Sure?", Schema: []byte(`{"type":"object"}`)}}
-	_, err = db.Ask(t.Context(), turn.AskInput{Session: "s", Turn: "t", Requests: []turn.Request{held}, At: time.Now()})
+	_, err = db.Ask(t.Context(), "s", "t", []turn.Request{held}, time.Now())
 	require.NoError(t, err)
 	ended := turn.Decision{ID: held.ID, Status: turn.StatusExpired, Reason: turn.ReasonCallEnded}
 	require.NoError(t, db.Decide(t.Context(),
-		turn.DecisionsInput{Session: "s", Turn: "t", Decisions: []turn.Decision{ended}, At: time.Now()}))
+		"s", "t", []turn.Decision{ended}, time.Now()))
 	assert.ErrorContains(t, notPending(t.Context(), &app.TurnClient{Journal: db}, "s", held.ID, nil), turn.ReasonCallEnded)
 }

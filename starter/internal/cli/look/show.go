@@ -16,7 +16,6 @@ import (
 	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 	"github.com/everturn/everturn/workflows"
-	"github.com/everturn/everturn/workflows/plan"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -164,8 +163,8 @@ func printTurn(w io.Writer, t client.TurnHistory, messages []turn.Message, hint 
 			printMessage(w, int64(i+1), m)
 		}
 	}
-	if events := client.PlanEvents(t.Calls, t.Requests); len(events) > 0 {
-		fmt.Fprintf(w, "  %s\n", strings.ReplaceAll(ui.Plan(plan.Fold(events)), "\n", "\n  "))
+	if p := client.PlanOf(t.Calls, t.Requests); len(p.Steps) > 0 {
+		fmt.Fprintf(w, "  %s\n", strings.ReplaceAll(ui.Plan(p), "\n", "\n  "))
 	}
 	if l := t.Live; l != nil && l.Wait != nil {
 		fmt.Fprintf(w, "  … %s\n", app.Line(ui.Waiting(l.Reason, l.At, *l.Wait), 400))
@@ -267,7 +266,7 @@ func printRequest(w io.Writer, r client.Request, hint string) {
 	case turn.RequestApproval:
 		what = app.Line(r.Tool, 60) + " " + ui.Excerpt(r.Arguments, 80, r.ArgumentsBytes)
 	case turn.RequestElicitation:
-		what = ui.Subject(r.Request)
+		what = ui.Subject(r)
 	}
 	status := "pending; " + hint
 	if d := r.Decision; d != nil {

@@ -17,11 +17,11 @@ func TestListAndShowPrintNoEscapes(t *testing.T) {
 	const esc = "\x1b]0;x\a\u202e"
 	record := journal.TurnRecord{ID: esc, State: turn.StateCompleted, Reason: esc, Code: esc, Message: esc}
 	call := journal.CallRecord{Step: 1, Call: turn.ToolCall{ID: esc, Tool: esc}, Outcome: turn.OutcomeError, Code: esc}
-	request := journal.RequestRecord{Session: esc,
-		Request: turn.Request{ID: esc, Kind: turn.RequestApproval, Tool: esc, Risk: esc, Why: esc}}
+	request := turn.Request{Session: esc,
+		ID: esc, Kind: turn.RequestApproval, Tool: esc, Risk: esc, Why: esc}
 	var b strings.Builder
 	printTurn(&b, client.TurnHistory{
-		Turn: record, Calls: []journal.CallRecord{call}, Requests: []journal.RequestRecord{request},
+		Turn: record, Calls: []journal.CallRecord{call}, Requests: []turn.Request{request},
 		Inferences: []journal.Inference{{Key: journal.StepKey{Step: 1}, Model: esc}},
 	}, []turn.Message{{TurnID: esc, Role: turn.RoleUser, Text: esc}}, "")
 	for _, shown := range []string{b.String(), ending(record)} {

@@ -38,7 +38,7 @@ type asked struct {
 // sent is the result of sending a decision.
 type sent struct {
 	turn    string   // the ID of the decided request's turn
-	covered []string // the IDs of other calls that the decision's grant has allowed
+	decided []string // the IDs of the call and of others that the decision's grant has allowed
 	err     error
 }
 
@@ -52,7 +52,7 @@ func newAsker(f *follower) asker {
 
 // event handles an event that may concern a request. done reports whether the command ends.
 func (a *asker) event(ctx context.Context, e turn.Event) (done bool, err error) {
-	var about turn.RequestEvent
+	var about turn.Request
 	switch e.Kind {
 	case turn.EventApprovalRequested, turn.EventQuestionAsked:
 		if decode(e, &about) {
@@ -238,8 +238,8 @@ func (a *asker) answered(ctx context.Context, d asked) (done bool, err error) {
 	a.decided[requestKey(a.current.Request)] = true
 	turnID := a.current.Request.Turn
 	go func() {
-		_, covered, err := d.send(ctx)
-		a.sent <- sent{turnID, covered, err}
+		_, decided, err := d.send(ctx)
+		a.sent <- sent{turnID, decided, err}
 	}()
 	return false, nil
 }
@@ -248,7 +248,7 @@ func (a *asker) answered(ctx context.Context, d asked) (done bool, err error) {
 // command ends.
 func (a *asker) acknowledged(ctx context.Context, s sent) (done bool, err error) {
 	a.current = nil
-	for _, id := range s.covered {
+	for _, id := range s.decided {
 		a.decided[s.turn+" "+id] = true
 	}
 	var refused *turn.Error

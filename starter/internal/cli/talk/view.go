@@ -185,13 +185,13 @@ func (v *view) message(e turn.Event) {
 
 // request prints a line about a request or its decision.
 func (v *view) request(e turn.Event) {
-	var p turn.RequestEvent
+	var p turn.Request
 	switch {
 	case !decode(e, &p):
 	case p.Decision != nil:
 		v.activity("%s", ui.Decided(p))
 	default:
-		v.activity("%s", ui.Requested(p.Request))
+		v.activity("%s", ui.Requested(p))
 	}
 }
 

@@ -29,9 +29,9 @@ func (s *stage) hears(kind turn.EventKind, data any) {
 	s.take(noticeMsg{-1})
 }
 
-func elicitation(q turn.Elicitation) turn.RequestEvent {
-	return turn.RequestEvent{Request: turn.Request{ID: "e1.0.1", Kind: turn.RequestElicitation, Step: 1,
-		Tool: "mcp/git/commit", Call: "1.0", Elicitation: &q}}
+func elicitation(q turn.Elicitation) turn.Request {
+	return turn.Request{ID: "e1.0.1", Kind: turn.RequestElicitation, Step: 1,
+		Tool: "mcp/git/commit", Call: "1.0", Elicitation: &q}
 }
 
 func (s *stage) replies() []client.DecideInput {

@@ -129,19 +129,19 @@ func dataOf(kind turn.EventKind, text string, servers bool) json.RawMessage {
 	case turn.EventTurnCompleted:
 		v = turn.DoneEvent{State: turn.State(text), FinishReason: turn.FinishReason(text), Message: text}
 	case turn.EventApprovalRequested:
-		v = turn.RequestEvent{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: text, Arguments: text,
-			Risk: turn.Risk(text), Why: text, ArgumentsHash: journal.HashOf([]byte(text))}}
+		v = turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: text, Arguments: text,
+			Risk: turn.Risk(text), Why: text, ArgumentsHash: journal.HashOf([]byte(text))}
 	case turn.EventQuestionAsked:
-		v = turn.RequestEvent{Request: turn.Request{ID: "q1", Kind: turn.RequestQuestion, Question: text}}
+		v = turn.Request{ID: "q1", Kind: turn.RequestQuestion, Question: text}
 		if servers {
-			v = turn.RequestEvent{Request: turn.Request{ID: "q1", Kind: turn.RequestElicitation, Tool: text,
-				Elicitation: elicitationOf(text)}}
+			v = turn.Request{ID: "q1", Kind: turn.RequestElicitation, Tool: text,
+				Elicitation: elicitationOf(text)}
 		}
 	default:
-		v = turn.RequestEvent{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: text},
+		v = turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: text,
 			Decision: &turn.Decision{ID: "1.0", Status: turn.DecisionStatus(text), By: text, Reason: text}}
 		if servers {
-			v = turn.RequestEvent{Request: turn.Request{ID: "q1", Kind: turn.RequestElicitation, Tool: text},
+			v = turn.Request{ID: "q1", Kind: turn.RequestElicitation, Tool: text,
 				Decision: &turn.Decision{ID: "q1", Status: turn.DecisionStatus(text), By: text,
 					Response: &turn.ElicitationResponse{}}}
 		}

@@ -59,11 +59,15 @@ func (r *requests) Send(_ context.Context, q client.SendInput) (client.Turn, err
 	return client.Turn{Session: q.Session, MessageID: q.Message.ID}, r.err
 }
 
-func (r *requests) Decide(_ context.Context, in client.DecideInput) (client.DecideResult, error) {
+func (r *requests) Decide(_ context.Context, in client.DecideInput) ([]turn.Decision, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.decisions = append(r.decisions, in)
-	return client.DecideResult{Covered: r.covered}, r.err
+	decided := []turn.Decision{{ID: in.Request}}
+	for _, id := range r.covered {
+		decided = append(decided, turn.Decision{ID: id})
+	}
+	return decided, r.err
 }
 
 func (r *requests) Fork(ctx context.Context, in client.ForkInput) (journal.SessionRecord, error) {
@@ -336,8 +340,8 @@ func (s *story) call(c turn.ToolCall, outcome turn.Outcome, text string) {
 func (s *story) claim(c turn.ToolCall) time.Time {
 	s.t.Helper()
 	at := s.now()
-	_, err := s.journal.ClaimCall(s.t.Context(),
-		journal.ClaimInput{Turn: s.turn, Step: s.step, Call: c, Attempt: 1, Worker: "w", At: at})
+	_, err := s.journal.ClaimCall(s.t.Context(), journal.CallRecord{
+		Turn: s.turn, Step: s.step, Call: c, Attempt: 1, Worker: "w", ClaimedAt: at}, false)
 	require.NoError(s.t, err)
 	return at
 }
@@ -346,14 +350,13 @@ func (s *story) settleCall(c turn.ToolCall, r turn.ToolResult) {
 	s.t.Helper()
 	at := s.claim(c)
 	r.Duration = 1500 * time.Millisecond
-	_, err := s.journal.SettleCall(s.t.Context(),
-		journal.SettleInput{Turn: s.turn, CallID: c.ID, Attempt: 1, At: at.Add(r.Duration), Result: r})
+	_, err := s.journal.SettleCall(s.t.Context(), s.turn, c.ID, 1, r, at.Add(r.Duration))
 	require.NoError(s.t, err)
 }
 
 func (s *story) asks(requests ...turn.Request) {
 	s.t.Helper()
-	_, err := s.journal.Ask(s.t.Context(), turn.AskInput{Session: "s", Turn: s.turn, Requests: requests, At: s.now()})
+	_, err := s.journal.Ask(s.t.Context(), "s", s.turn, requests, s.now())
 	require.NoError(s.t, err)
 }
 
@@ -361,7 +364,7 @@ func (s *story) rules(r turn.Decision) {
 	s.t.Helper()
 	r.At = s.now()
 	require.NoError(s.t, s.journal.Decide(s.t.Context(),
-		turn.DecisionsInput{Session: "s", Turn: s.turn, Decisions: []turn.Decision{r}, At: r.At}))
+		"s", s.turn, []turn.Decision{r}, r.At))
 }
 
 func (s *story) finish(state turn.State, reason turn.FinishReason, message string) {

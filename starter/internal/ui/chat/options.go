@@ -18,7 +18,7 @@ import (
 // Client is what a chat needs to act on its session. A client.Client implements it.
 type Client interface {
 	Send(ctx context.Context, in client.SendInput) (client.Turn, error)
-	Decide(ctx context.Context, in client.DecideInput) (client.DecideResult, error)
+	Decide(ctx context.Context, in client.DecideInput) ([]turn.Decision, error)
 	Stop(ctx context.Context, session string) error
 	Fork(ctx context.Context, in client.ForkInput) (client.Session, error)
 	Compact(ctx context.Context, in client.CompactInput) (workflows.CompactResult, error)

@@ -46,8 +46,8 @@ type pendingRequest struct {
 }
 
 // requestOf decodes the event of a request or of its decision. It returns false if the event is malformed.
-func requestOf(e turn.Event) (turn.RequestEvent, bool) {
-	var p turn.RequestEvent
+func requestOf(e turn.Event) (turn.Request, bool) {
+	var p turn.Request
 	err := json.Unmarshal(e.Data, &p)
 	return p, err == nil && p.ID != ""
 }
@@ -67,7 +67,7 @@ func (m *Model) showRequest(e turn.Event, arguments string) {
 		return
 	}
 	m.endText()
-	p := &pendingRequest{Request: requested.Request, turn: e.Turn, page: newPage()}
+	p := &pendingRequest{Request: requested, turn: e.Turn, page: newPage()}
 	if arguments != "" {
 		p.Arguments = arguments
 	}
@@ -329,11 +329,10 @@ func (m *Model) send(p *pendingRequest, in client.DecideInput) tea.Cmd {
 		}
 	}
 	return m.background(func(ctx context.Context) tea.Msg {
-		result, err := m.o.Client.Decide(ctx, in)
+		decided, err := m.o.Client.Decide(ctx, in)
 		if err == nil { // the turn may have allowed fewer calls
-			allowed := append(result.Covered, in.Request)
 			keys = slices.DeleteFunc(keys, func(key string) bool {
-				return slices.ContainsFunc(allowed, func(id string) bool { return key == requestKey(in.Turn, id) })
+				return slices.ContainsFunc(decided, func(d turn.Decision) bool { return key == requestKey(in.Turn, d.ID) })
 			})
 		}
 		return decidedMsg{keys, err}
@@ -382,7 +381,8 @@ func (m *Model) showDecision(e turn.Event) {
 	}
 	for i, p := range m.pending {
 		if p.turn == e.Turn && p.ID == decided.ID {
-			decided.Request = p.Request // the event of the decision does not have all of it
+			p.Decision = decided.Decision
+			decided = p.Request // the event of the decision does not have all of it
 			m.pending = append(m.pending[:i:i], m.pending[i+1:]...)
 			break
 		}

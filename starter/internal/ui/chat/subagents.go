@@ -82,7 +82,7 @@ func (p *pendingRequest) matches(r client.Request) bool {
 func (m *Model) showSubagentRequest(r client.Request) {
 	m.endText()
 	m.addText(entryNote, "the subagent "+termsafe.Line(r.Session, 120)+" waits for you")
-	m.addRequest(&pendingRequest{Request: r.Request, turn: r.Turn, session: r.Session, page: newPage()})
+	m.addRequest(&pendingRequest{Request: r, turn: r.Turn, session: r.Session, page: newPage()})
 }
 
 // sessionOf returns the session to which a decision on the request is sent: the subagent's, or the chat's own.
