@@ -204,7 +204,8 @@ func (j *observedJournal) RecordUsage(ctx context.Context, in journal.AttemptUsa
 }
 
 // ClaimCall implements Journal.
-func (j *observedJournal) ClaimCall(ctx context.Context, in journal.CallRecord, approved bool, sensitive ...string) (journal.CallRecord, error) {
+func (j *observedJournal) ClaimCall(ctx context.Context, in journal.CallRecord, approved bool,
+	sensitive ...string) (journal.CallRecord, error) {
 	out, err := j.Journal.ClaimCall(ctx, in, approved, sensitive...)
 	if err == nil {
 		j.follow(in.Turn, false)

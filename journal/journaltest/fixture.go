@@ -150,7 +150,8 @@ func (s *script) claim(c turn.ToolCall, attempt int) journal.CallRecord {
 
 func (s *script) settleCall(c turn.ToolCall, attempt int, outcome turn.Outcome, text string) journal.CallRecord {
 	s.Helper()
-	out, err := s.SettleCall(s.Context(), s.turn, c.ID, attempt, turn.ToolResult{Outcome: outcome, Text: text, SizeBytes: int64(len(text))}, s.now())
+	out, err := s.SettleCall(s.Context(), s.turn, c.ID, attempt,
+		turn.ToolResult{Outcome: outcome, Text: text, SizeBytes: int64(len(text))}, s.now())
 	require.NoError(s, err)
 	return out
 }
