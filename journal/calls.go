@@ -413,7 +413,7 @@ func (c *callRow) Scan(scan func(...any) error, before ...any) error {
 
 // insertWhole inserts the row of a call with all of its columns but the continuation, and returns its ID. turnRow is the
 // row of its turn.
-func (t *tx) insertWhole(turnRow int64, x ExportCall, arguments, text stored, media content) (id int64, err error) {
+func (t *tx) insertWhole(turnRow int64, x CallRecord, arguments, text stored, media content) (id int64, err error) {
 	err = t.Row(`INSERT INTO calls (turn, step, call_id, wire_id, tool, arguments, arguments_blob, arguments_hash,
 		attempt, claimed_attempt, runs, repeatable, worker, claimed_at, outcome, text, text_blob, full_blob, size,
 		settled_attempt, settled_at, duration_ms, late_count, suspended_attempt, media, code)
