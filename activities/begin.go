@@ -37,8 +37,13 @@ func (a *Activities) begin(ctx context.Context, in workflows.BeginInput) (workfl
 	}
 	// An answer of a subagent for which nothing is left begins no turn, so it needs no config.
 	in.At, in.NothingLeft = time.Now(), from != nil && !from.left.Enough()
+	var promptConfig turn.PromptConfig
 	if !in.NothingLeft {
-		cfg, err := a.newConfig(ctx, in, from)
+		var cfg turn.Config
+		cfg, promptConfig, err = a.newConfig(ctx, in, from)
+		if err == nil {
+			cfg.PromptConfig, in.PromptConfig, err = a.frozen.EncodePromptConfig(promptConfig)
+		}
 		if err != nil {
 			return workflows.BeginResult{}, err
 		}
@@ -71,6 +76,10 @@ func (a *Activities) begin(ctx context.Context, in workflows.BeginInput) (workfl
 		return res, nil
 	}
 	res.Config, err = frozen.DecodeConfig(begun.Config)
+	if err == nil && !begun.Resumed {
+		a.frozen.AddPromptConfig(res.Config.PromptConfig, promptConfig)
+		a.frozen.PutWindow(begun.Head, begun.Head.Seq, []turn.Message{begun.Message})
+	}
 	if isCallerKnown := !turn.ReservedSession(in.Session) || !in.Caller.IsZero(); err == nil && isCallerKnown {
 		a.frozen.PutTurn(in.Turn, frozen.TurnOf(in.Session, in.Tenant, in.Caller, res.Config))
 	}
@@ -87,18 +96,20 @@ func recordResult(t journal.TurnRecord) workflows.Result {
 	}
 }
 
-// newConfig builds the config of a new turn from the agent's settings, the requested limits and the tools that the
-// workers have published, and selects the turn's skills. If the message is the answer of a subagent, from describes
-// the turn that called the subagent, whose limits and permissions bind the new turn; otherwise from is nil.
-func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput, from *origin) (turn.Config, error) {
+// newConfig builds the config and the prompt config of a new turn from the agent's settings, the requested limits and
+// the tools that the workers have published, and selects the turn's skills. The caller sets cfg.PromptConfig. If the
+// message is the answer of a subagent, from describes the turn that called the subagent, whose limits and permissions
+// bind the new turn; otherwise from is nil.
+func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput,
+	from *origin) (cfg turn.Config, p turn.PromptConfig, err error) {
 	from.apply(&in) // like the other methods of from and callerTurn, it does nothing for nil
 	agent, err := a.agentOf(in.Agent)
 	if err != nil {
-		return turn.Config{}, err
+		return cfg, p, err
 	}
 	limits, err := in.Limits.Apply(agent.Limits)
 	if err != nil {
-		return turn.Config{}, turn.Errorf(turn.CodeInputInvalid, nil, err.Error())
+		return cfg, p, turn.Errorf(turn.CodeInputInvalid, nil, err.Error())
 	}
 	told := limits // and not the part of them that is left for this turn
 	if from != nil {
@@ -106,7 +117,7 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput, fro
 	}
 	callerTurn, err := a.callerOf(ctx, in)
 	if err != nil {
-		return turn.Config{}, err
+		return cfg, p, err
 	}
 	if callerTurn != nil { // this is the turn of a subagent
 		limits, in.Message.Tools = limits.Within(callerTurn.granted), callerTurn.config.MessageTools
@@ -115,9 +126,9 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput, fro
 	}
 	chain, err := agent.Models(in.Message.Model)
 	if err != nil {
-		return turn.Config{}, turn.Errorf(turn.CodeConfigInvalid, nil, err.Error())
+		return cfg, p, turn.Errorf(turn.CodeConfigInvalid, nil, err.Error())
 	}
-	cfg := turn.Config{
+	cfg = turn.Config{
 		Version: turn.BehaviorVersion, Tenant: in.Tenant, Agent: agent.Name,
 		Provider: chain[0].Provider, Model: chain[0].Name, Mode: chain[0].Mode, Models: chain,
 		Limits: limits, Policy: withMessageTools(agent.Policy, in.Message), Approvals: agent.Approvals,
@@ -129,10 +140,10 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput, fro
 	from.applyLimits(&cfg)
 	compactPrompt, err := agent.compactionSettings(cfg)
 	if err != nil {
-		return cfg, err
+		return cfg, p, err
 	}
 	if err := a.checkPrices(cfg, compactPrompt); err != nil {
-		return cfg, err
+		return cfg, p, err
 	}
 	if cfg.Limits.MaxHistoryMessages == 0 && (compactPrompt == nil || compactPrompt.ContextTokens == 0) {
 		// Compaction does not bound the prompt, so the number of messages must.
@@ -140,19 +151,19 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput, fro
 	}
 	descriptors, err := a.selectTools(ctx, &cfg)
 	if err != nil {
-		return cfg, err
+		return cfg, p, err
 	}
 	descriptors = a.addAgents(agent, callerTurn, &cfg, descriptors)
 	// A caller's choice of tools may name tools that this agent lacks; only a user's own choice is checked.
 	if err := checkMessageTools(cfg); err != nil && callerTurn == nil && from == nil {
-		return cfg, err
+		return cfg, p, err
 	}
 	agent.narrow(&cfg)
 	callerTurn.narrow(&cfg)
 	from.narrow(&cfg)
 	chosen, err := a.chooseSkills(ctx, agent, in.Message, &cfg)
 	if err != nil {
-		return cfg, err
+		return cfg, p, err
 	}
 	descriptors = slices.DeleteFunc(descriptors, func(d turn.Descriptor) bool { return !cfg.Policy.Offered(d.Pinned()) })
 	planConfirm := agent.Plan.Stricter(in.Message.Plan)
@@ -163,13 +174,11 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput, fro
 	}
 	output, err := outputSchema(in.OutputSchema)
 	if err != nil {
-		return cfg, err
+		return cfg, p, err
 	}
 	cfg.Skills = chosen.Report()
-	cfg.PromptConfig, err = a.frozen.PutPromptConfig(ctx, turn.PromptConfig{System: system,
-		Environment: agent.environment(in.At, cfg.Tools),
-		Descriptors: descriptors, Policy: cfg.Policy, OutputSchema: output, Plan: planConfirm, Compaction: compactPrompt})
-	return cfg, err
+	return cfg, turn.PromptConfig{System: system, Environment: agent.environment(in.At, cfg.Tools),
+		Descriptors: descriptors, Policy: cfg.Policy, OutputSchema: output, Plan: planConfirm, Compaction: compactPrompt}, nil
 }
 
 // keepTools removes the turn's tools that keep does not accept, and restricts the policy to the remaining tools.

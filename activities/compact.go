@@ -61,11 +61,7 @@ func (a *Activities) compactInput(ctx context.Context, j *journal.DB,
 	}
 	begin := workflows.BeginInput{}
 	begin.Tenant = in.Tenant
-	cfg, err := a.newConfig(ctx, begin, nil)
-	if err != nil {
-		return out, err
-	}
-	promptConfig, err := a.frozen.PromptConfig(ctx, cfg.PromptConfig)
+	cfg, promptConfig, err := a.newConfig(ctx, begin, nil)
 	if err != nil {
 		return out, err
 	}

@@ -190,8 +190,9 @@ func (t *tx) openTurn(sc *scope, in turn.BeginInput, subagent subagentRow) (out 
 	if err != nil {
 		return out, err
 	}
-	if _, err := t.AppendMessage(sc, turn.Message{ID: in.Message.ID, Role: turn.RoleUser, Text: in.Message.Text,
-		Media: media}); err != nil {
+	out.Message, err = t.AppendMessage(sc, turn.Message{ID: in.Message.ID, Role: turn.RoleUser, Text: in.Message.Text,
+		Media: media})
+	if err != nil {
 		return out, err
 	}
 	t.Changed[Topic{Session: sc.SessionID, Tenant: t.Tenant}] = true
@@ -254,6 +255,9 @@ func (t *tx) recordCaller(session int64, in turn.BeginInput) error {
 // appended afterwards, right after the current head.
 func (t *tx) insertTurn(sc *scope, in turn.BeginInput) error {
 	config, err := t.PutJSON(in.Config)
+	if err == nil && len(in.PromptConfig) > 0 {
+		_, err = t.PutBlob("application/json", in.PromptConfig)
+	}
 	if err != nil {
 		return err
 	}

@@ -170,11 +170,7 @@ func (db *DB) ApproveTools(ctx context.Context, in ApproveToolsInput) (out []tur
 // catalogue has that, with the latest one, which chooseQuarantined then refuses. The error is sql.ErrNoRows if the
 // server has published nothing.
 func currentQuarantined(q querier, in ApproveToolsInput) (list []turn.QuarantinedTool, err error) {
-	all, err := listVersions(q)
-	if err != nil {
-		return nil, err
-	}
-	running, err := runningOffers(q)
+	all, running, err := readVersions(q)
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +204,7 @@ func currentQuarantined(q querier, in ApproveToolsInput) (list []turn.Quarantine
 
 // reviewAll reviews every version of a server's catalogue again, after tools were approved.
 func reviewAll(t *tx, server string) error {
-	list, err := listVersions(t.querier)
+	list, _, err := readVersions(t.querier)
 	if err != nil {
 		return err
 	}

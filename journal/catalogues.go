@@ -179,11 +179,7 @@ func (db *DB) Catalogues(ctx context.Context) ([]turn.Catalogue, error) {
 // latest version with the worker's configuration.
 func (db *DB) OfferedBy(ctx context.Context, own map[string]string) (out []turn.Catalogue, err error) {
 	err = db.read(ctx, "reading the catalogues", func(q querier) error {
-		list, err := listVersions(q)
-		if err != nil {
-			return err
-		}
-		running, err := runningOffers(q)
+		list, running, err := readVersions(q)
 		if err == nil {
 			out, err = db.cache.get(chooseVersions(list, own, running), list,
 				func(id int64) (turn.Catalogue, error) { return readView(q, id) })
@@ -193,34 +189,34 @@ func (db *DB) OfferedBy(ctx context.Context, own map[string]string) (out []turn.
 	return out, err
 }
 
-// listVersions returns all versions of all catalogues, ordered by server, the latest version of each first.
-func listVersions(q querier) ([]catalogueVersion, error) {
-	return collect(q, func(scan scanner) (v catalogueVersion, err error) {
-		err = scan(&v.id, &v.server, &v.version, &v.hash)
-		return v, err
-	}, `SELECT id, server, version, view_hash FROM catalogues ORDER BY server, id DESC`)
-}
-
-// runningOffers returns the set of versions that running workers offer, as "<server> <version>".
-func runningOffers(q querier) (map[string]bool, error) {
-	out := map[string]bool{}
-	err := q.Each(func(rows Rows) error {
+// readVersions returns all versions of all catalogues, ordered by server, the latest version of each first; and the set
+// of those that running workers offer, as "<server> <version>".
+func readVersions(q querier) (list []catalogueVersion, running map[string]bool, err error) {
+	running = map[string]bool{}
+	err = q.Each(func(rows Rows) error {
+		var v catalogueVersion
 		var text string
-		var offers map[string]string
-		if err := rows.Scan(&text); err != nil {
+		if err := rows.Scan(&v.id, &v.server, &v.version, &v.hash, &text); err != nil {
 			return err
 		}
+		if v.id != 0 {
+			list = append(list, v)
+			return nil
+		}
+		var offers map[string]string
 		err := json.Unmarshal([]byte(text), &offers)
-		for server, v := range offers {
-			out[server+" "+v] = true
+		for server, version := range offers {
+			running[server+" "+version] = true
 		}
 		return err
-	}, `SELECT offers FROM workers WHERE seen_at >= (SELECT now FROM clock) - ?`, int64(fleet.WorkerExpiry))
-	return out, err
+	}, `SELECT id, server, version, view_hash, '' FROM catalogues
+		UNION ALL SELECT 0, '', '', '', offers FROM workers WHERE seen_at >= (SELECT now FROM clock) - ?
+		ORDER BY 2, 1 DESC`, int64(fleet.WorkerExpiry))
+	return list, running, err
 }
 
 // chooseVersions returns the versions that OfferedBy returns. list has all versions, ordered by server, the latest
-// version first. own are the versions that the worker offers, by server; running is the result of runningOffers.
+// version first. own are the versions that the worker offers, by server; running is the set of readVersions.
 func chooseVersions(list []catalogueVersion, own map[string]string, running map[string]bool) (out []catalogueVersion) {
 	for from := 0; from < len(list); {
 		to := from + 1

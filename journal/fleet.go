@@ -17,11 +17,11 @@ import (
 // leaves out scopes that the journal does not have.
 func (db *DB) FleetScopes(ctx context.Context, names ...string) ([]fleet.ScopeState, error) {
 	return get(ctx, db, "reading the fleet limits", func(q querier) (out []fleet.ScopeState, err error) {
-		now, err := databaseTime(q)
-		if err != nil {
+		rows, err := readScopes(q, names, "")
+		if err != nil || len(rows) == 0 {
 			return nil, err
 		}
-		rows, err := readScopes(q, names, "")
+		now, err := databaseTime(q)
 		for _, name := range slices.Sorted(maps.Keys(rows)) {
 			out = append(out, rows[name].State(now))
 		}

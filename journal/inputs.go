@@ -23,6 +23,8 @@ type BeginResult struct {
 	Turn TurnRecord
 	// Head is the transcript's head right after this turn's message. A resuming run starts from it.
 	Head turn.Head
+	// Message is this turn's message as it was stored, unless Resumed is set.
+	Message turn.Message
 	// Config is the turn config of the turn's first Begin; later calls do not change it.
 	Config json.RawMessage
 	// Resumed means that an earlier Begin of the same workflow chain opened the turn.

@@ -158,21 +158,32 @@ const maxTurns = 4096
 // maxPromptConfigs bounds the number of prompt configs in memory; one with 80 tools takes about 100 KB.
 const maxPromptConfigs = 32
 
-// PutPromptConfig stores the prompt config as a blob of the journal and returns its hash. A prompt config in the cache is in the
-// journal already, so it is not written again.
+// EncodePromptConfig returns the hash of a prompt config and its JSON, which is nil if the cache has the prompt config,
+// because the journal has it then.
+func (c *Cache) EncodePromptConfig(p turn.PromptConfig) (hash string, raw json.RawMessage, err error) {
+	raw, err = json.Marshal(p)
+	if err != nil {
+		return "", nil, fmt.Errorf("encoding the prompt config: %w", err)
+	}
+	if hash = journal.HashOf(raw); c.promptConfigs.Contains(hash) {
+		raw = nil
+	}
+	return hash, raw, nil
+}
+
+// AddPromptConfig adds a prompt config that the journal has.
+func (c *Cache) AddPromptConfig(hash string, p turn.PromptConfig) { c.promptConfigs.Add(hash, p) }
+
+// PutPromptConfig stores the prompt config as a blob of the journal, unless the journal has it, and returns its hash.
 func (c *Cache) PutPromptConfig(ctx context.Context, p turn.PromptConfig) (string, error) {
-	b, err := json.Marshal(p)
-	if err != nil {
-		return "", fmt.Errorf("encoding the prompt config: %w", err)
+	hash, raw, err := c.EncodePromptConfig(p)
+	if err != nil || raw == nil {
+		return hash, err
 	}
-	if hash := journal.HashOf(b); c.promptConfigs.Contains(hash) {
-		return hash, nil
-	}
-	hash, err := c.journal.PutBlob(ctx, "application/json", b)
-	if err != nil {
+	if _, err := c.journal.PutBlob(ctx, "application/json", raw); err != nil {
 		return "", fmt.Errorf("storing the prompt config: %w", err)
 	}
-	c.promptConfigs.Add(hash, p)
+	c.AddPromptConfig(hash, p)
 	return hash, nil
 }
 

@@ -24,6 +24,9 @@ type BeginInput struct {
 	// Config is the turn config as it was when the turn began. The activity sets it. A resuming run gets it back
 	// unchanged.
 	Config json.RawMessage `json:"config,omitempty"`
+	// PromptConfig is the turn's PromptConfig, whose hash is in Config; nil if the journal has it already. The activity
+	// sets it.
+	PromptConfig json.RawMessage `json:"prompt_config,omitempty"`
 	// OutOfOrder begins the turn even if the session has late messages that come before this one.
 	OutOfOrder bool `json:"out_of_order,omitempty"`
 	// NothingLeft means that the turn would begin with a subagent's answer, but that the limits of the user's message
