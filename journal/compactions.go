@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/everturn/everturn/workflows/turn"
@@ -106,14 +107,6 @@ func (db *DB) Compacted(ctx context.Context, session, request string) (turn.Comp
 		})
 }
 
-// Compaction returns the compaction that applies to the turn's prompts up to the message seq, nil if none does.
-func (db *DB) Compaction(ctx context.Context, turnID string, seq int64) (*turn.Compaction, error) {
-	return getOfTurn(ctx, db, turnID, "reading the compaction",
-		func(q querier, sc scope) (*turn.Compaction, error) {
-			return q.Compaction(sc.Session, seq)
-		})
-}
-
 // Compactions returns all compactions of the session's transcript, its shared past included, ordered by At.Seq.
 func (db *DB) Compactions(ctx context.Context, session string) ([]turn.Compaction, error) {
 	return getOfSession(ctx, db, session, "listing the compactions",
@@ -145,45 +138,17 @@ func (db *DB) CompactionUsage(ctx context.Context, key StepKey) (u turn.Usage, e
 	return u, err
 }
 
-// PromptSize is the size of the prompt of an inference, as its provider counted it.
-type PromptSize struct {
-	Turn, Provider, Model string
-	Tokens                int64 // 0 if the provider did not report its usage
-	UpTo                  int64 // the seq of the prompt's last message
-}
-
-// LastInput returns the size of the last prompt whose answer is at or before the message seq. It looks at the inferences
-// of this turn and of the session's earlier turns, but not at those of its shared past. The result is zero if there is no
-// such inference.
-func (db *DB) LastInput(ctx context.Context, turnID string, seq int64) (out PromptSize, err error) {
-	err = db.read(ctx, "reading the size of the last prompt", func(q querier) error {
-		err := q.Row(`SELECT t.turn_id, i.provider, i.model, CASE WHEN i.estimated THEN 0 ELSE i.input_tokens END, i.base_seq
-			FROM turns n JOIN turns t ON t.session = n.session AND t.id <= n.id JOIN inferences i ON i.turn = t.id
-			WHERE n.turn_id = ? AND i.head_seq BETWEEN 1 AND ? ORDER BY t.id DESC, i.step DESC LIMIT 1`, turnID, seq).
-			Scan(&out.Turn, &out.Provider, &out.Model, &out.Tokens, &out.UpTo)
-		return ignoreNoRows(err)
-	})
-	return out, err
-}
-
-// Compaction returns the compaction that applies to a prompt whose last message is seq: the last one with At.Seq <=
-// seq, of the session or, for a fork, of its shared past. It returns nil if there is none.
-func (q querier) Compaction(session, seq int64) (*turn.Compaction, error) {
-	for session != 0 {
-		list, err := q.Compactions(`session = ? AND at_seq <= ? ORDER BY at_seq DESC, id DESC LIMIT 1`, session, seq)
+// compactionOf returns the compaction that applies to a prompt with the messages of this line: the last one of the
+// session or, for a fork, of its shared past. It returns nil if there is none.
+func (q querier) compactionOf(line []segment) (*turn.Compaction, error) {
+	for _, s := range slices.Backward(line) {
+		list, err := q.Compactions(`session = ? AND at_seq <= ? ORDER BY at_seq DESC, id DESC LIMIT 1`, s.Session, s.High)
 		if err != nil {
 			return nil, err
 		}
 		if len(list) == 1 {
 			return &list[0], nil
 		}
-		var forkSeq int64
-		if err := q.Row(`SELECT coalesce(parent, 0), coalesce(fork_seq, 0) FROM sessions WHERE id = ?`,
-			session).Scan(&session,
-			&forkSeq); err != nil {
-			return nil, err
-		}
-		seq = min(seq, forkSeq) // session is the parent now; the fork shares its messages up to forkSeq
 	}
 	return nil, nil
 }

@@ -140,22 +140,32 @@ type segment struct {
 
 // Segments returns the segments with a session's messages from..to, the oldest first. A session that is no fork has at
 // most one; a fork has further ones of the sessions that it shares messages with.
-func (q querier) Segments(session, from, to int64) (list []segment, err error) {
-	from = max(from, 1)
-	for session != 0 && from <= to {
-		var parent, forkSeq int64
-		if err := q.Row(`SELECT coalesce(parent, 0), coalesce(fork_seq, 0) FROM sessions WHERE id = ?`, session).Scan(&parent,
-			&forkSeq); err != nil {
-			return nil, err
-		}
-		// The session's own rows begin after forkSeq, which is 0 if it is no fork.
-		if s := (segment{session, max(forkSeq, from-1), to}); s.Low < s.High {
+func (q querier) Segments(session, from, to int64) ([]segment, error) {
+	line, err := q.line(`s.id = ?2`, session, to)
+	return segmentsFrom(line, from), err
+}
+
+// line returns the segments of a transcript up to the message to, the oldest first, also those without messages. where
+// selects the session s; its argument is ?2.
+func (q querier) line(where string, argument any, to int64) ([]segment, error) {
+	return collect(q, func(scan scanner) (s segment, err error) {
+		err = scan(&s.Session, &s.Low, &s.High)
+		return s, err
+	}, `WITH RECURSIVE line (session, parent, low, high, depth) AS (
+		SELECT s.id, s.parent, coalesce(s.fork_seq, 0), CAST(?1 AS BIGINT), 0 FROM sessions s WHERE `+where+`
+		UNION ALL SELECT p.id, p.parent, coalesce(p.fork_seq, 0), CASE WHEN line.high < line.low THEN line.high ELSE line.low END,
+			line.depth + 1 FROM line JOIN sessions p ON p.id = line.parent)
+		SELECT session, low, high FROM line ORDER BY depth DESC`, to, argument)
+}
+
+// segmentsFrom returns the segments of a line with the messages from this one on.
+func segmentsFrom(line []segment, from int64) (list []segment) {
+	for _, s := range line {
+		if s.Low = max(s.Low, from-1); s.Low < s.High {
 			list = append(list, s)
 		}
-		session, to = parent, min(to, forkSeq) // the parent has the messages up to forkSeq
 	}
-	slices.Reverse(list)
-	return list, nil
+	return list
 }
 
 // point is what Point returns of a message.

@@ -82,9 +82,13 @@ func (db *DB) Messages(ctx context.Context, session string, from, to int64) ([]t
 func (db *DB) Window(ctx context.Context, turnID string, from, to, maxBytes int64) ([]turn.Message, error) {
 	return getOfTurn(ctx, db, turnID, "reading the transcript",
 		func(q querier, sc scope) ([]turn.Message, error) {
-			messages, err := q.Transcript(sc.Session, from, to, maxBytes)
+			parts, err := q.Segments(sc.Session, from, to)
+			if err != nil {
+				return nil, err
+			}
+			messages, err := q.messagesOf(parts, maxBytes)
 			if err == nil {
-				err = q.AddItems(sc.Session, max(from, 1), to, maxBytes, messages)
+				_, err = q.addItems(parts, maxBytes, messages)
 			}
 			return messages, err
 		})

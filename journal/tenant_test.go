@@ -18,7 +18,7 @@ import (
 // turn name a turn that Begin has returned.
 var unscoped = []string{
 	"Begin", "StartInference", "SettleInference", "FailInference", "ReleaseInference", "AppendEvents", "AppendStream", "StepMessage",
-	"ChangeModel", "ModelChange", "SettleCompaction", "Compaction", "CompactionUsage", "LastInput",
+	"ChangeModel", "ModelChange", "SettleCompaction", "CompactionUsage", "PromptContext",
 	"Window", "TurnConfig",
 	"Ask", "Decide", "Grants", "ClaimCall", "SettleCall", "ReleaseCall", "SuspendCall", "NoteCall", "Taint", "Artifact",
 	"Finish", "PublishCatalogue", "Catalogues", "PutBlob", "GetBlob", "ID", "Tenant",

@@ -131,8 +131,16 @@ func (q querier) getCallsWithin(column content, room *int64) ([]turn.ToolCall, e
 
 // Transcript returns a session's messages from..to, its shared past included. If their texts and calls exceed maxBytes,
 // it returns a *TooLargeError.
-func (q querier) Transcript(session, from, to, maxBytes int64) (out []turn.Message, err error) {
+func (q querier) Transcript(session, from, to, maxBytes int64) ([]turn.Message, error) {
 	parts, err := q.Segments(session, from, to)
+	if err != nil {
+		return nil, err
+	}
+	return q.messagesOf(parts, maxBytes)
+}
+
+// messagesOf is Transcript for segments.
+func (q querier) messagesOf(parts []segment, maxBytes int64) (out []turn.Message, err error) {
 	room := maxBytes
 	for _, p := range parts {
 		if err != nil {
@@ -228,39 +236,43 @@ func restoreCalls(list []turn.ToolCall, blob func(hash string) ([]byte, error)) 
 	return list, nil
 }
 
-// AddItems sets the provider items of a session's assistant messages from the ledger of inferences. messages are those
-// from..to of the session. In each segment, it reads the newest completions first. Once those that are blobs exceed
-// maxBytes together, the older messages of the segment get no items, nor do messages of later segments whose
-// completions are blobs: a model can do without items.
-func (q querier) AddItems(session, from, to, maxBytes int64, messages []turn.Message) error {
-	parts, err := q.Segments(session, from, to)
+// addItems sets the provider items of the assistant messages of segments from the ledger of inferences, and returns the
+// size of the prompt of the last of them. In each segment, it reads the newest completions first. Once those that are
+// blobs exceed maxBytes together, the older messages of the segment get no items, nor do messages of later segments
+// whose completions are blobs: a model can do without items.
+func (q querier) addItems(parts []segment, maxBytes int64, messages []turn.Message) (last PromptSize, err error) {
 	room := maxBytes
 	for _, p := range parts {
-		if err != nil {
-			break
+		if err := q.addItemsOfSegment(p, &room, messages, parts[0].Low+1, &last); err != nil {
+			return last, err
 		}
-		err = q.addItemsOfSegment(p, &room, messages, from)
 	}
-	return err
+	return last, nil
 }
 
-// addItemsOfSegment is AddItems for the messages of one segment. messages[0] is the message from. It subtracts the
+// addItemsOfSegment is addItems for the messages of one segment. messages[0] is the message from. It subtracts the
 // sizes of the completions that are blobs from room.
-func (q querier) addItemsOfSegment(p segment, room *int64, messages []turn.Message, from int64) error {
-	seqs, completions := []int64{}, []stored{}
-	err := q.Each(func(rows Rows) error {
-		var seq int64
-		var s stored
-		err := rows.Scan(&seq, &s.Inline, &s.Blob)
-		seqs, completions = append(seqs, seq), append(completions, s)
-		return err
-	}, `SELECT m.seq, i.completion, i.completion_blob FROM messages m JOIN inferences i ON i.turn = m.turn AND i.step = m.step
+func (q querier) addItemsOfSegment(p segment, room *int64, messages []turn.Message, from int64, last *PromptSize) error {
+	type completion struct {
+		seq  int64
+		size PromptSize
+		stored
+	}
+	completions, err := collect(q, func(scan scanner) (c completion, err error) {
+		err = scan(&c.seq, &c.size.Turn, &c.size.Provider, &c.size.Model, &c.size.Tokens, &c.size.UpTo, &c.Inline, &c.Blob)
+		return c, err
+	}, `SELECT m.seq, t.turn_id, i.provider, i.model, CASE WHEN i.estimated THEN 0 ELSE i.input_tokens END, i.base_seq,
+			i.completion, i.completion_blob
+		FROM messages m JOIN inferences i ON i.turn = m.turn AND i.step = m.step JOIN turns t ON t.id = i.turn
 		WHERE m.session = ? AND m.seq BETWEEN ? AND ? AND m.role = ? AND i.settled_at IS NOT NULL ORDER BY m.seq DESC`,
 		p.Session, p.Low+1, p.High, string(turn.RoleAssistant))
 	if err != nil {
 		return err
 	}
-	for i, s := range completions {
+	if len(completions) > 0 {
+		*last = completions[0].size
+	}
+	for _, s := range completions {
 		text := []byte(s.Inline.String)
 		if s.Blob.Valid {
 			text, err = q.GetBlobWithin(s.Blob.String, room)
@@ -275,9 +287,9 @@ func (q querier) addItemsOfSegment(p segment, room *int64, messages []turn.Messa
 			err = json.Unmarshal(text, &c)
 		}
 		if err != nil {
-			return fmt.Errorf("reading the completion of message %d: %w", seqs[i], err)
+			return fmt.Errorf("reading the completion of message %d: %w", s.seq, err)
 		}
-		if at := seqs[i] - from; at >= 0 && at < int64(len(messages)) {
+		if at := s.seq - from; at >= 0 && at < int64(len(messages)) {
 			messages[at].Items = c.Items
 		}
 	}

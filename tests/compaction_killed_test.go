@@ -77,12 +77,9 @@ func (l *lossy) SettleCompaction(ctx context.Context, in journal.SettleCompactio
 	return l.Journal.SettleCompaction(ctx, in)
 }
 
-func (l *lossy) Compaction(ctx context.Context, turnID string, seq int64) (*turn.Compaction, error) {
-	c, err := l.Journal.Compaction(ctx, turnID, seq)
-	if l.forgets {
-		c = nil
-	}
-	return c, err
+func (l *lossy) PromptContext(ctx context.Context, in journal.PromptContextInput) (journal.PromptContext, error) {
+	in.Compacted = in.Compacted && !l.forgets
+	return l.Journal.PromptContext(ctx, in)
 }
 
 // TestASettledSummaryIsNotPaidForAgain loses the settlement, and the inference that follows it. The mutant,

@@ -137,6 +137,13 @@ func jsonBytes(v any) int64 {
 	return int64(len(b))
 }
 
+func (m *meter) PromptContext(ctx context.Context, in journal.PromptContextInput) (journal.PromptContext, error) {
+	out, err := m.Journal.PromptContext(ctx, in)
+	m.rows.Add(int64(len(out.Messages)))
+	m.read.Add(jsonBytes(out.Messages))
+	return out, err
+}
+
 func (m *meter) Window(ctx context.Context, turnID string, from, to, maxBytes int64) ([]turn.Message, error) {
 	out, err := m.Journal.Window(ctx, turnID, from, to, maxBytes)
 	m.rows.Add(int64(len(out)))

@@ -27,12 +27,14 @@ type prompt struct {
 	api        turn.API
 	cacheKey   string
 	config     turn.PromptConfig
-	compaction *turn.Compaction // replaces the messages before the spec's From; nil means that none is replaced
-	anchor     *turn.Message    // the turn's user message if messages lacks it, or else nil
-	messages   []turn.Message   // from the spec's From on
-	used       turn.Usage       // by this inference's compactions
-	overflow   bool             // the prompt was compacted because the provider had refused it as too long
-	plan       string           // the instruction about the turn's plan; empty if there is no plan
+	compaction *turn.Compaction   // replaces the messages before the spec's From; nil means that none is replaced
+	anchor     *turn.Message      // the turn's user message if messages lacks it, or else nil
+	messages   []turn.Message     // from the spec's From on
+	used       turn.Usage         // by this inference's compactions
+	last       journal.PromptSize // of the session's last prompt
+	read       bool               // compaction and last are those of the journal or of this worker's memory
+	overflow   bool               // the prompt was compacted because the provider had refused it as too long
+	plan       string             // the instruction about the turn's plan; empty if there is no plan
 }
 
 // render renders the prompt. spec.From is the first of p.messages. If no message contains the instruction about the
@@ -68,12 +70,8 @@ func (p *prompt) apply(spec *turn.PromptSpec, c *turn.Compaction) {
 // prompt.
 type lastInference struct {
 	compaction *turn.Compaction
-	promptSize
+	size       journal.PromptSize
 }
-
-// promptSize is the size of a prompt in tokens, as its provider counted them; 0 if it did not. upTo is the sequence
-// number of the prompt's last message.
-type promptSize struct{ tokens, upTo int64 }
 
 // maxLastInferences bounds the number of lastInference in memory; a compaction may take about 100 KB.
 const maxLastInferences = 256
@@ -87,13 +85,10 @@ func (r *Runner) openPrompt(ctx context.Context, in *workflows.InferInput, inf j
 	if p.plan, err = r.authorizer.PlanInstruction(ctx, inf.Key, cfg.Plan); err != nil {
 		return nil, nil, err
 	}
-	if err := r.loadCompacted(ctx, in, inf, p); err != nil {
-		return nil, nil, err
-	}
-	p.messages, leave, err = r.loadMessages(ctx, *in, inf, clock)
+	leave, err = r.loadPrompt(ctx, in, inf, p, clock)
 	if errors.As(err, new(*journal.TooLargeError)) && cfg.Compaction != nil {
 		if err = r.truncatePrompt(ctx, in, inf, p); err == nil {
-			p.messages, leave, err = r.loadMessages(ctx, *in, inf, clock)
+			leave, err = r.loadPrompt(ctx, in, inf, p, clock)
 		}
 	}
 	if err == nil {
@@ -107,45 +102,45 @@ func (r *Runner) openPrompt(ctx context.Context, in *workflows.InferInput, inf j
 	return p, leave, err
 }
 
-// loadCompacted finds the compaction that applies to the inference and applies it to p. A first attempt uses the one
-// in this worker's memory, if this worker ran the session's last inference. A later attempt reads the journal, because
-// an earlier one may have compacted the prompt: p.overflow and p.used then tell of that.
-func (r *Runner) loadCompacted(ctx context.Context, in *workflows.InferInput, inf journal.Inference,
-	p *prompt) error {
-	if p.config.Compaction == nil {
-		return nil
-	}
+// recall applies the compaction that this worker has in memory to p, and reports whether that is the one that applies
+// to the inference: if this worker ran the session's last inference or the session had none. A later attempt reads the
+// journal, because an earlier one may have compacted the prompt.
+func (r *Runner) recall(in *workflows.InferInput, inf journal.Inference, p *prompt) bool {
 	last, ok := r.lastInferences.Get(in.Expect.Hash)
-	if !ok || inf.Attempt > 1 {
-		var err error
-		if last.compaction, err = r.journal.Compaction(ctx, in.Turn, inf.Base.Seq); err != nil {
-			return err
-		}
+	p.last = last.size
+	switch {
+	case p.config.Compaction == nil, inf.Attempt == 1 && in.Expect.Seq == 1: // the session's first inference
+		return true
+	case !ok || inf.Attempt > 1:
+		return false
+	case last.compaction != nil:
+		p.apply(&in.Prompt, last.compaction)
 	}
-	c := last.compaction
+	return true
+}
+
+// applyRecorded applies the compaction that the journal has. If an earlier attempt of this inference has made it,
+// p.overflow and p.used tell of that.
+func (r *Runner) applyRecorded(ctx context.Context, in *workflows.InferInput, inf journal.Inference, p *prompt,
+	c *turn.Compaction) (err error) {
 	if c == nil {
 		return nil
 	}
 	p.apply(&in.Prompt, c)
-	if c.Turn != in.Turn || c.Step != in.Step { // not a compaction of this inference
-		return nil
+	if c.Turn == in.Turn && c.Step == in.Step {
+		p.overflow = c.Reason == turn.CompactionOverflow
+		p.used, err = r.journal.CompactionUsage(ctx, inf.Key)
 	}
-	var err error
-	p.overflow = c.Reason == turn.CompactionOverflow
-	p.used, err = r.journal.CompactionUsage(ctx, inf.Key)
 	return err
 }
 
 // rememberInference keeps what the session's next inference needs of this one. upTo is the sequence number of the last
 // message of the prompt.
 func (r *Runner) rememberInference(in workflows.InferInput, settled journal.Inference, p *prompt, upTo int64) {
-	if p.config.Compaction == nil {
-		return
-	}
 	r.lastInferences.Remove(in.Expect.Hash)
-	size := promptSize{upTo: upTo}
+	size := journal.PromptSize{Turn: in.Turn, Provider: in.Provider, Model: in.Prompt.Model, UpTo: upTo}
 	if u := settled.Completion.Usage; !u.Estimated {
-		size.tokens = u.InputTokens
+		size.Tokens = u.InputTokens
 	}
 	r.lastInferences.Add(settled.Head.Hash, lastInference{p.compaction, size})
 }
@@ -153,32 +148,22 @@ func (r *Runner) rememberInference(in workflows.InferInput, settled journal.Infe
 // project returns how many tokens of the context window the prompt and its completion will take. It adds an estimate
 // for the new messages to the provider's count for the session's last prompt. If there is no such count, or the last
 // prompt has no common beginning with this one, it estimates the whole.
-func (r *Runner) project(ctx context.Context, in workflows.InferInput, inf journal.Inference, p *prompt,
-	rendered turn.Prompt) (int64, error) {
-	c := p.config.Compaction
+func (p *prompt) project(spec turn.PromptSpec, rendered turn.Prompt) int64 {
+	c, last := p.config.Compaction, p.last
 	estimated := rendered.Tokens() + c.ReserveTokens
-	if 2*estimated < c.Trigger() { // hardly any text has more tokens than twice the estimate, so this is exact enough
-		return estimated, nil
+	// Hardly any text has more tokens than twice the estimate, so a small prompt needs no better one. The count does not
+	// help if there is none, if this prompt begins after the counted messages, or if the conversation was compacted after
+	// the count.
+	if 2*estimated < c.Trigger() || last.Tokens == 0 || last.UpTo < spec.From ||
+		p.compaction != nil && p.compaction.At.Seq > last.UpTo {
+		return estimated
 	}
-	last, ok := r.lastInferences.Get(in.Expect.Hash)
-	if !ok {
-		counted, err := r.journal.LastInput(ctx, in.Turn, inf.Base.Seq)
-		if err != nil {
-			return 0, err
-		}
-		last.promptSize = promptSize{counted.Tokens, counted.UpTo}
-	}
-	// The count does not help if there is none, if this prompt begins after the counted messages, or if the conversation
-	// was compacted after the count.
-	if last.tokens == 0 || last.upTo < in.Prompt.From || p.compaction != nil && p.compaction.At.Seq > last.upTo {
-		return estimated, nil
-	}
-	n := last.tokens + c.ReserveTokens
+	n := last.Tokens + c.ReserveTokens
 	// The messages after those that the provider has counted are estimated.
-	for _, m := range p.messages[min(last.upTo+1-in.Prompt.From, int64(len(p.messages))):] {
+	for _, m := range p.messages[min(last.UpTo+1-spec.From, int64(len(p.messages))):] {
 		n += m.Tokens()
 	}
-	return n, nil
+	return n
 }
 
 // overflowRoom gives the assumed context window if it is unknown and a provider has refused a prompt as too long: this
@@ -196,10 +181,7 @@ func (r *Runner) compactPrompt(ctx context.Context, in *workflows.InferInput, in
 		return nil
 	}
 	rendered := p.render(in.Prompt)
-	projected, err := r.project(ctx, *in, inf, p, rendered)
-	if err != nil {
-		return err
-	}
+	projected := p.project(in.Prompt, rendered)
 	c := *p.config.Compaction
 	if reason == turn.CompactionOverflow { // the provider's refusal counts more than the estimate
 		projected = max(projected, c.ContextTokens)

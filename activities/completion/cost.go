@@ -33,7 +33,7 @@ func (r *Runner) spending(ctx context.Context, in workflows.InferInput, inf jour
 	s := spending{budget: r.budgetOf(in, t.Limits), model: turn.FindModel(t.Models, in.Provider, in.Prompt.Model),
 		attempt: journal.AttemptUsage{Key: inf.Key, Attempt: inf.Attempt, Provider: in.Provider, Model: in.Prompt.Model}}
 	if err == nil && !s.budget.Empty() && t.PromptConfig == in.Prompt.PromptConfig {
-		s.counted, s.added, err = r.counted(ctx, in, inf, p)
+		s.counted, s.added = p.counted(in, inf.Base.Seq)
 	}
 	return s, err
 }
@@ -48,20 +48,15 @@ func (r *Runner) budgetOf(in workflows.InferInput, l turn.Limits) journal.Budget
 	return b
 }
 
-// counted returns the provider's count of the turn's last prompt, and the number of messages that the prompt p adds to
-// it. The count is 0 if p differs in more than that: another model has another tokenizer, and a compaction replaces
-// messages.
-func (r *Runner) counted(ctx context.Context, in workflows.InferInput, inf journal.Inference,
-	p *prompt) (tokens int64, added int, err error) {
-	if in.Step == 1 {
-		return 0, 0, nil
+// counted returns the provider's count of the turn's last prompt, and the number of messages that this prompt, whose last
+// message is base, adds to it. The count is 0 if the prompt differs in more than that: another model has another
+// tokenizer, and a compaction replaces messages.
+func (p *prompt) counted(in workflows.InferInput, base int64) (tokens int64, added int) {
+	sameModel := p.last.Turn == in.Turn && p.last.Provider == in.Provider && p.last.Model == in.Prompt.Model
+	if !sameModel || p.compaction != nil && p.compaction.At.Seq > p.last.UpTo {
+		return 0, 0
 	}
-	last, err := r.journal.LastInput(ctx, in.Turn, inf.Base.Seq)
-	sameModel := last.Turn == in.Turn && last.Provider == in.Provider && last.Model == in.Prompt.Model
-	if !sameModel || p.compaction != nil && p.compaction.At.Seq > last.UpTo {
-		return 0, 0, err
-	}
-	return last.Tokens, int(inf.Base.Seq - last.UpTo), err
+	return p.last.Tokens, int(base - p.last.UpTo)
 }
 
 // maxInferenceCost is the cost of an inference above which the provider's count of tokens must be wrong.

@@ -2,6 +2,7 @@ package completion
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/everturn/everturn/activities/attempt"
@@ -19,33 +20,67 @@ const (
 	largePrompts = 4 * maxPrompt // of all large prompts that a worker renders at once
 )
 
-// loadMessages loads the messages of the inference's prompt, up to its base. A large prompt first waits up to
-// workflows.PromptWithin until it fits into largePrompts with the others; the wait does not count as working time. The
-// returned function ends the prompt's share of largePrompts. Messages over maxPrompt are a journal.TooLargeError.
-func (r *Runner) loadMessages(
-	ctx context.Context, in workflows.InferInput, inf journal.Inference, clock *attempt.Clock,
-) ([]turn.Message, func(), error) {
-	messages, err := r.window(ctx, in, inf)
-	if err != nil {
-		return nil, nil, err
+// loadPrompt loads the messages of the inference's prompt, up to its base, and the compaction that applies to it. A large
+// prompt first waits up to workflows.PromptWithin until it fits into largePrompts with the others; the wait does not
+// count as working time. The returned function ends the prompt's share of largePrompts. Messages over maxPrompt are a
+// journal.TooLargeError.
+func (r *Runner) loadPrompt(ctx context.Context, in *workflows.InferInput, inf journal.Inference, p *prompt,
+	clock *attempt.Clock) (leave func(), err error) {
+	if err := r.readPrompt(ctx, in, inf, p); err != nil {
+		return nil, err
 	}
-	size, over := promptBytes(messages)
+	size, over := promptBytes(p.messages)
 	if over >= 0 {
-		return nil, nil, &journal.TooLargeError{Seq: in.Prompt.From + int64(over), Max: maxPrompt}
+		return nil, &journal.TooLargeError{Seq: in.Prompt.From + int64(over), Max: maxPrompt}
 	}
 	if size < largePrompt {
-		return messages, func() {}, nil
+		return func() {}, nil
 	}
 	// Without the messages, because any number of prompts may wait here. The cache, which is bounded, may keep them.
-	messages = nil //nolint:ineffassign,wastedassign // it lets the messages be collected
+	p.messages = nil
 	if err := r.waitForRoom(ctx, size, clock); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	leave := func() { r.prompts.Release(size) }
-	if messages, err = r.window(ctx, in, inf); err != nil {
+	leave = func() { r.prompts.Release(size) }
+	if err = r.readPrompt(ctx, in, inf, p); err != nil {
 		leave()
 	}
-	return messages, leave, err
+	return leave, err
+}
+
+// readPrompt sets p.messages to the messages from in.Prompt.From up to the inference's base, and applies the compaction
+// that the inference's prompt has so far, which moves in.Prompt.From. It reads from the journal what this worker does not
+// have: nothing if it ran the session's last inference and this attempt has appended the rest, such as the last step's
+// results.
+func (r *Runner) readPrompt(ctx context.Context, in *workflows.InferInput, inf journal.Inference, p *prompt) error {
+	p.read = p.read || r.recall(in, inf, p)
+	messages, cached := r.window(*in, inf)
+	p.messages = messages
+	if p.read && cached {
+		return nil
+	}
+	missing := journal.PromptContextInput{Turn: in.Turn, From: in.Prompt.From, To: inf.Base.Seq, Compacted: !p.read,
+		MaxBytes: maxPrompt}
+	if cached {
+		missing.From = missing.To + 1
+	}
+	found, err := r.journal.PromptContext(ctx, missing)
+	if p.last.Tokens == 0 {
+		p.last = found.Last
+	}
+	if !p.read && (err == nil || errors.As(err, new(*journal.TooLargeError))) {
+		p.read = true
+		err = errors.Join(err, r.applyRecorded(ctx, in, inf, p, found.Compaction))
+	}
+	if err != nil {
+		return fmt.Errorf("reading the transcript: %w", err)
+	}
+	if !cached {
+		p.messages = found.Messages
+		r.frozen.ForgetWindows(in.Expect)
+		r.frozen.PutWindow(inf.Base, in.Prompt.From, p.messages)
+	}
+	return nil
 }
 
 // waitForRoom waits until a prompt of this size, in bytes, fits into largePrompts, and counts it there. It returns an
@@ -83,35 +118,20 @@ func CheckSize(from int64, messages []turn.Message) error {
 	return nil
 }
 
-// window returns the messages from in.Prompt.From up to the inference's base. It reads from the journal what neither
-// the cache nor the inference has: nothing if the cache has the transcript up to in.Expect and this attempt has
-// appended the rest, such as the last step's results.
-func (r *Runner) window(ctx context.Context, in workflows.InferInput,
-	inf journal.Inference) ([]turn.Message, error) {
-	from, base := in.Prompt.From, inf.Base
-	if messages, ok := r.frozen.Window(base, from); ok {
-		return messages, nil
+// window returns the messages from in.Prompt.From up to the inference's base, if the cache and this attempt have all of
+// them.
+func (r *Runner) window(in workflows.InferInput, inf journal.Inference) ([]turn.Message, bool) {
+	if messages, ok := r.frozen.Window(inf.Base, in.Prompt.From); ok {
+		return messages, true
 	}
-	before, ok := r.frozen.Window(in.Expect, from)
-	if ok && base.Seq >= in.Expect.Seq {
-		from = in.Expect.Seq + 1
-	} else {
-		before = nil
+	before, ok := r.frozen.Window(in.Expect, in.Prompt.From)
+	if !ok || inf.Base.Seq-int64(len(inf.Appended)) != in.Expect.Seq {
+		return nil, false
 	}
-	if from > base.Seq {
-		return before, nil
-	}
-	more := inf.Appended
-	if base.Seq-int64(len(more)) != from-1 {
-		var err error
-		if more, err = r.journal.Window(ctx, in.Turn, from, base.Seq, maxPrompt); err != nil {
-			return nil, fmt.Errorf("reading the transcript: %w", err)
-		}
-	}
-	messages := append(before, more...)
+	messages := append(before, inf.Appended...)
 	r.frozen.ForgetWindows(in.Expect)
-	r.frozen.PutWindow(base, in.Prompt.From, messages)
-	return messages, nil
+	r.frozen.PutWindow(inf.Base, in.Prompt.From, messages)
+	return messages, true
 }
 
 // anchor returns the turn's own user message if the window begins after it, so that the prompt always has the request.

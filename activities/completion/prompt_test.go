@@ -26,16 +26,16 @@ type longJournal struct {
 	loaded int
 }
 
-func (j *longJournal) Window(_ context.Context, _ string, from, to, maxBytes int64) (list []turn.Message, err error) {
+func (j *longJournal) PromptContext(_ context.Context, in journal.PromptContextInput) (c journal.PromptContext, _ error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.bound = maxBytes
-	for range to - from + 1 {
+	j.bound = in.MaxBytes
+	for range in.To - in.From + 1 {
 		j.loaded++
-		list = append(list, turn.Message{Role: turn.RoleUser, Text: strings.Repeat("x", j.bytes),
+		c.Messages = append(c.Messages, turn.Message{Role: turn.RoleUser, Text: strings.Repeat("x", j.bytes),
 			Media: []turn.Media{{Bytes: j.media}}})
 	}
-	return list, nil
+	return c, nil
 }
 
 // at returns an inference whose base is the message seq.
@@ -43,13 +43,16 @@ func at(seq int64) journal.Inference {
 	return journal.Inference{Base: turn.Head{Seq: seq, Hash: "h"}}
 }
 
+func promptFrom(seq int64) *workflows.InferInput {
+	return &workflows.InferInput{Prompt: turn.PromptSpec{From: seq}}
+}
+
 // TestAPromptThatNoModelTakesIsRefused checks that a prompt that is too large for every model is refused with the
 // message before which the session can be forked. The turn fails at once, because a retry would read the same prompt
 // again.
 func TestAPromptThatNoModelTakesIsRefused(t *testing.T) {
 	j := &longJournal{bytes: 1 << 20}
-	_, _, err := newRunner(t, j, nil).loadMessages(t.Context(), workflows.InferInput{Prompt: turn.PromptSpec{From: 5}}, at(40),
-		attempt.StartClock(t.Context()))
+	_, err := newRunner(t, j, nil).loadPrompt(t.Context(), promptFrom(5), at(40), &prompt{}, attempt.StartClock(t.Context()))
 	var large *journal.TooLargeError
 	require.ErrorAs(t, err, &large)
 	assert.Equal(t, journal.TooLargeError{Seq: 20, Max: maxPrompt}, *large)
@@ -67,8 +70,7 @@ func TestLargeImagesWaitForEachOther(t *testing.T) {
 		a, entered := newRunner(t, &longJournal{bytes: 1, media: maxMediaBytes}, nil), make(chan func(), 5)
 		for range 5 {
 			go func() {
-				_, leave, err := a.loadMessages(t.Context(), workflows.InferInput{Prompt: turn.PromptSpec{From: 1}}, at(1),
-					attempt.StartClock(t.Context()))
+				leave, err := a.loadPrompt(t.Context(), promptFrom(1), at(1), &prompt{}, attempt.StartClock(t.Context()))
 				require.NoError(t, err)
 				entered <- leave
 			}()
@@ -89,8 +91,7 @@ func TestLargePromptsWaitForEachOther(t *testing.T) {
 		var entered []func()
 		var mu sync.Mutex
 		prompt := func(seq int64) {
-			_, leave, err := large.loadMessages(t.Context(), workflows.InferInput{Prompt: turn.PromptSpec{From: 1}}, at(seq),
-				attempt.StartClock(t.Context()))
+			leave, err := large.loadPrompt(t.Context(), promptFrom(1), at(seq), &prompt{}, attempt.StartClock(t.Context()))
 			require.NoError(t, err)
 			mu.Lock()
 			defer mu.Unlock()

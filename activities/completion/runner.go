@@ -40,6 +40,7 @@ type Checker interface {
 // Journal is what completions need of a journal.DB, which documents the methods: the ledger of inferences, with the
 // events that they stream, and the transcript.
 type Journal interface {
+	PromptContext(ctx context.Context, in journal.PromptContextInput) (journal.PromptContext, error)
 	Window(ctx context.Context, turnID string, from, to, maxBytes int64) ([]turn.Message, error)
 	GetBlob(ctx context.Context, hash string) ([]byte, error)
 	StartInference(ctx context.Context, in journal.StartInference) (journal.Inference, error)
@@ -53,9 +54,7 @@ type Journal interface {
 	RecordUsage(ctx context.Context, in journal.AttemptUsage) error
 	AppendEvents(ctx context.Context, key journal.StepKey, attempt int, events []turn.Event) error
 	AppendStream(ctx context.Context, in journal.StreamInput) error
-	LastInput(ctx context.Context, turnID string, seq int64) (journal.PromptSize, error)
 	SettleCompaction(ctx context.Context, in journal.SettleCompaction) (turn.Compaction, error)
-	Compaction(ctx context.Context, turnID string, seq int64) (*turn.Compaction, error)
 	CompactionUsage(ctx context.Context, key journal.StepKey) (turn.Usage, error)
 	Tenant(tenant string) *journal.DB
 }

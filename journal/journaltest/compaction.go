@@ -15,6 +15,7 @@ import (
 var compactPromises = []promise{
 	{"a compaction is recorded once for an inference", compactedOnce},
 	{"a compaction applies from its message on, also in forks", compactionApplies},
+	{"a prompt is rendered from what follows its compaction", promptContext},
 	{"a compaction that a user asks for is recorded once", compactedByHand},
 	{"compactions are exported and imported", compactionsExported},
 	{"the texts of a session are artifacts of it and its forks", textArtifacts},
@@ -38,6 +39,13 @@ func (s *script) settleCompaction(step, attempt int, c turn.Compaction) (turn.Co
 		journal.SettleCompaction{Session: s.session, Key: s.key(step), Attempt: attempt, Compaction: c})
 }
 
+// compactionAt returns the compaction that applies to a prompt of the turn up to this message.
+func (s *script) compactionAt(turnID string, seq int64) *turn.Compaction {
+	s.Helper()
+	return must(s.PromptContext(s.Context(), journal.PromptContextInput{Turn: turnID, From: 1, To: seq, Compacted: true,
+		MaxBytes: 1 << 20}))(s.T).Compaction
+}
+
 func compactedOnce(t *testing.T, open func() *journal.DB) {
 	s := twoTurns(t, open())
 	s.turn = "t3"
@@ -46,7 +54,7 @@ func compactedOnce(t *testing.T, open func() *journal.DB) {
 	_ = s.start(1) // a second attempt
 	_, err := s.settleCompaction(1, 1, s.compaction(base, 4, "stale"))
 	require.ErrorIs(t, err, journal.ErrStale)
-	none := must(s.Compaction(t.Context(), "t3", base.Seq))(t)
+	none := s.compactionAt("t3", base.Seq)
 	assert.Nil(t, none)
 	first := must(s.settleCompaction(1, 2, s.compaction(base, 4, bigText(3000, "first"))))(t)
 	assert.Equal(t, journal.StepKey{Turn: "t3", Step: 1}, journal.StepKey{Turn: first.Turn, Step: first.Step})
@@ -58,7 +66,7 @@ func compactedOnce(t *testing.T, open func() *journal.DB) {
 	other := s.compaction(base, 4, "after an overflow")
 	other.Reason = turn.CompactionOverflow
 	_ = must(s.settleCompaction(1, 2, other))(t)
-	last := must(s.Compaction(t.Context(), "t3", base.Seq))(t)
+	last := s.compactionAt("t3", base.Seq)
 	assert.Equal(t, "after an overflow", last.Summary)
 	usage := must(s.CompactionUsage(t.Context(), s.key(1)))(t)
 	assert.Equal(t, turn.Usage{InputTokens: 200, OutputTokens: 14, Cost: 10}, usage)
@@ -79,20 +87,58 @@ func compactionApplies(t *testing.T, open func() *journal.DB) {
 	for at, want := range map[int64]*turn.Compaction{5: nil, 7: nil, 8: &made, 9: &made} {
 		f := s.fork(at, "fork at "+string(rune('0'+at)))
 		f.begin()
-		got := must(s.Compaction(t.Context(), f.turn, 100))(t)
+		got := s.compactionAt(f.turn, 100)
 		assert.Equal(t, want, got, "a fork at %d", at)
 		list := must(s.Compactions(t.Context(), f.session))(t)
 		assert.Equal(t, want != nil, len(list) == 1)
 	}
-	before := must(s.Compaction(t.Context(), "t3", 7))(t)
+	before := s.compactionAt("t3", 7)
 	assert.Nil(t, before, "prompts before it were not compacted")
 	f := s.fork(9, "fork")
 	f.begin()
 	own := must(f.settleCompaction(1, f.start(1).Attempt, f.compaction(f.head, 8, "more")))(t)
-	got := must(s.Compaction(t.Context(), f.turn, 100))(t)
+	got := s.compactionAt(f.turn, 100)
 	assert.Equal(t, own, *got)
-	got = must(s.Compaction(t.Context(), "t3", 100))(t)
+	got = s.compactionAt("t3", 100)
 	assert.Equal(t, made, *got, "the forked session keeps its own")
+}
+
+// promptContext checks what a prompt is rendered from: the messages after the compaction, with the size of the prompt of
+// the last answer among them.
+func promptContext(t *testing.T, open func() *journal.DB) {
+	s := twoTurns(t, open())
+	s.turn = "t3"
+	s.begin()
+	base := s.start(1).Base
+	in := journal.PromptContextInput{Turn: "t3", From: 2, To: base.Seq, Compacted: true, MaxBytes: 1 << 20}
+	all := s.transcript()
+	got := must(s.PromptContext(t.Context(), in))(t)
+	assert.Equal(t, journal.PromptContext{Messages: all[1:], Last: got.Last}, got)
+	c := must(s.settleCompaction(1, 1, s.compaction(base, 5, "what was said")))(t)
+	done := s.settleInput(1, 1, "done")
+	done.Answer.Usage.InputTokens = 40
+	head := must(s.SettleInference(t.Context(), done))(t).Head
+	in.To = head.Seq
+	want := journal.PromptContext{Compaction: &c, Messages: s.transcript()[5:],
+		Last: journal.PromptSize{Turn: "t3", Model: "model", Tokens: 40, UpTo: base.Seq}}
+	assert.Equal(t, want, must(s.PromptContext(t.Context(), in))(t))
+	in.MaxBytes = 1
+	large, err := s.PromptContext(t.Context(), in)
+	require.ErrorAs(t, err, new(*journal.TooLargeError))
+	assert.Equal(t, journal.PromptContext{Compaction: &c}, large, "the messages after it may still fit")
+	in.From = in.To + 1
+	assert.Empty(t, must(s.PromptContext(t.Context(), in))(t).Messages)
+	in.From, in.MaxBytes, in.Compacted = 1, 1<<20, false
+	assert.Equal(t, s.transcript(), must(s.PromptContext(t.Context(), in))(t).Messages)
+	s.finish()
+	f := s.fork(head.Seq, "f")
+	f.begin()
+	in.Turn, in.To, in.Compacted = f.turn, head.Seq+1, true
+	want.Messages = f.transcript()[5:]
+	assert.Equal(t, want, must(f.PromptContext(t.Context(), in))(t), "a fork shares them")
+	in.Turn = "none"
+	_, err = s.PromptContext(t.Context(), in)
+	require.ErrorIs(t, err, journal.ErrNotFound)
 }
 
 func compactedByHand(t *testing.T, open func() *journal.DB) {

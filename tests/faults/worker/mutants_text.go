@@ -88,14 +88,14 @@ type promptVaries struct{ mutant }
 
 var variation = rand.Text()
 
-func (m *promptVaries) Window(ctx context.Context, turnID string, from, to, maxBytes int64) ([]turn.Message, error) {
-	list, err := m.Journal.Window(ctx, turnID, from, to, maxBytes)
-	for i := range list {
-		if list[i].Role == turn.RoleTool {
-			list[i].Text += variation
+func (m *promptVaries) PromptContext(ctx context.Context, in journal.PromptContextInput) (journal.PromptContext, error) {
+	found, err := m.Journal.PromptContext(ctx, in)
+	for i, message := range found.Messages {
+		if message.Role == turn.RoleTool {
+			found.Messages[i].Text += variation
 		}
 	}
-	return list, err
+	return found, err
 }
 
 // eventIndexReused overwrites the last event with text instead of appending an event.
