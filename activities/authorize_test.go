@@ -83,11 +83,11 @@ type locked struct {
 	failures int
 }
 
-func (l *locked) Taint(ctx context.Context, turnID string) (*journal.TaintSource, error) {
+func (l *locked) CallContext(ctx context.Context, in journal.CallContextInput) (journal.CallContext, error) {
 	if l.failures--; l.failures >= 0 {
-		return nil, errors.New("database is locked")
+		return journal.CallContext{}, errors.New("database is locked")
 	}
-	return l.catalogued.Taint(ctx, turnID)
+	return l.catalogued.CallContext(ctx, in)
 }
 
 // TestAnAllowedCallOutlastsALockedJournal: a session whose taint cannot be read is asked about again, not denied.

@@ -177,16 +177,18 @@ func (db *DB) Catalogues(ctx context.Context) ([]turn.Catalogue, error) {
 // OfferedBy is Catalogues for one worker: the first catalogue of each server is the version that this worker offers.
 // own are the worker's versions, by server. If the worker has not got the server's tools yet, the first one is the
 // latest version with the worker's configuration.
-func (db *DB) OfferedBy(ctx context.Context, own map[string]string) (out []turn.Catalogue, err error) {
-	err = db.read(ctx, "reading the catalogues", func(q querier) error {
-		list, running, err := readVersions(q)
-		if err == nil {
-			out, err = db.cache.get(chooseVersions(list, own, running), list,
-				func(id int64) (turn.Catalogue, error) { return readView(q, id) })
-		}
-		return err
-	})
-	return out, err
+func (db *DB) OfferedBy(ctx context.Context, own map[string]string) ([]turn.Catalogue, error) {
+	return get(ctx, db, "reading the catalogues", func(q querier) ([]turn.Catalogue, error) { return db.offeredBy(q, own) })
+}
+
+// offeredBy is OfferedBy within a transaction.
+func (db *DB) offeredBy(q querier, own map[string]string) ([]turn.Catalogue, error) {
+	list, running, err := readVersions(q)
+	if err != nil {
+		return nil, err
+	}
+	return db.cache.get(chooseVersions(list, own, running), list,
+		func(id int64) (turn.Catalogue, error) { return readView(q, id) })
 }
 
 // readVersions returns all versions of all catalogues, ordered by server, the latest version of each first; and the set

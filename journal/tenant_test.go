@@ -21,7 +21,7 @@ var unscoped = []string{
 	"ChangeModel", "ModelChange", "SettleCompaction", "CompactionUsage", "PromptContext",
 	"Window", "TurnConfig",
 	"Ask", "Decide", "Grants", "ClaimCall", "SettleCall", "ReleaseCall", "SuspendCall", "NoteCall", "Taint", "Artifact",
-	"Finish", "PublishCatalogue", "Catalogues", "PutBlob", "GetBlob", "ID", "Tenant",
+	"CallContext", "Finish", "PublishCatalogue", "Catalogues", "PutBlob", "GetBlob", "ID", "Tenant",
 	"Sessions", "Import", "Changed", "PruneEvents", "ApproveTools", "ReportWorker", "RemoveWorker",
 	"Workers", "Close", "Sealed", "Encrypted", "OpenRequests", "FleetScopes", "SetFleetLimits", "PauseScope",
 	"ResumeScope",

@@ -3,7 +3,6 @@ package authorize
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -19,8 +18,7 @@ import (
 // Journal is what the decisions need of a journal.DB, which documents the methods.
 type Journal interface {
 	OfferedBy(ctx context.Context, own map[string]string) ([]turn.Catalogue, error)
-	Taint(ctx context.Context, turnID string) (*journal.TaintSource, error)
-	Grants(ctx context.Context, turnID string) ([]turn.Grant, error)
+	CallContext(ctx context.Context, in journal.CallContextInput) (journal.CallContext, error)
 	Tenant(tenant string) *journal.DB
 }
 
@@ -99,37 +97,78 @@ func (a *Authorizer) Permits(
 	ctx context.Context, key journal.StepKey, promptConfig turn.PromptConfig, calls []turn.ToolCall,
 ) (permits map[string]turn.Permit, err error) {
 	permits = make(map[string]turn.Permit, len(calls))
-	var grants []turn.Grant
-	grantsRead := false
-	strict := promptConfig.Policy.Taint == turn.TaintStrict // strict mode accepts no grants, tainted or not
-	byPolicy, tools := a.taintCheck(ctx, key, promptConfig.Policy.Taint, &err), a.toolStatus(ctx)
-	byPlan := a.planCheck(ctx, key, promptConfig.Plan, &err)
-	for _, c := range calls {
-		d, _ := promptConfig.Find(c.Tool)
-		permit := byPlan(d, c) // the plan decides before policy and grants
-		if permit.Permission == "" {
-			permit = byPolicy(d, json.RawMessage(c.Arguments), promptConfig.Policy)
-			if permit.Permission == turn.Ask && !grantsRead { // read them at most once, and only if a call may need them
-				var rerr error
-				grants, rerr = a.journal.Grants(ctx, key.Turn)
-				grantsRead, err = true, errors.Join(err, rerr)
-			}
-			if permit.Permission == turn.Ask && !strict && isCovered(grants, c, permit.MaxGrant) {
-				permit = turn.Permit{Permission: turn.Allow}
-			}
-			if permit.Permission == turn.Ask {
-				if drifted := tools.driftReason(d); drifted != "" { // even an approved call would not run
-					permit.Code, permit.Why = turn.CodeToolDrift, drifted
-				}
-				if strict {
-					permit.MaxGrant = turn.GrantNever
-				}
-			}
-		}
-		permit.Why = turn.Truncate(permit.Why, turn.ResultPreview)
-		permits[c.ID] = permit
+	c, err := a.readContext(ctx, key, promptConfig, calls)
+	for _, call := range calls {
+		permits[call.ID] = c.decide(promptConfig, call)
 	}
 	return permits, err
+}
+
+// callContext is what the decision about a call depends on beside its turn's prompt config.
+type callContext struct {
+	key        journal.StepKey
+	taint      *journal.TaintSource // nil: the session is not tainted
+	grants     []turn.Grant
+	catalogues []turn.Catalogue
+	plan       *TurnPlan // nil: the turn has no plan, or it cannot be read
+	// reflecting means that a call of the step reflects on a plan step. Such a completion must not change anything else,
+	// because the change would belong to no step.
+	reflecting bool
+}
+
+// readContext returns the context of the calls of a step. It reads the journal at most once, and not at all if neither
+// the plan nor the taint matters. If the journal cannot be read, it returns the error and a tainted context without plan.
+func (a *Authorizer) readContext(ctx context.Context, key journal.StepKey, promptConfig turn.PromptConfig,
+	calls []turn.ToolCall) (c callContext, err error) {
+	c.key = key
+	in := journal.CallContextInput{Turn: key.Turn, Planned: promptConfig.Plan != "", Own: a.offers()}
+	needed := in.Planned
+	for _, call := range calls {
+		d, _ := promptConfig.Find(call.Tool)
+		permission := promptConfig.Policy.Permit(d.Pinned(), json.RawMessage(call.Arguments)).Permission
+		in.Asked = in.Asked || permission == turn.Ask
+		needed = needed || permission == turn.Ask || taintMatters(d, call, promptConfig.Policy.Taint, permission)
+	}
+	if !needed {
+		return c, nil
+	}
+	found, err := a.journal.CallContext(ctx, in)
+	if err == nil && in.Planned {
+		c.plan, c.reflecting, err = a.planContext(ctx, key, found)
+	}
+	if err != nil {
+		c.taint = &journal.TaintSource{Tool: "a server"}
+		return c, err
+	}
+	c.grants, c.catalogues = found.Grants, a.usable(found.Catalogues)
+	// A text that the model had not read when it proposed the calls does not taint them.
+	if t := found.Taint; t != nil && (t.Turn != key.Turn || stepOf(t.CallID) < key.Step) {
+		c.taint = t
+	}
+	return c, nil
+}
+
+// decide decides about one call: the plan before policy, taint and grants.
+func (c callContext) decide(promptConfig turn.PromptConfig, call turn.ToolCall) turn.Permit {
+	d, _ := promptConfig.Find(call.Tool)
+	permit := c.byPlan(d, call, promptConfig.Plan)
+	if permit.Permission == "" {
+		permit = c.byPolicy(d, call, promptConfig.Policy)
+		strict := promptConfig.Policy.Taint == turn.TaintStrict // strict mode accepts no grants, tainted or not
+		if permit.Permission == turn.Ask && !strict && isCovered(c.grants, call, permit.MaxGrant) {
+			permit = turn.Permit{Permission: turn.Allow}
+		}
+		if permit.Permission == turn.Ask {
+			if drifted := (toolStatus{c.catalogues}).driftReason(d); drifted != "" { // even an approved call would not run
+				permit.Code, permit.Why = turn.CodeToolDrift, drifted
+			}
+			if strict {
+				permit.MaxGrant = turn.GrantNever
+			}
+		}
+	}
+	permit.Why = turn.Truncate(permit.Why, turn.ResultPreview)
+	return permit
 }
 
 // isCovered reports whether one of the grants allows the call. widest is Permit.MaxGrant: the widest scope of a grant
@@ -139,47 +178,32 @@ func isCovered(grants []turn.Grant, c turn.ToolCall, widest turn.GrantScope) boo
 	return slices.ContainsFunc(grants, func(g turn.Grant) bool { return g.Covers(c.Tool, c.Arguments, hash, widest) })
 }
 
-// taintCheck returns a function that decides a call by policy and taint. If the session is tainted, its transcript may
-// contain instructions from an untrusted server. Every call that could change or send something then needs an approval,
-// whatever the policy allows; with TaintOn, an allowed call to a host that the operator listed needs none. A grant then
-// counts only for exactly these arguments or for the same host. The function reads the taint from the journal for the
-// first call that depends on it; if that fails, it sets *failed and assumes a tainted session.
-func (a *Authorizer) taintCheck(
-	ctx context.Context, key journal.StepKey, mode turn.TaintMode, failed *error,
-) func(turn.Descriptor, json.RawMessage, turn.Policy) turn.Permit {
-	var mark *journal.TaintSource // nil: the session is not tainted
-	read := false
-	return func(d turn.Descriptor, arguments json.RawMessage, policy turn.Policy) turn.Permit {
-		permit := policy.Permit(d.Pinned(), arguments)
-		listed := mode == turn.TaintOn && permit.Permission == turn.Allow && d.Hosts.Lists(arguments)
-		// For these calls, the taint makes no difference.
-		if permit.Permission == turn.Deny || d.ReadOnly || listed || mode != turn.TaintOn && mode != turn.TaintStrict {
-			return permit
-		}
-		if !read {
-			var err error
-			if mark, err = a.journal.Taint(ctx, key.Turn); err != nil {
-				mark, *failed = &journal.TaintSource{Tool: "a server"}, err
-			}
-			if read = true; mark != nil && mark.Turn == key.Turn && stepOf(mark.CallID) >= key.Step {
-				mark = nil // the model had not read the tainting text when it proposed the call
-			}
-		}
-		if mark == nil {
-			return permit
-		}
-		if permit.Permission == turn.Ask {
-			permit.Why += "; "
-		}
-		permit.Permission = turn.Ask
-		permit.Why += fmt.Sprintf(
-			"the conversation contains untrusted output of %s, and this call could change or send something because of it",
-			mark.Tool)
-		if permit.MaxGrant != turn.GrantHost {
-			permit.MaxGrant = turn.GrantCall
-		}
+// byPolicy decides a call by policy and taint. If the session is tainted, its transcript may contain instructions from an
+// untrusted server. Every call that could change or send something then needs an approval, whatever the policy allows;
+// with TaintOn, an allowed call to a host that the operator listed needs none. A grant then counts only for exactly
+// these arguments or for the same host.
+func (c callContext) byPolicy(d turn.Descriptor, call turn.ToolCall, policy turn.Policy) turn.Permit {
+	permit := policy.Permit(d.Pinned(), json.RawMessage(call.Arguments))
+	if c.taint == nil || !taintMatters(d, call, policy.Taint, permit.Permission) {
 		return permit
 	}
+	if permit.Permission == turn.Ask {
+		permit.Why += "; "
+	}
+	permit.Permission = turn.Ask
+	permit.Why += fmt.Sprintf(
+		"the conversation contains untrusted output of %s, and this call could change or send something because of it",
+		c.taint.Tool)
+	if permit.MaxGrant != turn.GrantHost {
+		permit.MaxGrant = turn.GrantCall
+	}
+	return permit
+}
+
+// taintMatters reports whether a call about which policy has decided may need an approval in a tainted session.
+func taintMatters(d turn.Descriptor, call turn.ToolCall, mode turn.TaintMode, permission turn.Permission) bool {
+	listed := mode == turn.TaintOn && permission == turn.Allow && d.Hosts.Lists(json.RawMessage(call.Arguments))
+	return permission != turn.Deny && !d.ReadOnly && !listed && (mode == turn.TaintOn || mode == turn.TaintStrict)
 }
 
 // stepOf returns the step in a call ID, which is "<step>.<index>", or 0 if the ID has another form.

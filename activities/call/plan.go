@@ -2,7 +2,6 @@ package call
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
@@ -17,10 +16,6 @@ func (r *Runner) changePlan(ctx context.Context, in workflows.CallInput,
 	if err != nil {
 		return turn.ToolResult{}, err
 	}
-	requests, err := r.journal.Tenant(in.Tenant).Requests(ctx, in.Turn)
-	if err != nil {
-		return turn.ToolResult{}, fmt.Errorf("reading the decision about the plan: %w", err)
-	}
-	next := journal.PlanAfter(p.Progress, in.Step, call, requests)
+	next := p.AfterCall(in.Step, call)
 	return turn.ToolResult{Outcome: turn.OutcomeOK, Text: next.Instruction(), Plan: &next}, nil
 }

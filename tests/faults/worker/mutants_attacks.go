@@ -20,20 +20,13 @@ func (m *claimKept) ReleaseCall(context.Context, string, string, int) error { re
 // grantsImported lets an imported session keep the grants that it brought.
 type grantsImported struct{ mutant }
 
-func (m *grantsImported) Grants(ctx context.Context, turnID string) ([]turn.Grant, error) {
-	rules, err := m.Journal.Grants(ctx, turnID)
-	if m.imported(ctx, turnID) {
-		rules = append(rules, turn.Grant{Tool: "mcp/danger/append"})
+// CallContext also drops the taint of the import; with the taint there would be no grant to keep.
+func (m *grantsImported) CallContext(ctx context.Context, in journal.CallContextInput) (journal.CallContext, error) {
+	c, err := m.Journal.CallContext(ctx, in)
+	if m.imported(ctx, in.Turn) {
+		c.Grants, c.Taint = append(c.Grants, turn.Grant{Tool: "mcp/danger/append"}), nil
 	}
-	return rules, err
-}
-
-// Tainted drops the taint of the import; with the taint there would be no grant to keep.
-func (m *grantsImported) Taint(ctx context.Context, turnID string) (*journal.TaintSource, error) {
-	if m.imported(ctx, turnID) {
-		return nil, nil
-	}
-	return m.Journal.Taint(ctx, turnID)
+	return c, err
 }
 
 func (m *grantsImported) imported(ctx context.Context, turnID string) bool {

@@ -17,13 +17,27 @@ import (
 // taintDropped drops a session's taint.
 type taintDropped struct{ mutant }
 
-func (m *taintDropped) Taint(context.Context, string) (*journal.TaintSource, error) { return nil, nil }
+func (m *taintDropped) CallContext(ctx context.Context, in journal.CallContextInput) (journal.CallContext, error) {
+	c, err := m.Journal.CallContext(ctx, in)
+	c.Taint = nil
+	return c, err
+}
 
 // driftNotHeld offers changed tools, whether or not the operator has accepted them.
 type driftNotHeld struct{ mutant }
 
 func (m *driftNotHeld) OfferedBy(ctx context.Context, own map[string]string) ([]turn.Catalogue, error) {
 	list, err := m.Journal.OfferedBy(ctx, own)
+	return acceptAll(list), err
+}
+
+func (m *driftNotHeld) CallContext(ctx context.Context, in journal.CallContextInput) (journal.CallContext, error) {
+	c, err := m.Journal.CallContext(ctx, in)
+	c.Catalogues = acceptAll(c.Catalogues)
+	return c, err
+}
+
+func acceptAll(list []turn.Catalogue) []turn.Catalogue {
 	for i := range list {
 		for _, d := range list[i].Quarantined {
 			list[i].Tools = append(list[i].Tools, d.Now)
@@ -31,7 +45,7 @@ func (m *driftNotHeld) OfferedBy(ctx context.Context, own map[string]string) ([]
 		slices.SortFunc(list[i].Tools, func(a, b turn.Descriptor) int { return cmp.Compare(a.ID, b.ID) })
 		list[i].Quarantined = nil
 	}
-	return list, err
+	return list
 }
 
 // begunAfresh loses, the first time, the state with which a suspended call continues.
