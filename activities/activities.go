@@ -97,7 +97,7 @@ func New(o Options) (*Activities, error) {
 	calls, err := call.New(call.Options{
 		Journal: o.Journal, Tools: o.Tools, Frozen: cache, Attempts: attempts, Authorizer: authorizer, Redact: o.Redact,
 		Worker: o.Worker, Home: o.Home, TaskQueue: o.TaskQueue, Queues: o.Queues, Elsewhere: o.Elsewhere,
-		JournalRetryFor: o.JournalRetryFor, Slots: o.Slots,
+		Slots: o.Slots,
 	})
 	if err != nil {
 		return nil, err

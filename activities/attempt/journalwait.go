@@ -67,6 +67,11 @@ func Failure(ctx context.Context, retryFor time.Duration, err error, details ...
 	return temporal.NewApplicationErrorWithOptions(e.Message, string(e.Code), options)
 }
 
+// JournalDelay is the function JournalDelay with this worker's JournalRetryFor.
+func (a *Attempts) JournalDelay(ctx context.Context, err error) (time.Duration, bool) {
+	return JournalDelay(ctx, err, a.retryFor)
+}
+
 // Failure is the function Failure with this worker's JournalRetryFor.
 func (a *Attempts) Failure(ctx context.Context, err error, details ...any) error {
 	return Failure(ctx, a.retryFor, err, details...)

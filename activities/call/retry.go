@@ -68,7 +68,7 @@ func (r *Runner) callFailure(ctx context.Context, in workflows.CallInput, clock 
 		}
 		busy += delay // the wait counts as working time
 	case e.Code == turn.CodeJournalUnavailable:
-		delay, mayRetry = attempt.JournalDelay(ctx, err, r.journalRetryFor)
+		delay, mayRetry = r.attempts.JournalDelay(ctx, err)
 	}
 	if !mayRetry || e.Code == turn.CodeJournalUnavailable {
 		attempt.LogFailure(ctx, e)

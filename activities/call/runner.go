@@ -48,11 +48,10 @@ type Options struct {
 	Attempts   *attempt.Attempts
 	Authorizer *authorize.Authorizer
 	Redact     *redact.Redactor
-	// Worker, Home, TaskQueue, Queues, Elsewhere, JournalRetryFor and Slots are those of activities.Options.
+	// Worker, Home, TaskQueue, Queues, Elsewhere and Slots are those of activities.Options.
 	Worker            string
 	Home, TaskQueue   string
 	Queues, Elsewhere turn.Queues
-	JournalRetryFor   time.Duration
 	Slots             int
 }
 
@@ -67,7 +66,6 @@ type Runner struct {
 	worker            string
 	home, taskQueue   string
 	queues, elsewhere turn.Queues
-	journalRetryFor   time.Duration
 	waitingCalls      *semaphore.Weighted           // for a user
 	claimTimes        *lru.Cache[string, time.Time] // of claims whose reply from the journal may have been lost
 }
@@ -87,7 +85,7 @@ func New(o Options) (*Runner, error) {
 	return &Runner{
 		journal: o.Journal, tools: o.Tools, frozen: o.Frozen, attempts: o.Attempts, authorizer: o.Authorizer,
 		secrets: o.Redact, worker: o.Worker, home: o.Home, taskQueue: o.TaskQueue, queues: o.Queues,
-		elsewhere: o.Elsewhere, journalRetryFor: o.JournalRetryFor, claimTimes: times,
+		elsewhere: o.Elsewhere, claimTimes: times,
 		waitingCalls: semaphore.NewWeighted(int64(min(maxWaitingCalls, o.Slots/2))),
 	}, nil
 }

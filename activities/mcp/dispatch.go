@@ -13,7 +13,8 @@ import (
 )
 
 // run runs the attempt: it waits until the call may go to the server, gets a session, checks that the server still
-// offers the tool as the turn config describes it, and sends the call. An error means that the call was not sent.
+// offers the tool as the turn config describes it, sends the call and waits for its end. It reports the end to the pool,
+// unless the call continues in the background. An error means that the call was not sent.
 func (a *attempt) run(ctx context.Context) (turn.ToolResult, error) {
 	leave, err := a.admit(ctx)
 	if err != nil {
@@ -33,15 +34,9 @@ func (a *attempt) run(ctx context.Context) (turn.ToolResult, error) {
 	if err != nil {
 		return turn.ToolResult{}, err
 	}
-	return a.call(ctx, d, offered.names[a.req.Tool])
-}
-
-// call sends the call of the tool that the server knows as name, waits for its end, and reports the end to the pool,
-// unless the call continues in the background. An error means that it was not sent.
-func (a *attempt) call(ctx context.Context, d turn.Descriptor, name string) (turn.ToolResult, error) {
+	a.name = offered.names[a.req.Tool]
 	conn := a.session.conn
 	conn.Used(false)
-	a.name = name
 	a.freshSession = conn.OpenedAfter(a.admission.Began) || !a.req.Scheduled.IsZero() && conn.OpenedAfter(a.req.Scheduled)
 	result, err := a.exchange(ctx, d)
 	conn.Used(err == nil)

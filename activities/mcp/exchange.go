@@ -125,31 +125,28 @@ func (a *attempt) send() {
 		meta[metaTenant] = a.req.Tenant
 	}
 	addTraceContext(ctx, meta)
-	go func() { a.replies <- a.callTool(ctx, meta) }()
+	go func() { a.replies <- a.request(ctx, meta) }()
 }
 
-// callTool sends the request and returns the SDK's reply. It turns a panic into the reply's error, because the SDK
-// parses the server's response in this goroutine.
-func (a *attempt) callTool(ctx context.Context, meta sdk.Meta) (r reply) {
+// request sends the MCP request for the call and returns the SDK's reply: to tools/call, or to the request for resources
+// or prompts that a stand-in sends. It turns a panic into the reply's error, because the SDK parses the server's response
+// in this goroutine.
+func (a *attempt) request(ctx context.Context, meta sdk.Meta) (r reply) {
 	defer a.connector.recoverPanic(a.req.Tool, &r.err)
-	if r.result, r.err = a.request(ctx, meta); r.err == nil {
+	if stand := a.session.standIn(a.name); stand != nil {
+		r.result, r.err = stand(ctx, a.session, a.req.Arguments, meta)
+	} else {
+		params := &sdk.CallToolParams{Meta: meta, Name: a.name, Arguments: json.RawMessage(a.req.Arguments)}
+		if len(a.req.Arguments) == 0 {
+			params.Arguments = map[string]any{}
+		}
+		params.InputResponses, params.RequestState = a.continuation.responses(), a.continuation.State
+		r.result, r.err = a.session.mcp.CallTool(ctx, params)
+	}
+	if r.err == nil {
 		r.input = a.session.inputOf(r.result, a.continuation.Round)
 	}
 	return r
-}
-
-// request sends the MCP request for the call and waits for its result: tools/call, or the request for resources or
-// prompts that a stand-in sends.
-func (a *attempt) request(ctx context.Context, meta sdk.Meta) (*sdk.CallToolResult, error) {
-	if stand := a.session.standIn(a.name); stand != nil {
-		return stand(ctx, a.session, a.req.Arguments, meta)
-	}
-	params := &sdk.CallToolParams{Meta: meta, Name: a.name, Arguments: json.RawMessage(a.req.Arguments)}
-	if len(a.req.Arguments) == 0 {
-		params.Arguments = map[string]any{}
-	}
-	params.InputResponses, params.RequestState = a.continuation.responses(), a.continuation.State
-	return a.session.mcp.CallTool(ctx, params)
 }
 
 // finish ends the attempt and returns the call's result, or an error if the call was not sent.
