@@ -59,6 +59,7 @@ func TestAProgramStartsFollowsAndApprovesATurn(t *testing.T) {
 		require.Len(t, pending, 1)
 		var shown turn.Request
 		require.NoError(t, json.Unmarshal(event.Data, &shown))
+		shown.Session, shown.Turn, shown.AskedAt = session(t), begun.ID, pending[0].AskedAt // an event's data has none
 		assert.Equal(t, pending[0], shown)
 		res, err := c.Result(ctx, begun)
 		require.NoError(t, err)

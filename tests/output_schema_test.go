@@ -20,6 +20,9 @@ type tally struct {
 
 func TestAnAnswerMatchesItsSchemaOrIsRefused(t *testing.T) {
 	t.Parallel()
+	withoutTools := func(c *config.Config) { // and without a JSON mode, in which the provider gets the schema of an action
+		c.Models = append(c.Models, config.Model{Name: "openai:scripted", Capabilities: []string{"vision"}})
+	}
 	for name, c := range map[string]struct {
 		script   fakellm.Script
 		code     turn.Code
@@ -33,9 +36,9 @@ func TestAnAnswerMatchesItsSchemaOrIsRefused(t *testing.T) {
 		"in a fence": {fakellm.Text("```json\n{\"files\":3}\n```"), "", 1, nil, ""},
 		"valid at last": {fakellm.Steps(fakellm.Text("Three files."), fakellm.Text(`{"files":3}`)), "", 2, nil,
 			""},
-		"never valid":    {fakellm.Text(`{"files":"three"}`), turn.CodeInvalidOutput, 2, nil, "v1-output-invalid"},
-		"in a JSON mode": {fakellm.JSONFinal(`{"files":3}`), "", 1, inJSON, ""},
-		"another key":    {fakellm.Text(`{"files":3,"dirs":1}`), turn.CodeInvalidOutput, 2, nil, ""},
+		"never valid":     {fakellm.Text(`{"files":"three"}`), turn.CodeInvalidOutput, 2, nil, "v1-output-invalid"},
+		"in JSON actions": {fakellm.JSONFinal(`{"files":3}`), "", 1, withoutTools, ""},
+		"another key":     {fakellm.Text(`{"files":3,"dirs":1}`), turn.CodeInvalidOutput, 2, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
