@@ -23,8 +23,10 @@ type Options struct {
 	Model   completion.Model
 	Tools   Tools
 	// Agents are the agents that turns may run as; the first one is the default.
-	Agents []Agent
-	Worker string // names this process in the journal's claims
+	Agents []turn.Agent
+	// Settings are what the turns of all agents have in common.
+	Settings Settings
+	Worker   string // names this process in the journal's claims
 	// Home is the task queue that only this process polls; empty if it runs no calls. TaskQueue is the task queue of its
 	// turns.
 	Home, TaskQueue string
@@ -54,8 +56,8 @@ type Options struct {
 // its methods are those of the activities in the histories of running turns.
 type Activities struct {
 	journal         Journal
-	agent           Agent // the default agent
-	agents          []Agent
+	settings        Settings
+	agents          []turn.Agent // the default one first
 	secrets         *redact.Redactor
 	queues          turn.Queues
 	elsewhere       turn.Queues
@@ -77,19 +79,21 @@ func New(o Options) (*Activities, error) {
 		o.Offers = func() map[string]string { return nil }
 	}
 	if len(o.Agents) == 0 {
-		o.Agents = []Agent{{}} // for tests that begin no turns
+		l, p := o.Settings.Limits, o.Settings.Policy // for tests with one agent
+		o.Agents = []turn.Agent{{MaxSteps: l.MaxSteps, TurnTimeout: l.TurnTimeout, MaxTokens: l.MaxTokens,
+			MaxCostUSD: l.MaxCostUSD, Deny: p.Deny, Ask: p.Ask}}
 	}
-	agent, attempts := o.Agents[0], attempt.New(o.Journal, o.JournalRetryFor)
+	attempts := attempt.New(o.Journal, o.JournalRetryFor)
 	cache, err := frozen.New(o.Journal, o.CacheBytes)
 	if err != nil {
 		return nil, err
 	}
 	authorizer := authorize.New(authorize.Options{Journal: o.Journal, Frozen: cache, Offers: o.Offers,
-		Servers: agent.Servers, Redact: o.Redact})
+		Servers: o.Settings.Servers, Redact: o.Redact})
 	completions, err := completion.New(completion.Options{
 		Journal: o.Journal, Model: o.Model, Checker: o.Tools, Frozen: cache, Attempts: attempts, Authorizer: authorizer,
 		Redact: o.Redact, Queues: o.Queues, Elsewhere: o.Elsewhere, Capacity: o.Capacity, Budget: o.Budget,
-		MaxArgumentBytes: agent.MaxArgumentBytes,
+		MaxArgumentBytes: o.Settings.MaxArgumentBytes,
 	})
 	if err != nil {
 		return nil, err
@@ -103,7 +107,7 @@ func New(o Options) (*Activities, error) {
 		return nil, err
 	}
 	return &Activities{
-		journal: o.Journal, agent: agent, agents: o.Agents, secrets: o.Redact, queues: o.Queues, elsewhere: o.Elsewhere,
+		journal: o.Journal, settings: o.Settings, agents: o.Agents, secrets: o.Redact, queues: o.Queues, elsewhere: o.Elsewhere,
 		journalRetryFor: o.JournalRetryFor, budget: o.Budget, frozen: cache, attempts: attempts, authorizer: authorizer,
 		completions: completions, calls: calls,
 	}, nil

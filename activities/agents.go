@@ -8,35 +8,29 @@ import (
 	"time"
 
 	"github.com/everturn/everturn/internal/skills"
-	"github.com/everturn/everturn/workflows/plan"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Agent is the configuration from which a turn's config is made when the turn begins.
-type Agent struct {
-	Name         string
-	Description  string // what it is for, told to the models of the agents that may call it
-	SystemPrompt string
-	// Project returns the project's instructions, which follow SystemPrompt in turns that begin now. Nil means that there
-	// are none.
+// Settings are what the config of every turn is made from when the turn begins, whatever its agent.
+type Settings struct {
+	// Project returns the project's instructions, which follow the agent's system prompt in turns that begin now. Nil means
+	// that there are none.
 	Project func() string
 	// Workspace is the folder in which the file tools and the shell work, for the model.
 	Workspace string
-	// Agents are the names of the agents that it may call. MaxDepth is the maximum number of agents above a subagent:
-	// with 1, only the agent of a user's turn may call others.
-	Agents   []string
+	// MaxDepth is the maximum number of agents above a subagent: with 1, only the agent of a user's turn may call others.
 	MaxDepth int
-	// Models returns the models of a turn that begins now: the requested one ("" for the agent's), and its fallbacks in
-	// order. The error is for the user.
-	Models func(requested string) ([]turn.Model, error)
+	// Models returns the models of a turn that begins now: the requested one or, if that is "", the agent's own, and its
+	// fallbacks in order. The error is for the user.
+	Models func(requested, own string) ([]turn.Model, error)
+	// Limits and Policy are narrowed by the agent.
 	Limits turn.Limits
+	Policy turn.Policy
 	// Compaction is how prompts are compacted; nil means that they are not. If its ContextTokens is 0, the context
 	// window of the turn's model counts; if its Model has no name, the turn's model writes the summaries.
 	Compaction *turn.CompactionSettings
-	// MaxArgumentBytes bounds the arguments of one call; 0 leaves the bound to the model's adapter. Like Servers and
-	// Required, it is the same for all agents, and that of the default agent is read.
+	// MaxArgumentBytes bounds the arguments of one call; 0 leaves the bound to the model's adapter.
 	MaxArgumentBytes int
-	Policy           turn.Policy
 	Approvals        turn.Approvals
 	// RetryMax and FallbackAfter are copied to the turn.Config.
 	RetryMax      *int
@@ -45,11 +39,6 @@ type Agent struct {
 	MaxTokens     int // of one completion; 0 leaves it to the provider
 	// Skills returns the skills from which a turn that begins now selects. Nil means that there are none.
 	Skills func() skills.Set
-	// Plan is what users confirm of the plans by which the agent works; empty means that it works without one, unless
-	// the user's message asks for one.
-	Plan plan.Confirm
-	// Tools are patterns that narrow the tools that Policy allows; if there are none, the agent may call all of them.
-	Tools []string
 	// Servers are the names of the catalogues that a turn may use: "local" and the configured MCP servers.
 	Servers []string
 	// Required are the Servers that must be available for a turn to begin.
@@ -57,28 +46,28 @@ type Agent struct {
 }
 
 // agentOf returns the agent with this name, or the default agent if name is "".
-func (a *Activities) agentOf(name string) (Agent, error) {
+func (a *Activities) agentOf(name string) (turn.Agent, error) {
 	if name == "" {
-		return a.agent, nil
+		return a.agents[0], nil
 	}
 	names := make([]string, len(a.agents))
 	for i, agent := range a.agents {
-		if agent.Name == name {
+		if agent.ID == name {
 			return agent, nil
 		}
-		names[i] = agent.Name
+		names[i] = agent.ID
 	}
-	return Agent{}, turn.Errorf(turn.CodeConfigInvalid, nil, fmt.Sprintf("there is no agent %q here; this worker runs %s",
+	return turn.Agent{}, turn.Errorf(turn.CodeConfigInvalid, nil, fmt.Sprintf("there is no agent %q here; this worker runs %s",
 		turn.Truncate(name, 60), strings.Join(names, ", ")))
 }
 
-// narrow removes the turn's tools that the agent may not call. Tools of kind ActivityAgent stay, because Agent.Agents
+// keepToolsOf removes the turn's tools that the agent may not call. Tools of kind ActivityAgent stay, because Agent.Agents
 // lists them, unless Tools names agents, too.
-func (a Agent) narrow(cfg *turn.Config) {
-	if len(a.Tools) == 0 {
+func keepToolsOf(agent turn.Agent, cfg *turn.Config) {
+	if len(agent.Tools) == 0 {
 		return
 	}
-	callable, anyAgent := turn.Policy{Allow: a.Tools}, !namesAgents(a.Tools)
+	callable, anyAgent := turn.Policy{Allow: agent.Tools}, !namesAgents(agent.Tools)
 	keepTools(cfg, func(t turn.Tool) bool {
 		return t.Activity == turn.ActivityAgent && anyAgent || callable.Offered(t)
 	})
@@ -90,13 +79,13 @@ func namesAgents(patterns []string) bool {
 }
 
 // compactionSettings returns how the turn's prompts are compacted, or nil if they are not. The context window is that
-// of the turn's first model, 0 if it is unknown. A model of summaries that the agent leaves open is the turn's first
-// model. It returns an error if the agent names a model of summaries that is not configured.
-func (a Agent) compactionSettings(cfg turn.Config) (*turn.CompactionSettings, error) {
-	if a.Compaction == nil {
+// of the turn's first model, 0 if it is unknown. A model of summaries that s leaves open is the turn's first
+// model. It returns an error if s names a model of summaries that is not configured.
+func (s Settings) compactionSettings(cfg turn.Config) (*turn.CompactionSettings, error) {
+	if s.Compaction == nil {
 		return nil, nil
 	}
-	c := *a.Compaction
+	c := *s.Compaction
 	model := turn.Model{Provider: cfg.Provider, Name: cfg.Model}
 	if len(cfg.Models) > 0 {
 		model = cfg.Models[0]
@@ -105,7 +94,7 @@ func (a Agent) compactionSettings(cfg turn.Config) (*turn.CompactionSettings, er
 	if c.Model.Name == "" || c.Model.Name == model.Name {
 		c.Model = model
 	} else {
-		chain, err := a.Models(c.Model.Name)
+		chain, err := s.Models(c.Model.Name, "")
 		if err != nil {
 			return nil, turn.Errorf(turn.CodeConfigInvalid, nil, "prompt.summary_model: "+err.Error())
 		}
@@ -118,28 +107,28 @@ func (a Agent) compactionSettings(cfg turn.Config) (*turn.CompactionSettings, er
 	return &c, nil
 }
 
-// workspaceTools are the tools that work in Agent.Workspace.
+// workspaceTools are the tools that work in Settings.Workspace.
 var workspaceTools = []string{"local/list_files", "local/read_file", "local/write_file", "local/shell"}
 
 // environment returns what the model is told of the day on which the turn begins and, if it has one of workspaceTools,
 // of the machine.
-func (a Agent) environment(at time.Time, tools []turn.Tool) string {
-	s := "Today's date: " + at.Format("Monday, 2 January 2006")
+func (s Settings) environment(at time.Time, tools []turn.Tool) string {
+	text := "Today's date: " + at.Format("Monday, 2 January 2006")
 	inWorkspace := func(t turn.Tool) bool { return slices.Contains(workspaceTools, t.ID) }
-	if a.Workspace != "" && slices.ContainsFunc(tools, inWorkspace) {
-		s += fmt.Sprintf("\nWorking directory: %s\nOperating system: %s/%s", a.Workspace, runtime.GOOS, runtime.GOARCH)
+	if s.Workspace != "" && slices.ContainsFunc(tools, inWorkspace) {
+		text += fmt.Sprintf("\nWorking directory: %s\nOperating system: %s/%s", s.Workspace, runtime.GOOS, runtime.GOARCH)
 	}
-	return s
+	return text
 }
 
 // system returns the agent's system prompt, with the project's instructions and a note for each unavailable server.
-func (a Agent) system(unavailable []string) string {
-	s := a.SystemPrompt
-	if a.Project != nil {
-		s += a.Project()
+func (s Settings) system(agent turn.Agent, unavailable []string) string {
+	text := agent.SystemPrompt
+	if s.Project != nil {
+		text += s.Project()
 	}
 	for _, server := range unavailable {
-		s += unavailableNote(server)
+		text += unavailableNote(server)
 	}
-	return s
+	return text
 }

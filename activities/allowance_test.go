@@ -75,15 +75,17 @@ func (shelved) OfferedBy(context.Context, map[string]string) ([]turn.Catalogue, 
 }
 
 func newForester(t *testing.T, j *journal.DB) *Activities {
-	priced := func(string) ([]turn.Model, error) {
+	priced := func(string, string) ([]turn.Model, error) {
 		return []turn.Model{{Name: "m", Mode: turn.ModeNative, Price: &turn.Price{}}}, nil
 	}
-	agent := func(name string, agents ...string) Agent {
-		return Agent{Name: name, Servers: []string{"x"}, Policy: turn.Policy{Allow: []string{"*"}}, Models: priced,
-			Limits: turn.DefaultLimits(), Agents: agents, MaxDepth: 2}
+	l := turn.DefaultLimits()
+	agent := func(id string, agents ...string) turn.Agent {
+		return turn.Agent{ID: id, Agents: agents, MaxSteps: l.MaxSteps, TurnTimeout: l.TurnTimeout}
 	}
 	a, err := New(Options{Journal: shelved{j}, Tools: &counted{},
-		Agents: []Agent{agent("root", "a", "b"), agent("a", "b"), agent("b", "a")}})
+		Agents: []turn.Agent{agent("root", "a", "b"), agent("a", "b"), agent("b", "a")},
+		Settings: Settings{Servers: []string{"x"}, Policy: turn.Policy{Allow: []string{"*"}}, Models: priced, Limits: l,
+			MaxDepth: 2}})
 	require.NoError(t, err)
 	return a
 }

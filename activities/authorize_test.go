@@ -53,7 +53,7 @@ func TestNoInputOfAnActivityIsAPermission(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			j, host := openJournal(t), &counted{}
 			o := Options{Journal: catalogued{j}, Tools: host,
-				Agents: []Agent{{Name: "a", Servers: []string{"x"}, Policy: c.policy, Models: oneModel}}}
+				Settings: Settings{Servers: []string{"x"}, Policy: c.policy, Models: oneModel}}
 			in := begunWith(t, o, j)
 			a, err := New(o) // another worker than the one that began the turn
 			require.NoError(t, err)
@@ -95,8 +95,8 @@ func TestAnAllowedCallOutlastsALockedJournal(t *testing.T) {
 	db, host := openJournal(t), &counted{}
 	j := &locked{catalogued: catalogued{db}}
 	policy := turn.Policy{Allow: []string{"*"}, Taint: turn.TaintOn}
-	o := Options{Journal: j, Tools: host, Agents: []Agent{{Name: "a", Servers: []string{"x"}, Policy: policy,
-		Models: oneModel}}}
+	o := Options{Journal: j, Tools: host, Settings: Settings{Servers: []string{"x"}, Policy: policy,
+		Models: oneModel}}
 	in := begunWith(t, o, db)
 	a, err := New(o)
 	require.NoError(t, err)
@@ -150,6 +150,6 @@ func approve(t *testing.T, j *journal.DB, in workflows.CallInput) {
 		in.Session, in.Turn, []turn.Decision{decision}, time.Now()))
 }
 
-func oneModel(string) ([]turn.Model, error) {
+func oneModel(string, string) ([]turn.Model, error) {
 	return []turn.Model{{Name: "m", Mode: turn.ModeNative}}, nil
 }

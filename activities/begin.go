@@ -107,7 +107,8 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput,
 	if err != nil {
 		return cfg, p, err
 	}
-	limits, err := in.Limits.Apply(agent.Limits)
+	limits, policy := agent.Narrow(a.settings.Limits, a.settings.Policy)
+	limits, err = in.Limits.Apply(limits)
 	if err != nil {
 		return cfg, p, turn.Errorf(turn.CodeInputInvalid, nil, err.Error())
 	}
@@ -124,21 +125,21 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput,
 		in.Context = callerTurn.config.Context
 		limits.RetryFor = min(limits.RetryFor, callerTurn.config.Limits.RetryFor)
 	}
-	chain, err := agent.Models(in.Message.Model)
+	chain, err := a.settings.Models(in.Message.Model, agent.Model)
 	if err != nil {
 		return cfg, p, turn.Errorf(turn.CodeConfigInvalid, nil, err.Error())
 	}
 	cfg = turn.Config{
-		Version: turn.BehaviorVersion, Tenant: in.Tenant, Agent: agent.Name,
+		Version: turn.BehaviorVersion, Tenant: in.Tenant, Agent: agent.ID,
 		Provider: chain[0].Provider, Model: chain[0].Name, Mode: chain[0].Mode, Models: chain,
-		Limits: limits, Policy: withMessageTools(agent.Policy, in.Message), Approvals: agent.Approvals,
-		RetryMax: agent.RetryMax, FallbackAfter: agent.FallbackAfter, JournalRetryFor: a.journalRetryFor,
-		Temperature: cmp.Or(in.Message.Temperature, agent.Temperature), MaxTokens: agent.MaxTokens, Queues: a.queues,
+		Limits: limits, Policy: withMessageTools(policy, in.Message), Approvals: a.settings.Approvals,
+		RetryMax: a.settings.RetryMax, FallbackAfter: a.settings.FallbackAfter, JournalRetryFor: a.journalRetryFor,
+		Temperature: cmp.Or(in.Message.Temperature, a.settings.Temperature), MaxTokens: a.settings.MaxTokens, Queues: a.queues,
 		TraceParent: in.Message.TraceParent,
 		Background:  in.Message.Background, MessageTools: in.Message.Tools, Context: in.Context,
 	}
 	from.applyLimits(&cfg)
-	compactPrompt, err := agent.compactionSettings(cfg)
+	compactPrompt, err := a.settings.compactionSettings(cfg)
 	if err != nil {
 		return cfg, p, err
 	}
@@ -158,7 +159,7 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput,
 	if err := checkMessageTools(cfg); err != nil && callerTurn == nil && from == nil {
 		return cfg, p, err
 	}
-	agent.narrow(&cfg)
+	keepToolsOf(agent, &cfg)
 	callerTurn.narrow(&cfg)
 	from.narrow(&cfg)
 	chosen, err := a.chooseSkills(ctx, agent, in.Message, &cfg)
@@ -167,7 +168,7 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput,
 	}
 	descriptors = slices.DeleteFunc(descriptors, func(d turn.Descriptor) bool { return !cfg.Policy.Offered(d.Pinned()) })
 	planConfirm := agent.Plan.Stricter(in.Message.Plan)
-	system := agent.system(cfg.Unavailable) + limitsPrompt(told, cfg.Policy, descriptors) + chosen.Prompt()
+	system := a.settings.system(agent, cfg.Unavailable) + limitsPrompt(told, cfg.Policy, descriptors) + chosen.Prompt()
 	if planConfirm != "" { // the turn works by a plan
 		descriptors = a.addPlanTools(&cfg, descriptors)
 		system += "\n\n" + plan.System
@@ -177,7 +178,7 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput,
 		return cfg, p, err
 	}
 	cfg.Skills = chosen.Report()
-	return cfg, turn.PromptConfig{System: system, Environment: agent.environment(in.At, cfg.Tools),
+	return cfg, turn.PromptConfig{System: system, Environment: a.settings.environment(in.At, cfg.Tools),
 		Descriptors: descriptors, Policy: cfg.Policy, OutputSchema: output, Plan: planConfirm, Compaction: compactPrompt}, nil
 }
 
@@ -192,11 +193,15 @@ func keepTools(cfg *turn.Config, keep func(turn.Tool) bool) {
 
 // chooseSkills selects the turn's skills by the text of its message, and removes the tools that the skills do not
 // allow. The result is nil if the agent has no skills.
-func (a *Activities) chooseSkills(ctx context.Context, agent Agent, m turn.UserMessage,
+func (a *Activities) chooseSkills(ctx context.Context, agent turn.Agent, m turn.UserMessage,
 	cfg *turn.Config) (skills.Choice, error) {
 	var set skills.Set
-	if agent.Skills != nil {
-		set = agent.Skills()
+	if a.settings.Skills != nil {
+		set = a.settings.Skills()
+	}
+	if len(agent.Skills) > 0 {
+		set.All = slices.DeleteFunc(slices.Clone(set.All),
+			func(s skills.Skill) bool { return !slices.Contains(agent.Skills, s.Name) })
 	}
 	if len(set.All) == 0 {
 		return nil, nil
@@ -284,10 +289,10 @@ func (a *Activities) offered(ctx context.Context) ([]turn.Catalogue, error) {
 // withUnpublished adds a catalogue without tools for each server whose tools no worker has published yet. A worker
 // that hosts a server publishes its tools before it polls, but a worker that only runs turns may start first.
 func (a *Activities) withUnpublished(catalogues []turn.Catalogue) []turn.Catalogue {
-	for _, server := range a.agent.Servers {
+	for _, server := range a.settings.Servers {
 		if !slices.ContainsFunc(catalogues, func(c turn.Catalogue) bool { return c.Server == server }) {
 			catalogues = append(catalogues, turn.Catalogue{Server: server,
-				Required: slices.Contains(a.agent.Required, server), Problem: "no worker that hosts it has started"})
+				Required: slices.Contains(a.settings.Required, server), Problem: "no worker that hosts it has started"})
 		}
 	}
 	return catalogues

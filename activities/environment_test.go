@@ -11,7 +11,7 @@ import (
 )
 
 func TestTheModelIsToldWhereAndWhenItWorks(t *testing.T) {
-	a := Agent{Workspace: "/home/ann/project"}
+	a := Settings{Workspace: "/home/ann/project"}
 	morning := time.Date(2026, 11, 26, 8, 0, 0, 0, time.UTC)
 	reads := []turn.Tool{{ID: "local/read_file"}}
 	all := a.environment(morning, reads)

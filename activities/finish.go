@@ -111,9 +111,9 @@ func (a *Activities) agentOfSession(ctx context.Context, in workflows.FinishInpu
 	}
 	agent, err := a.agentOf(in.Opening.Agent)
 	if err != nil {
-		agent = a.agent
+		agent = a.agents[0]
 	}
-	return agent.Name, nil
+	return agent.ID, nil
 }
 
 // undelivered returns the IDs of those messages that no turn of the session has. It skips messages without an ID. j is

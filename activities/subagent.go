@@ -125,26 +125,26 @@ func inheritDenyAndAsk(cfg *turn.Config, other turn.Policy) {
 // addAgents adds to cfg a tool for each agent that the agent may call, and returns the descriptors with theirs. It
 // leaves out the agent itself and the agents of the turns above, so that calls cannot go in circles, agents that policy
 // denies or that this worker does not have, and at the maximum depth all. c is the caller of the turn, or nil.
-func (a *Activities) addAgents(agent Agent, c *caller, cfg *turn.Config, descriptors []turn.Descriptor) []turn.Descriptor {
-	above := []string{agent.Name}
+func (a *Activities) addAgents(agent turn.Agent, c *caller, cfg *turn.Config, descriptors []turn.Descriptor) []turn.Descriptor {
+	above := []string{agent.ID}
 	if c != nil {
 		above = append(above, c.agents...)
 	}
-	if len(above) > agent.MaxDepth {
+	if len(above) > a.settings.MaxDepth {
 		return descriptors
 	}
 	// The answer of a call in the background is a message, which a subagent's session does not take. It begins another
 	// turn, which may make such a call, too: MaxDepth bounds their number.
-	background := c == nil && cfg.Answers < agent.MaxDepth
+	background := c == nil && cfg.Answers < a.settings.MaxDepth
 	for _, name := range agent.Agents {
-		i := slices.IndexFunc(a.agents, func(o Agent) bool { return o.Name == name })
+		i := slices.IndexFunc(a.agents, func(o turn.Agent) bool { return o.ID == name })
 		if i < 0 || slices.Contains(above, name) {
 			continue
 		}
 		d := agentTool(a.agents[i], background)
 		// An agent that is configured as callable is allowed, unless the policy denies it or allows only other agents.
 		policy := cfg.Policy
-		if !namesAgents(agent.Policy.Allow) {
+		if !namesAgents(a.settings.Policy.Allow) {
 			policy.Allow = append(slices.Clone(policy.Allow), d.ID)
 		}
 		if !policy.Offered(d.Pinned()) {
@@ -160,9 +160,9 @@ func (a *Activities) addAgents(agent Agent, c *caller, cfg *turn.Config, descrip
 // agentTool returns the descriptor of the tool with which another agent's model calls the agent a. background adds the
 // argument with which the call does not wait for the answer. The tool is read-only, because the agent's own calls need
 // permissions and approvals of their own.
-func agentTool(a Agent, background bool) turn.Descriptor {
-	id := turn.AgentTools + a.Name
-	description := "Gives a task to the agent " + a.Name + " and returns its answer"
+func agentTool(a turn.Agent, background bool) turn.Descriptor {
+	id := turn.AgentTools + a.ID
+	description := "Gives a task to the agent " + a.ID + " and returns its answer"
 	if a.Description != "" {
 		description += ": " + a.Description
 	}

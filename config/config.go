@@ -18,7 +18,7 @@ type Config struct {
 	// The agent, and the limits of its turns.
 	Runtime Runtime `toml:"runtime"`
 	// More agents, one block each: see docs/agents.md.
-	Agents []Agent `toml:"agents"`
+	Agents []turn.Agent `toml:"agents"`
 	// The tools list_files, read_file and search_text, and those that write. None of them reaches .git, .everturn, and the
 	// configuration, journal, keys and tapes that this file names.
 	LocalFiles LocalFiles `toml:"local_files"`

@@ -20,7 +20,6 @@ func TestChangesOfSkillsKeepToTheRules(t *testing.T) {
 	cfg := config.Default()
 	cfg.Runtime.Workspace, cfg.Runtime.TrustWorkspace = dir, &trusted
 	cfg.Skills.Sources = []config.SkillSource{{Path: team}}
-	cfg.Agents = []config.Agent{{ID: "reviewer", SystemPrompt: "You review.", Skills: []string{"style"}}}
 	write := func(name string) {
 		require.NoError(t, os.MkdirAll(name, 0o700))
 		require.NoError(t, os.WriteFile(filepath.Join(name, "SKILL.md"), []byte("---\nname: "+filepath.Base(name)+
@@ -33,37 +32,36 @@ func TestChangesOfSkillsKeepToTheRules(t *testing.T) {
 	require.NoError(t, e.openModel(t.Context()))
 	require.NoError(t, e.openTools(t.Context()))
 	require.NoError(t, e.openInstructions(t.Context()))
-	agents := e.agents()
-	namesOf := func(a int) (names []string) {
+	settings := e.settings()
+	namesOf := func() (names []string) {
 		e.instructions.Refresh()
-		for _, s := range agents[a].Skills().All {
+		for _, s := range settings.Skills().All {
 			names = append(names, s.Name)
 		}
 		return names
 	}
-	assert.Equal(t, []string{"style"}, namesOf(0))
+	assert.Equal(t, []string{"style"}, namesOf())
 	assert.Zero(t, log.Len(), "nothing is read again without a change")
 
 	write(filepath.Join(dir, ".agents", "skills", "release"))
-	assert.Equal(t, []string{"release", "style"}, namesOf(0))
-	assert.Equal(t, []string{"style"}, namesOf(1), "an agent has only its own skills")
+	assert.Equal(t, []string{"release", "style"}, namesOf())
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "AGENTS.md"), []byte("Be brief."), 0o600))
 	e.instructions.Refresh()
-	assert.Contains(t, agents[1].Project(), "Be brief.")
+	assert.Contains(t, settings.Project(), "Be brief.")
 
 	outside := filepath.Join(t.TempDir(), "agents")
 	require.NoError(t, os.Rename(filepath.Join(dir, ".agents"), outside))
 	require.NoError(t, os.Symlink(outside, filepath.Join(dir, ".agents")))
-	assert.Equal(t, []string{"style"}, namesOf(0), "a link out of the workspace is not followed")
+	assert.Equal(t, []string{"style"}, namesOf(), "a link out of the workspace is not followed")
 
 	log.Reset()
 	require.NoError(t, os.Rename(team, team+"-gone"))
-	assert.Equal(t, []string{"style"}, namesOf(0), "a source that cannot be read")
-	assert.Equal(t, []string{"style"}, namesOf(0))
+	assert.Equal(t, []string{"style"}, namesOf(), "a source that cannot be read")
+	assert.Equal(t, []string{"style"}, namesOf())
 	assert.Equal(t, 1, bytes.Count(log.Bytes(), []byte(`"level":"WARN"`)), "%s", &log)
 
 	require.NoError(t, os.Mkdir(team, 0o700))
-	assert.Empty(t, namesOf(0))
+	assert.Empty(t, namesOf())
 	for _, d := range e.tools.Catalogues(t.Context())[0].Tools {
 		assert.NotEqual(t, turn.ActivateSkill, d.ID)
 	}

@@ -1,9 +1,7 @@
 package engine
 
 import (
-	"cmp"
 	"path/filepath"
-	"slices"
 
 	"github.com/everturn/everturn/activities"
 	"github.com/everturn/everturn/config"
@@ -32,42 +30,8 @@ func queuesOf(cfg config.Config) turn.Queues {
 	return elsewhere(cfg)
 }
 
-// agents returns the agents that turns may have: first the default one, of [runtime], then those of [[agents]]. These
-// take what they do not set from the default one, except the agents that they may call.
-func (e *Engine) agents() []activities.Agent {
-	base := e.agent()
-	all := []activities.Agent{base}
-	for _, c := range e.cfg.Agents {
-		a := base
-		a.Description, a.Agents, a.Plan = c.Description, c.Agents, c.Plan
-		a.Name, a.Tools = c.ID, c.Tools
-		if c.SystemPrompt != "" {
-			a.SystemPrompt = c.SystemPrompt
-		}
-		if c.Model != "" {
-			a.Models = func(requested string) ([]turn.Model, error) { return e.model.Chain(requested, c.Model) }
-		}
-		if len(c.Skills) > 0 {
-			a.Skills = func() skills.Set {
-				set := base.Skills()
-				set.All = slices.DeleteFunc(slices.Clone(set.All),
-					func(s skills.Skill) bool { return !slices.Contains(c.Skills, s.Name) })
-				return set
-			}
-		}
-		a.Policy.Deny = slices.Concat(base.Policy.Deny, c.Deny)
-		a.Policy.Ask = slices.Concat(base.Policy.Ask, c.Ask)
-		a.Limits.MaxSteps = cmp.Or(c.MaxSteps, base.Limits.MaxSteps)
-		a.Limits.TurnTimeout = cmp.Or(c.TurnTimeout, base.Limits.TurnTimeout)
-		a.Limits.MaxTokens = cmp.Or(c.MaxTokens, base.Limits.MaxTokens)
-		a.Limits.MaxCostUSD = cmp.Or(c.MaxCostUSD, base.Limits.MaxCostUSD)
-		all = append(all, a)
-	}
-	return all
-}
-
-// agent returns the default agent: the settings that a turn copies into its turn config when it begins.
-func (e *Engine) agent() activities.Agent {
+// settings returns what a turn copies into its turn config when it begins, whatever its agent.
+func (e *Engine) settings() activities.Settings {
 	cfg := e.cfg
 	servers, required := []string{"local"}, []string(nil)
 	for _, s := range cfg.MCP.Servers {
@@ -80,15 +44,12 @@ func (e *Engine) agent() activities.Agent {
 	if err != nil { // the working directory is gone, and the file tools have no folder
 		folder = ""
 	}
-	return activities.Agent{
-		Name: config.DefaultAgent, SystemPrompt: cfg.Runtime.SystemPrompt, Workspace: folder,
-		Project: func() string { return e.instructions.Load().Project },
-		Models:  func(requested string) ([]turn.Model, error) { return e.model.Chain(requested, "") },
-		Skills:  func() skills.Set { return e.instructions.Load().Skills },
-		Agents:  cfg.Runtime.Agents, MaxDepth: cfg.Tuning.AgentDepth,
-		Limits: limits(cfg), MaxArgumentBytes: cfg.Tuning.ArgumentBytes, Policy: cfg.Policy,
-		Approvals: cfg.Approvals,
-		RetryMax:  cfg.Tuning.RetryMax, FallbackAfter: cfg.LLM.FallbackAfter,
+	return activities.Settings{
+		Workspace: folder, Models: e.model.Chain,
+		Project:  func() string { return e.instructions.Load().Project },
+		Skills:   func() skills.Set { return e.instructions.Load().Skills },
+		MaxDepth: cfg.Tuning.AgentDepth, Limits: limits(cfg), MaxArgumentBytes: cfg.Tuning.ArgumentBytes, Policy: cfg.Policy,
+		Approvals: cfg.Approvals, RetryMax: cfg.Tuning.RetryMax, FallbackAfter: cfg.LLM.FallbackAfter,
 		Temperature: cfg.LLM.Temperature, MaxTokens: cfg.LLM.MaxOutputTokens,
 		Servers: servers, Required: required, Compaction: compactionSettings(cfg),
 	}

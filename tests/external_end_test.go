@@ -340,10 +340,10 @@ func infer(t *testing.T, model completion.Model) (*activities.Activities, *journ
 	j, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{Synchronous: "normal"})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, j.Close()) })
-	acts, err := activities.New(activities.Options{Journal: j, Model: model, Agents: []activities.Agent{{
+	acts, err := activities.New(activities.Options{Journal: j, Model: model, Settings: activities.Settings{
 		Limits: turn.DefaultLimits(), Policy: turn.DefaultPolicy(),
-		Models: func(string) ([]turn.Model, error) { return []turn.Model{{Mode: turn.ModeNative}}, nil },
-	}}})
+		Models: func(string, string) ([]turn.Model, error) { return []turn.Model{{Mode: turn.ModeNative}}, nil },
+	}})
 	require.NoError(t, err)
 	begun, err := acts.Begin(t.Context(), workflows.BeginInput{BeginInput: turn.BeginInput{
 		Session: "s", Turn: "t", WorkflowID: "s", RunID: "t", Message: workflows.Message{Text: "A question."},

@@ -156,7 +156,7 @@ func TestAMessageThatWaitsKeepsItsAgentAndLimits(t *testing.T) {
 
 // reviewing adds an agent that may only list files.
 func reviewing(c *config.Config) {
-	c.Agents = []config.Agent{{ID: "reviewer", SystemPrompt: "You review.", Tools: []string{"local/list_files"}}}
+	c.Agents = []turn.Agent{{ID: "reviewer", SystemPrompt: "You review.", Tools: []string{"local/list_files"}}}
 }
 
 func (e *env) sent(in everturn.SendInput) everturn.Turn {

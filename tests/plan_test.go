@@ -26,7 +26,7 @@ import (
 // planner is an agent that works by a plan, of which users confirm this much.
 func planner(confirm plan.Confirm) func(*config.Config) {
 	return func(c *config.Config) {
-		c.Agents = append(c.Agents, config.Agent{ID: "planner", Plan: confirm})
+		c.Agents = append(c.Agents, turn.Agent{ID: "planner", Plan: confirm})
 		c.Runtime.MaxSteps, c.Runtime.MaxToolCalls = 30, 30
 	}
 }
@@ -208,7 +208,7 @@ func TestAPlanOfTenStepsFitsTheDefaultLimits(t *testing.T) {
 	}
 	e := newEnv(t, fakellm.Steps(append(replies, fakellm.Text("All ten."))...), func(c *config.Config) {
 		c.SetPreset(config.Default().Runtime.Preset)
-		c.Agents = append(c.Agents, config.Agent{ID: "planner", Plan: plan.ConfirmNever})
+		c.Agents = append(c.Agents, turn.Agent{ID: "planner", Plan: plan.ConfirmNever})
 	})
 	e.work(setting(&effects))
 	assert.Equal(t, "All ten.", e.ended(e.planned("change it")).Answer)

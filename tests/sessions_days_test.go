@@ -120,11 +120,11 @@ func newTimeSkippingEnv(t *testing.T) *timeSkippingEnv {
 	policy.Ask = []string{"local/touch"}
 	people := config.Default().Approvals
 	acts, err := activities.New(activities.Options{Journal: s.journal, Model: touchOnce{}, Tools: registry,
-		Agents: []activities.Agent{{
-			Models: func(string) ([]turn.Model, error) { return []turn.Model{{Mode: turn.ModeNative}}, nil },
+		Settings: activities.Settings{
+			Models: func(string, string) ([]turn.Model, error) { return []turn.Model{{Mode: turn.ModeNative}}, nil },
 			Limits: turn.DefaultLimits(), Policy: policy, Servers: []string{"local"},
 			Approvals: people,
-		}}})
+		}})
 	require.NoError(t, err)
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(quiet)

@@ -40,7 +40,7 @@ func callAgent(agent, task string) fakellm.ToolCall {
 // agents lets the default agent call a and b, and each of these the other one, itself and the default one.
 func agents(c *config.Config) {
 	c.Runtime.Agents = []string{"a", "b"}
-	c.Agents = []config.Agent{
+	c.Agents = []turn.Agent{
 		{ID: "a", Description: "does one thing", Agents: []string{"a", "b"}},
 		{ID: "b", Description: "does another", Agents: []string{"a", "b"}, Deny: []string{"local/touch"}},
 	}
@@ -274,7 +274,7 @@ func TestAListThatNamesAgentsPermitsOnlyThese(t *testing.T) {
 	for name, change := range map[string]func(*config.Config){
 		"policy": func(c *config.Config) { c.Policy.Allow = []string{"local/*", "agent/a"} },
 		"tools": func(c *config.Config) {
-			c.Agents = append(c.Agents, config.Agent{ID: "c", Agents: []string{"a", "b"}, Tools: []string{"agent/a"}})
+			c.Agents = append(c.Agents, turn.Agent{ID: "c", Agents: []string{"a", "b"}, Tools: []string{"agent/a"}})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

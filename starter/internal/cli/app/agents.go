@@ -16,7 +16,7 @@ func (t *TurnClient) CheckAgent(name string) error { return checkAgent(t.Cfg, na
 
 // checkAgent is CheckAgent for a configuration.
 func checkAgent(cfg config.Config, name string) error {
-	if _, known := cfg.Agent(name); known {
+	if cfg.HasAgent(name) {
 		return nil
 	}
 	return Usage("there is no agent %q: agent.toml has %s", Line(name, 60), strings.Join(AgentNames(cfg), ", "))
@@ -43,7 +43,7 @@ func (t *TurnClient) AgentFor(ctx context.Context, session, given string) (strin
 		return "", nil
 	}
 	last := rec.LastTurn.Agent
-	if _, known := t.Cfg.Agent(last); err != nil || !known || last == config.DefaultAgent {
+	if err != nil || !t.Cfg.HasAgent(last) || last == config.DefaultAgent {
 		return "", err
 	}
 	return last, nil

@@ -3,15 +3,14 @@ package setup
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/internal/modelconfig"
 	"github.com/everturn/everturn/starter/internal/cli/app"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 // Agents returns the commands that show the configured agents.
@@ -22,57 +21,30 @@ func Agents(a *app.App) *cobra.Command {
 	return cmd
 }
 
-// shownAgent is an agent with the settings that its turns would get now, for output.
+// shownAgent is an agent as it is shown: with the limit of calls that all agents have, and its working time as text.
 type shownAgent struct {
-	ID          string   `json:"id"`
-	Description string   `json:"description,omitempty"`
-	Model       string   `json:"model"`
-	Tools       []string `json:"tools,omitempty"` // patterns; none: all that the policy allows
-	Deny        []string `json:"deny,omitempty"`
-	Ask         []string `json:"ask,omitempty"`
-	Skills      []string `json:"skills,omitempty"` // names; none: all
-	Agents      []string `json:"agents,omitempty"` // the agents that it may call
-	Plan        string   `json:"plan,omitempty"`   // what users confirm of its plans; empty: it works without one
-	MaxSteps    int      `json:"max_steps"`
-	MaxCalls    int      `json:"max_tool_calls"`
-	Timeout     string   `json:"turn_timeout"`
-	MaxTokens   int64    `json:"max_tokens,omitempty"`
-	MaxCostUSD  float64  `json:"max_cost_usd,omitempty"`
-	System      string   `json:"system_prompt,omitempty"`
+	turn.Agent
+	MaxToolCalls int    `json:"max_tool_calls"`
+	TurnTimeout  string `json:"turn_timeout"`
 }
 
-// shownAgents returns the configured agents, the default first.
-func shownAgents(a *app.App) ([]shownAgent, error) {
+// listAgents returns the configured agents, the default first, with the settings that their turns would get now.
+func listAgents(a *app.App) (list []shownAgent, err error) {
 	loaded, err := a.Load()
 	if err != nil {
 		return nil, err
 	}
-	cfg := loaded.Config
-	all, _ := modelconfig.Models(cfg) // the built-in list is good enough for display
-	list := make([]shownAgent, 0, 1+len(cfg.Agents))
-	for _, name := range app.AgentNames(cfg) {
-		g, _ := cfg.Agent(name)
-		s := effectiveAgent(g, cfg)
-		chain, err := modelconfig.Chain(all, cfg, g.Model)
+	all, _ := modelconfig.Models(loaded.Config) // the built-in list is good enough for display
+	for _, agent := range loaded.Config.AllAgents() {
+		chain, err := modelconfig.Chain(all, loaded.Config, agent.Model)
 		if err != nil {
-			return nil, app.Usage("agent %s: %v", name, err)
+			return nil, app.Usage("agent %s: %v", agent.ID, err)
 		}
-		s.Model = string(chain[0].Provider) + ":" + chain[0].Name
-		list = append(list, s)
+		agent.Model = string(chain[0].Provider) + ":" + chain[0].Name
+		list = append(list, shownAgent{agent, loaded.Config.Runtime.MaxToolCalls,
+			agent.TurnTimeout.Round(time.Millisecond).String()})
 	}
 	return list, nil
-}
-
-// effectiveAgent returns an agent with the settings that it inherits from the rest of the configuration, without its
-// model.
-func effectiveAgent(g config.Agent, cfg config.Config) shownAgent {
-	r := cfg.Runtime
-	return shownAgent{ID: g.ID, Description: g.Description, Tools: g.Tools, Deny: slices.Concat(cfg.Policy.Deny, g.Deny),
-		Ask: slices.Concat(cfg.Policy.Ask, g.Ask), Skills: g.Skills, Agents: g.Agents, Plan: string(g.Plan),
-		MaxSteps: cmp.Or(g.MaxSteps, r.MaxSteps), MaxCalls: r.MaxToolCalls,
-		Timeout:   cmp.Or(g.TurnTimeout, r.TurnTimeout).Round(time.Millisecond).String(),
-		MaxTokens: cmp.Or(g.MaxTokens, r.MaxTokens), MaxCostUSD: cmp.Or(g.MaxCostUSD, r.MaxCostUSD),
-		System: cmp.Or(g.SystemPrompt, r.SystemPrompt)}
 }
 
 // agentsList returns the command that lists the agents.
@@ -83,7 +55,7 @@ func agentsList(a *app.App) *cobra.Command {
 		Short: "List the agents of this configuration, the default first",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			list, err := shownAgents(a)
+			list, err := listAgents(a)
 			if err != nil {
 				return err
 			}
@@ -110,7 +82,7 @@ func agentsShow(a *app.App) *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.CompleteAgents,
 		RunE: func(_ *cobra.Command, args []string) error {
-			list, err := shownAgents(a)
+			list, err := listAgents(a)
 			if err != nil {
 				return err
 			}
@@ -136,10 +108,10 @@ func printAgent(a *app.App, g shownAgent, output string) error {
 		{"agent", g.ID}, {"description", g.Description}, {"model", g.Model},
 		{"tools", cmp.Or(strings.Join(g.Tools, " "), "all that the policy allows")}, {"never", strings.Join(g.Deny, " ")},
 		{"calls agents", strings.Join(g.Agents, " ")},
-		{"confirm plans", g.Plan},
+		{"confirm plans", string(g.Plan)},
 		{"asks for", strings.Join(g.Ask, " ")}, {"skills", cmp.Or(strings.Join(g.Skills, " "), "all")},
-		{"limits", fmt.Sprintf("%d steps, %d tool calls, %s%s", g.MaxSteps, g.MaxCalls, g.Timeout, ceilings(g))},
-		{"system prompt", g.System},
+		{"limits", fmt.Sprintf("%d steps, %d tool calls, %s%s", g.MaxSteps, g.MaxToolCalls, g.TurnTimeout, ceilings(g.Agent))},
+		{"system prompt", g.SystemPrompt},
 	} {
 		if row[1] != "" {
 			fmt.Fprintf(a.Out, "%-14s %s\n", row[0], app.Line(row[1], 2000))
@@ -149,7 +121,7 @@ func printAgent(a *app.App, g shownAgent, output string) error {
 }
 
 // ceilings returns the limits of tokens and cost that an agent has, each after a comma.
-func ceilings(g shownAgent) (out string) {
+func ceilings(g turn.Agent) (out string) {
 	if g.MaxTokens > 0 {
 		out += fmt.Sprintf(", %d tokens", g.MaxTokens)
 	}
