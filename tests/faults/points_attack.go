@@ -186,9 +186,12 @@ func atMost(what string, n, most int64) error {
 	return fmt.Errorf("the worker took %d %s: at most %d", n, what, most)
 }
 
+// reportWithin bounds how long a worker takes to report on its servers, on a machine with other work to do.
+const reportWithin = 30 * time.Second
+
 // dropped waits until the worker reports that it has dropped a connection with the hostile server, and why.
 func (r *harness) dropped(ctx context.Context) error {
-	limited, cancel := context.WithTimeout(ctx, boundIdle)
+	limited, cancel := context.WithTimeout(ctx, reportWithin)
 	defer cancel()
 	return await(limited, "a connection that the worker has dropped", func() bool {
 		workers, _ := r.journal.Workers(limited) // an error is not a report: it is read again
