@@ -13,8 +13,8 @@ import (
 
 // Settings are what the config of every turn is made from when the turn begins, whatever its agent.
 type Settings struct {
-	// Project returns the project's instructions, which follow the agent's system prompt in turns that begin now. Nil means
-	// that there are none.
+	// Project returns the project's instructions, which follow the agent's system prompt in turns that begin now. Nil
+	// means that there are none.
 	Project func() string
 	// Workspace is the folder in which the file tools and the shell work, for the model.
 	Workspace string
@@ -61,8 +61,8 @@ func (a *Activities) agentOf(name string) (turn.Agent, error) {
 		turn.Truncate(name, 60), strings.Join(names, ", ")))
 }
 
-// keepToolsOf removes the turn's tools that the agent may not call. Tools of kind ActivityAgent stay, because Agent.Agents
-// lists them, unless Tools names agents, too.
+// keepToolsOf removes the turn's tools that the agent may not call. Tools of kind ActivityAgent stay, because
+// Agent.Agents lists them, unless Tools names agents, too.
 func keepToolsOf(agent turn.Agent, cfg *turn.Config) {
 	if len(agent.Tools) == 0 {
 		return

@@ -43,8 +43,8 @@ type DecideInput = workflows.DecideInput
 // of the request; Approve, Deny, Answer and Respond are the same for one kind. If the content of a response does not
 // match the schema of its elicitation, the server does not get it: the turn makes the request again.
 //
-// It returns the decision that was recorded, and those of the calls that are allowed because of DecideInput.Covered, all
-// without a Response. No call of a step runs before all its approvals have a decision.
+// It returns the decision that was recorded, and those of the calls that are allowed because of DecideInput.Covered,
+// all without a Response. No call of a step runs before all its approvals have a decision.
 //
 // Repeating a decision about an approval changes nothing.
 //

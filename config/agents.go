@@ -12,8 +12,8 @@ import (
 // DefaultAgent is the name of the agent of [runtime], in lists and in the Web UI.
 const DefaultAgent = "default"
 
-// AllAgents returns the agents that turns may run as, the default one of [runtime] first. What those of [[agents]] do not
-// set, they have from it; an empty Model is that of [llm].
+// AllAgents returns the agents that turns may run as, the default one of [runtime] first. What those of [[agents]] do
+// not set, they have from it; an empty Model is that of [llm].
 func (c Config) AllAgents() []turn.Agent {
 	r := c.Runtime
 	base := turn.Agent{ID: DefaultAgent, SystemPrompt: r.SystemPrompt, Agents: r.Agents, Deny: c.Policy.Deny, Ask: c.Policy.Ask,

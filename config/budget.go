@@ -3,8 +3,8 @@ package config
 // Budget limits what sessions and tenants may spend. All workers with this journal share it. Each inference reserves
 // the most that it may cost before it is sent, and lowers its limit of output tokens to what is left.
 type Budget struct {
-	// US dollars of each session, over all of its turns and their subagents; 0 means that nothing may be spent. If it is not set, there is no
-	// limit.
+	// US dollars of each session, over all of its turns and their subagents; 0 means that nothing may be spent. If it is
+	// not set, there is no limit.
 	SessionUSD *float64 `toml:"session_usd" min:"0" max:"1000000" example:"5.0"`
 	// Input plus output tokens of the same; 0 means none. If it is not set, there is no limit.
 	SessionTokens *int64 `toml:"session_tokens" min:"0" example:"2000000"`

@@ -144,8 +144,8 @@ func (t *tx) ceilings(sc scope, b Budget, day string) (list []ceiling, err error
 }
 
 // The table spending has the sums of what was used, reservations included, one row for each account of a tenant: its
-// days and months of UTC, "2006-01-02" and "2006-01", and its sessions, "session:" with the ID of the session, each with
-// all sessions of subagents below it. An account is opened when a budget first needs it.
+// days and months of UTC, "2006-01-02" and "2006-01", and its sessions, "session:" with the ID of the session, each
+// with all sessions of subagents below it. An account is opened when a budget first needs it.
 const sessionAccount = "session:"
 
 // accountOf returns an SQL expression of the account of the session whose row the SQL expression gives: that of the

@@ -11,9 +11,9 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// ClaimCall claims a call before it runs and emits tool_call_started, once for each call. It returns the ledger's record
-// of the call, and the caller may run the call only if its Claim is ClaimGranted. in has Turn, Step and Call, the
-// Attempt that claims (from 1: a claim is refused if a higher attempt has claimed the call), its Worker and time
+// ClaimCall claims a call before it runs and emits tool_call_started, once for each call. It returns the ledger's
+// record of the call, and the caller may run the call only if its Claim is ClaimGranted. in has Turn, Step and Call,
+// the Attempt that claims (from 1: a claim is refused if a higher attempt has claimed the call), its Worker and time
 // ClaimedAt, whether the tool is Repeatable, and the Subagent if it is an agent's. approved means that the journal must
 // have a decision that allows the call. sensitive are names of arguments whose values tool_call_started does not show,
 // besides those of turn.BlankArguments.
@@ -180,8 +180,8 @@ func (db *DB) ReleaseCall(ctx context.Context, turnID, callID string, attempt in
 // first settlement stands. A later one, even after the turn is closed, is kept in late_results, and the returned record
 // has the first outcome and Late set. Either taints the session if r.Taints and r.FromServer are set. Each of the
 // result's media carries its Data; the journal computes hash and size. It keeps at most MaxMedia of at most
-// MaxMediaBytes, and the text says how many it has dropped. ErrNotFound if the call was never claimed, or has no outcome
-// and neither this nor a later attempt has claimed it.
+// MaxMediaBytes, and the text says how many it has dropped. ErrNotFound if the call was never claimed, or has no
+// outcome and neither this nor a later attempt has claimed it.
 func (db *DB) SettleCall(ctx context.Context, turnID, callID string, attempt int, r turn.ToolResult,
 	at time.Time) (out CallRecord, err error) {
 	r = cleanResult(r)
@@ -411,8 +411,8 @@ func (c *callRow) Scan(scan func(...any) error, before ...any) error {
 	return err
 }
 
-// insertWhole inserts the row of a call with all of its columns but the continuation, and returns its ID. turnRow is the
-// row of its turn.
+// insertWhole inserts the row of a call with all of its columns but the continuation, and returns its ID. turnRow is
+// the row of its turn.
 func (t *tx) insertWhole(turnRow int64, x CallRecord, arguments, text stored, media content) (id int64, err error) {
 	err = t.Row(`INSERT INTO calls (turn, step, call_id, wire_id, tool, arguments, arguments_blob, arguments_hash,
 		attempt, claimed_attempt, runs, repeatable, worker, claimed_at, outcome, text, text_blob, full_blob, size,

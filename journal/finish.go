@@ -78,8 +78,8 @@ func (t *tx) endTurn(sc *scope, in turn.FinishInput) error {
 		})})...)
 }
 
-// endOpenWork ends the calls, the requests and the inference that are still open when the turn ends. It returns the text
-// that the inference has emitted: see endInference.
+// endOpenWork ends the calls, the requests and the inference that are still open when the turn ends. It returns the
+// text that the inference has emitted: see endInference.
 func (t *tx) endOpenWork(sc *scope, state turn.State, at time.Time) (partial string, err error) {
 	var open bool
 	err = t.Row(`SELECT EXISTS (SELECT 1 FROM calls c WHERE c.turn = ?1 AND c.settled_at IS NULL)
@@ -166,8 +166,8 @@ type requestedCalls struct {
 	ledger []callRow
 }
 
-// requestedColumns and requestedJoins read requestedCalls of turns t: a row for each call that the ledger has, or one row
-// without a call.
+// requestedColumns and requestedJoins read requestedCalls of turns t: a row for each call that the ledger has, or one
+// row without a call.
 const (
 	requestedColumns = `coalesce(m.step, 0), m.tool_calls, EXISTS (SELECT 1 FROM messages r WHERE r.session = m.session
 		AND r.seq > m.seq AND r.role = 'tool' AND r.call_id = calls.call_id), ` + callColumns
@@ -184,8 +184,8 @@ func (r *requestedCalls) scan(scan scanner, before ...any) error {
 	return err
 }
 
-// list returns the calls in the order in which the message requests them. The Row of a call that the ledger does not have
-// is 0.
+// list returns the calls in the order in which the message requests them. The Row of a call that the ledger does not
+// have is 0.
 func (r requestedCalls) list(q querier, turnID string) (list []callRow, err error) {
 	calls, err := q.GetCalls(r.column)
 	for _, c := range calls {

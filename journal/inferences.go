@@ -201,8 +201,8 @@ func (db *DB) SettleInference(ctx context.Context, in SettleInference) (out Infe
 	return out, err
 }
 
-// settleRunning settles the inference's row if in.Attempt runs on in.Base, the head of the session, and returns it as it
-// was before. Otherwise settled is false, nothing is changed, and the caller finds out why.
+// settleRunning settles the inference's row if in.Attempt runs on in.Base, the head of the session, and returns it as
+// it was before. Otherwise settled is false, nothing is changed, and the caller finds out why.
 func (t *tx) settleRunning(in SettleInference) (a attemptRow, settled bool, err error) {
 	a.scope = scope{TurnID: in.Key.Turn, SessionID: in.Session, Head: in.Base}
 	m := cleanMessage(in.Message)
@@ -262,8 +262,8 @@ func checkRunning(a attemptRow, number int) error {
 	return nil
 }
 
-// settleInference settles an open inference. a must be the running attempt. ErrConflict if the session's head is not the
-// inference's base.
+// settleInference settles an open inference. a must be the running attempt. ErrConflict if the session's head is not
+// the inference's base.
 func (t *tx) settleInference(a attemptRow, in SettleInference) (Inference, error) {
 	if a.Head != a.Inf.Base {
 		return a.Inf, conflict(a.Head, a.Inf.Base)
@@ -429,8 +429,8 @@ func (q querier) Attempt(key StepKey) (a attemptRow, err error) {
 	return a, err
 }
 
-// attemptAfterCalls returns the inference like Attempt, and the calls of the turn's last assistant message, which are those
-// of the step before.
+// attemptAfterCalls returns the inference like Attempt, and the calls of the turn's last assistant message, which are
+// those of the step before.
 func (t *tx) attemptAfterCalls(key StepKey) (a attemptRow, last requestedCalls, err error) {
 	err = t.Each(func(rows Rows) error {
 		return last.scan(func(into ...any) error {
@@ -501,8 +501,8 @@ const settleColumns = `UPDATE inferences SET head_seq = ?1, head_hash = ?2, comp
 	estimated = ?17, day = coalesce((SELECT r.day FROM inference_usage r WHERE r.turn = inferences.turn
 		AND r.step = inferences.step AND r.attempt = inferences.attempt), ?18)`
 
-// settlement returns the arguments of settleColumns. head is the head after the message m, which the completion becomes.
-// Its usage counts for the day of its reservation or else for day, or for none if day is "".
+// settlement returns the arguments of settleColumns. head is the head after the message m, which the completion
+// becomes. Its usage counts for the day of its reservation or else for day, or for none if day is "".
 func (t *tx) settlement(in SettleInference, head turn.Head, m turn.Message, day string) ([]any, error) {
 	answer, err := t.PutJSON(storeCompletion(cleanCompletion(in.Answer), m.Text))
 	if err != nil {

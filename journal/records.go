@@ -174,8 +174,8 @@ type LateResult struct {
 	media content
 }
 
-// PlanOf returns the progress of a turn's plan after calls, of which only the accepted ones of plan tools count. requests
-// are the turn's requests, which may have edits of users.
+// PlanOf returns the progress of a turn's plan after calls, of which only the accepted ones of plan tools count.
+// requests are the turn's requests, which may have edits of users.
 func PlanOf(calls []CallRecord, requests []turn.Request) (p plan.Progress) {
 	for _, c := range calls {
 		if plan.Is(c.Call.Tool) && c.Outcome == turn.OutcomeOK {
@@ -185,8 +185,8 @@ func PlanOf(calls []CallRecord, requests []turn.Request) (p plan.Progress) {
 	return p
 }
 
-// PlanAfter returns the progress of a plan after a call of a plan tool that is accepted. step is the step of the call. If
-// a user answered the call's request with an edited plan, that one counts.
+// PlanAfter returns the progress of a plan after a call of a plan tool that is accepted. step is the step of the call.
+// If a user answered the call's request with an edited plan, that one counts.
 func PlanAfter(p plan.Progress, step int, c turn.ToolCall, requests []turn.Request) plan.Progress {
 	var edit json.RawMessage
 	for _, r := range requests {

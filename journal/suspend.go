@@ -10,9 +10,9 @@ import (
 )
 
 // SuspendCall ends an attempt in the middle of its call, because the server needs a response first: it withdraws the
-// claim and keeps the continuation, opaque bytes, at most MaxContinuationBytes. The next claim is granted and returns it
-// in CallRecord.Continuation; there is no second tool_call_started. Exports leave it out, because it is meant only for
-// the server and its callers. If no attempt continues the call, its outcome is unknown, because the server may have
+// claim and keeps the continuation, opaque bytes, at most MaxContinuationBytes. The next claim is granted and returns
+// it in CallRecord.Continuation; there is no second tool_call_started. Exports leave it out, because it is meant only
+// for the server and its callers. If no attempt continues the call, its outcome is unknown, because the server may have
 // begun. A repetition changes nothing. ErrStale if the call is settled or another attempt has claimed it, ErrClosed if
 // the turn has ended, ErrNotFound if the attempt never claimed the call.
 func (db *DB) SuspendCall(ctx context.Context, turnID, callID string, attempt int, continuation []byte) error {

@@ -14,8 +14,8 @@ import (
 // The ledger of usage is the view used. The row of an inference has the usage of the attempt that settled it, and the
 // table inference_usage has one row for each other attempt that the provider bills, as far as is known. If there is a
 // budget, ReserveUsage inserts a row before the prompt is sent, with the most that the attempt may use; SettleInference
-// removes this reservation, and RecordUsage replaces it by what the attempt has used. The reservation of an attempt whose
-// worker died stays, because the provider may bill all of it.
+// removes this reservation, and RecordUsage replaces it by what the attempt has used. The reservation of an attempt
+// whose worker died stays, because the provider may bill all of it.
 
 // AttemptUsage is what one attempt of an inference has used.
 type AttemptUsage struct {

@@ -74,8 +74,8 @@ func (b *biller) reply(q fakellm.Request) fakellm.Reply {
 	return b.answer(q, name).Counts(u)
 }
 
-// bill counts a request of an errand. The prompt's tokens are its bytes divided by a number that the errand and the model
-// have, so that a prompt that extends another one has as many tokens more as a real one.
+// bill counts a request of an errand. The prompt's tokens are its bytes divided by a number that the errand and the
+// model have, so that a prompt that extends another one has as many tokens more as a real one.
 func (b *biller) bill(q fakellm.Request, name string, completion int) fakellm.Usage {
 	h := fnv.New64()
 	h.Write([]byte(name + q.Chat.Model))

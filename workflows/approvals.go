@@ -21,8 +21,8 @@ func (r *run) approvals(ctx workflow.Context, p turn.Proposal) (map[string]turn.
 	return decisions, err
 }
 
-// approvalRequests returns a request for each call that needs approval. A call whose permit has a Code, or of an unknown
-// tool, cannot run whatever a user decides, so it gets none.
+// approvalRequests returns a request for each call that needs approval. A call whose permit has a Code, or of an
+// unknown tool, cannot run whatever a user decides, so it gets none.
 func (r *run) approvalRequests(p turn.Proposal, expiresAt time.Time) []turn.Request {
 	var requests []turn.Request
 	beside := r.unasked(p)

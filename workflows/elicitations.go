@@ -134,8 +134,8 @@ func (r *run) abandoned(req turn.Request) bool {
 	})
 }
 
-// holdElicitation handles the update Elicit: awaitAttempt then opens the request. It returns the ID of the request whose
-// decision is the response, empty if in withdraws an elicitation.
+// holdElicitation handles the update Elicit: awaitAttempt then opens the request. It returns the ID of the request
+// whose decision is the response, empty if in withdraws an elicitation.
 func (r *run) holdElicitation(_ workflow.Context, in ElicitInput) (request string, err error) {
 	c := r.attemptUnderWay(in)
 	if c == nil { // the attempt has ended since the update was validated

@@ -67,8 +67,8 @@ func partialText(err error) string {
 	return output
 }
 
-// exceededLimit returns the limit that an inference would have exceeded, max_tokens or max_cost_usd: the third detail of its
-// error. It returns "" if the error has no such detail.
+// exceededLimit returns the limit that an inference would have exceeded, max_tokens or max_cost_usd: the third detail
+// of its error. It returns "" if the error has no such detail.
 func exceededLimit(err error) (reason turn.FinishReason) {
 	var busy time.Duration
 	var output string

@@ -31,8 +31,8 @@ type Activities interface {
 	// SettleSubagent settles a call that BeginSubagent has claimed: with the answer of the agent's turn, or with an error
 	// if the turn could not begin.
 	SettleSubagent(context.Context, CallInput) (CallResult, error)
-	// Ask records the requests that the turn waits for, at least one, so that clients can see them. It returns the decisions
-	// that the journal already has, because the turn was reset to a point before its requests.
+	// Ask records the requests that the turn waits for, at least one, so that clients can see them. It returns the
+	// decisions that the journal already has, because the turn was reset to a point before its requests.
 	Ask(context.Context, []turn.Request) ([]turn.Decision, error)
 	// Decide records the decisions of requests, including expiries: of each request, only Session, Turn, ID and Decision
 	// count. It records nothing and returns true if the session already has all messages that answer the question.

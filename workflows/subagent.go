@@ -159,8 +159,8 @@ func (in CallInput) subagentPriority(background bool) temporal.Priority {
 
 // runAgent runs the subagent's turn, which begins with the message task, as a child workflow and waits until it has
 // ended. asks is Input.Asks. It returns the turn's working time and, if the turn failed or was stopped, the reason; the
-// journal has the answer. If the subagent still runs because the caller's turn was reset, runAgent waits for its end and
-// starts it again: that run finds the message in the journal and repeats its answer.
+// journal has the answer. If the subagent still runs because the caller's turn was reset, runAgent waits for its end
+// and starts it again: that run finds the message in the journal and repeats its answer.
 func (in CallInput) runAgent(ctx workflow.Context, task Message, asks bool) (busy time.Duration, problem string) {
 	session, id := in.subagent(), WorkflowID(in.Tenant, in.subagent())
 	// If the caller's workflow closes while the subagent runs, the server cancels the subagent, which settles its own
@@ -268,8 +268,8 @@ func (r *run) stopBackground(ctx workflow.Context, sessions []string) {
 }
 
 // answer runs the turn of a background subagent, which begins with the message task, to its end, settles its call, and
-// returns the message with the answer for the caller's session. If ctx is cancelled, it settles the call and returns the
-// cancellation.
+// returns the message with the answer for the caller's session. If ctx is cancelled, it settles the call and returns
+// the cancellation.
 func (in CallInput) answer(ctx workflow.Context, task Message) (Message, error) {
 	_, in.Problem = in.runAgent(ctx, task, true)
 	if ctx.Err() != nil {

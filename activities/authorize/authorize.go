@@ -88,11 +88,11 @@ func (a *Authorizer) Authorize(ctx context.Context, in workflows.CallInput,
 	return d.Pinned(), permit.Permission == turn.Ask, nil
 }
 
-// Permits decides for each call of a step whether it is allowed, needs an approval or is denied: by the turn's policy, its
-// plan, the session's taint and, for calls that need an approval, the session's grants. An activity does this because
-// the workflow has only previews of the arguments. There must be at most MaxCalls calls. The permits are by call ID. If
-// the journal cannot be read, Permits returns the error and also permits that assume a tainted session without grants,
-// and that the plan refuses nothing.
+// Permits decides for each call of a step whether it is allowed, needs an approval or is denied: by the turn's policy,
+// its plan, the session's taint and, for calls that need an approval, the session's grants. An activity does this
+// because the workflow has only previews of the arguments. There must be at most MaxCalls calls. The permits are by
+// call ID. If the journal cannot be read, Permits returns the error and also permits that assume a tainted session
+// without grants, and that the plan refuses nothing.
 func (a *Authorizer) Permits(
 	ctx context.Context, key journal.StepKey, promptConfig turn.PromptConfig, calls []turn.ToolCall,
 ) (permits map[string]turn.Permit, err error) {
@@ -117,7 +117,8 @@ type callContext struct {
 }
 
 // readContext returns the context of the calls of a step. It reads the journal at most once, and not at all if neither
-// the plan nor the taint matters. If the journal cannot be read, it returns the error and a tainted context without plan.
+// the plan nor the taint matters. If the journal cannot be read, it returns the error and a tainted context without
+// plan.
 func (a *Authorizer) readContext(ctx context.Context, key journal.StepKey, promptConfig turn.PromptConfig,
 	calls []turn.ToolCall) (c callContext, err error) {
 	c.key = key
@@ -178,10 +179,10 @@ func isCovered(grants []turn.Grant, c turn.ToolCall, widest turn.GrantScope) boo
 	return slices.ContainsFunc(grants, func(g turn.Grant) bool { return g.Covers(c.Tool, c.Arguments, hash, widest) })
 }
 
-// byPolicy decides a call by policy and taint. If the session is tainted, its transcript may contain instructions from an
-// untrusted server. Every call that could change or send something then needs an approval, whatever the policy allows;
-// with TaintOn, an allowed call to a host that the operator listed needs none. A grant then counts only for exactly
-// these arguments or for the same host.
+// byPolicy decides a call by policy and taint. If the session is tainted, its transcript may contain instructions from
+// an untrusted server. Every call that could change or send something then needs an approval, whatever the policy
+// allows; with TaintOn, an allowed call to a host that the operator listed needs none. A grant then counts only for
+// exactly these arguments or for the same host.
 func (c callContext) byPolicy(d turn.Descriptor, call turn.ToolCall, policy turn.Policy) turn.Permit {
 	permit := policy.Permit(d.Pinned(), json.RawMessage(call.Arguments))
 	if c.taint == nil || !taintMatters(d, call, policy.Taint, permit.Permission) {
@@ -213,8 +214,8 @@ func stepOf(callID string) int {
 	return n
 }
 
-// Proposed returns the calls of a completion, at most MaxCalls of them, as the workflow's history carries them: with the
-// hash of the arguments and a redacted preview.
+// Proposed returns the calls of a completion, at most MaxCalls of them, as the workflow's history carries them: with
+// the hash of the arguments and a redacted preview.
 func (a *Authorizer) Proposed(calls []turn.ToolCall) []turn.ToolCall {
 	out := slices.Clone(CapCalls(calls))
 	for i, c := range out {

@@ -11,8 +11,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// toolStatus explains why calls cannot run, from the catalogues of the servers that turns of this worker may call. It has
-// none if the journal cannot be read.
+// toolStatus explains why calls cannot run, from the catalogues of the servers that turns of this worker may call. It
+// has none if the journal cannot be read.
 type toolStatus struct{ catalogues []turn.Catalogue }
 
 // driftReason returns why a call of a tool of the turn config would not run: no running worker offers the tool in the

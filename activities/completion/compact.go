@@ -15,8 +15,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Compact returns the compaction of a session at its user's request, with its summary; the caller records it. It returns
-// nil if there is nothing to summarize.
+// Compact returns the compaction of a session at its user's request, with its summary; the caller records it. It
+// returns nil if there is nothing to summarize.
 func (r *Runner) Compact(ctx context.Context, in workflows.CompactInput,
 	input turn.CompactionInput) (*turn.Compaction, error) {
 	draft, todo := turn.PlanCompaction(input)

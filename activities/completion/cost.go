@@ -48,8 +48,8 @@ func (r *Runner) budgetOf(in workflows.InferInput, l turn.Limits) journal.Budget
 	return b
 }
 
-// counted returns the provider's count of the turn's last prompt, and the number of messages that this prompt, whose last
-// message is base, adds to it. The count is 0 if the prompt differs in more than that: another model has another
+// counted returns the provider's count of the turn's last prompt, and the number of messages that this prompt, whose
+// last message is base, adds to it. The count is 0 if the prompt differs in more than that: another model has another
 // tokenizer, and a compaction replaces messages.
 func (p *prompt) counted(in workflows.InferInput, base int64) (tokens int64, added int) {
 	sameModel := p.last.Turn == in.Turn && p.last.Provider == in.Provider && p.last.Model == in.Prompt.Model

@@ -10,8 +10,9 @@ const (
 	audioBytes    = 100  // bytes of compressed audio in one token
 )
 
-// maxInput returns an upper estimate of the input tokens of a prompt. If the provider has counted the turn's last prompt,
-// only the messages that were added are estimated. An estimate of the whole that is below this count is not used.
+// maxInput returns an upper estimate of the input tokens of a prompt. If the provider has counted the turn's last
+// prompt, only the messages that were added are estimated. An estimate of the whole that is below this count is not
+// used.
 func (s spending) maxInput(p turn.Prompt) int64 {
 	most := maxInput(p)
 	if s.counted == 0 {

@@ -20,10 +20,10 @@ const (
 	largePrompts = 4 * maxPrompt // of all large prompts that a worker renders at once
 )
 
-// loadPrompt loads the messages of the inference's prompt, up to its base, and the compaction that applies to it. A large
-// prompt first waits up to workflows.PromptWithin until it fits into largePrompts with the others; the wait does not
-// count as working time. The returned function ends the prompt's share of largePrompts. Messages over maxPrompt are a
-// journal.TooLargeError.
+// loadPrompt loads the messages of the inference's prompt, up to its base, and the compaction that applies to it. A
+// large prompt first waits up to workflows.PromptWithin until it fits into largePrompts with the others; the wait does
+// not count as working time. The returned function ends the prompt's share of largePrompts. Messages over maxPrompt are
+// a journal.TooLargeError.
 func (r *Runner) loadPrompt(ctx context.Context, in *workflows.InferInput, inf journal.Inference, p *prompt,
 	clock *attempt.Clock) (leave func(), err error) {
 	if err := r.readPrompt(ctx, in, inf, p); err != nil {
@@ -49,9 +49,9 @@ func (r *Runner) loadPrompt(ctx context.Context, in *workflows.InferInput, inf j
 }
 
 // readPrompt sets p.messages to the messages from in.Prompt.From up to the inference's base, and applies the compaction
-// that the inference's prompt has so far, which moves in.Prompt.From. It reads from the journal what this worker does not
-// have: nothing if it ran the session's last inference and this attempt has appended the rest, such as the last step's
-// results.
+// that the inference's prompt has so far, which moves in.Prompt.From. It reads from the journal what this worker does
+// not have: nothing if it ran the session's last inference and this attempt has appended the rest, such as the last
+// step's results.
 func (r *Runner) readPrompt(ctx context.Context, in *workflows.InferInput, inf journal.Inference, p *prompt) error {
 	p.read = p.read || r.recall(in, inf, p)
 	messages, cached := r.window(*in, inf)

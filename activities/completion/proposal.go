@@ -82,9 +82,9 @@ func (r *Runner) invalidProposal(err error, calls []turn.ToolCall) turn.Proposal
 	return turn.Proposal{Kind: turn.ProposeInvalid, Invalid: &kept, Calls: r.authorizer.Proposed(calls)}
 }
 
-// checkCalls returns a *turn.InvalidAction if there are more than authorize.MaxCalls calls, or for the first one that cannot run
-// as it is: of a tool that the turn does not have, or with arguments that do not fit. raw is the completion's text, for
-// the error. It returns nil if all can run.
+// checkCalls returns a *turn.InvalidAction if there are more than authorize.MaxCalls calls, or for the first one that
+// cannot run as it is: of a tool that the turn does not have, or with arguments that do not fit. raw is the
+// completion's text, for the error. It returns nil if all can run.
 func (r *Runner) checkCalls(ctx context.Context, step int, promptConfig turn.PromptConfig, calls []turn.ToolCall,
 	raw string) error {
 	if len(calls) > authorize.MaxCalls {

@@ -18,9 +18,9 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// When a provider is unavailable, an attempt of an inference fails with a delay, after which the Temporal server
-// begins the next attempt on any worker. Between attempts the inference occupies no slot of a worker, counts against
-// no limit of the fleet and reserves no money. An attempt passes its attempt.ModelWait to the next one in the heartbeat's
+// When a provider is unavailable, an attempt of an inference fails with a delay, after which the Temporal server begins
+// the next attempt on any worker. Between attempts the inference occupies no slot of a worker, counts against no limit
+// of the fleet and reserves no money. An attempt passes its attempt.ModelWait to the next one in the heartbeat's
 // details. Of the inferences on a worker that wait for the same model, one at a time sends a request to see whether it
 // is back. Waiting does not count as working time of the turn. An inference waits at most retry_for; then it fails, or
 // a fallback model takes over. A fallback model may take over earlier, after llm.fallback_after.

@@ -23,8 +23,8 @@ type windowCache struct {
 	max   int64
 }
 
-// window is consecutive messages of a transcript. The last one is the head under whose hash the cache has the window, or
-// the assistant message of a step, which the cache has under stepKey.
+// window is consecutive messages of a transcript. The last one is the head under whose hash the cache has the window,
+// or the assistant message of a step, which the cache has under stepKey.
 type window struct {
 	from     int64 // sequence number of the first message
 	messages []turn.Message
@@ -89,7 +89,8 @@ func (c *windowCache) forgetStep(key journal.StepKey) {
 // which is hexadecimal.
 func stepKey(key journal.StepKey) string { return fmt.Sprintf("step %d of %s", key.Step, key.Turn) }
 
-// add stores a window under a key, unless it is too large to keep, or the key is empty, which means an empty transcript.
+// add stores a window under a key, unless it is too large to keep, or the key is empty, which means an empty
+// transcript.
 func (c *windowCache) add(key string, w window) {
 	w.bytes = 256 // for the entry itself
 	for _, m := range w.messages {

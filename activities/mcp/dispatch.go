@@ -13,8 +13,8 @@ import (
 )
 
 // run runs the attempt: it waits until the call may go to the server, gets a session, checks that the server still
-// offers the tool as the turn config describes it, sends the call and waits for its end. It reports the end to the pool,
-// unless the call continues in the background. An error means that the call was not sent.
+// offers the tool as the turn config describes it, sends the call and waits for its end. It reports the end to the
+// pool, unless the call continues in the background. An error means that the call was not sent.
 func (a *attempt) run(ctx context.Context) (turn.ToolResult, error) {
 	leave, err := a.admit(ctx)
 	if err != nil {

@@ -128,9 +128,9 @@ func (a *attempt) send() {
 	go func() { a.replies <- a.request(ctx, meta) }()
 }
 
-// request sends the MCP request for the call and returns the SDK's reply: to tools/call, or to the request for resources
-// or prompts that a stand-in sends. It turns a panic into the reply's error, because the SDK parses the server's response
-// in this goroutine.
+// request sends the MCP request for the call and returns the SDK's reply: to tools/call, or to the request for
+// resources or prompts that a stand-in sends. It turns a panic into the reply's error, because the SDK parses the
+// server's response in this goroutine.
 func (a *attempt) request(ctx context.Context, meta sdk.Meta) (r reply) {
 	defer a.connector.recoverPanic(a.req.Tool, &r.err)
 	if stand := a.session.standIn(a.name); stand != nil {

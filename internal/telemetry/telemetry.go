@@ -60,8 +60,8 @@ type Telemetry struct {
 // scope is the instrumentation scope of our spans and metrics.
 const scope = "github.com/everturn/everturn"
 
-// New returns the telemetry that the environment configures, or nil if it configures none. It sets OpenTelemetry's error
-// handler, which is global. The error names the variable that is wrong.
+// New returns the telemetry that the environment configures, or nil if it configures none. It sets OpenTelemetry's
+// error handler, which is global. The error names the variable that is wrong.
 func New(ctx context.Context, o Options) (*Telemetry, error) {
 	spans, metrics := exports("TRACES"), exports("METRICS")
 	if !spans && !metrics {
@@ -99,8 +99,8 @@ func exports(signal string) bool {
 	return os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_"+signal+"_ENDPOINT") != ""
 }
 
-// wantsContents reports whether the environment asks for messages, arguments and results in the spans, by the variable of
-// OpenTelemetry's instrumentations for GenAI.
+// wantsContents reports whether the environment asks for messages, arguments and results in the spans, by the variable
+// of OpenTelemetry's instrumentations for GenAI.
 func wantsContents() bool {
 	switch strings.ToLower(os.Getenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT")) {
 	case "true", "span_only", "span_and_event":

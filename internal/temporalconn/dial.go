@@ -18,8 +18,8 @@ import (
 )
 
 // Options select a Temporal cluster and configure the connection. Empty fields, TLS and the API key are taken from
-// Temporal's own environment variables and profiles (TEMPORAL_*, temporal.toml). If these do not set an address, it is that of the
-// development server whose ports StateDir stores, or 127.0.0.1:7233. The default namespace is "default".
+// Temporal's own environment variables and profiles (TEMPORAL_*, temporal.toml). If these do not set an address, it is
+// that of the development server whose ports StateDir stores, or 127.0.0.1:7233. The default namespace is "default".
 type Options struct {
 	Address   string
 	Namespace string

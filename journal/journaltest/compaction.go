@@ -103,8 +103,8 @@ func compactionApplies(t *testing.T, open func() *journal.DB) {
 	assert.Equal(t, made, *got, "the forked session keeps its own")
 }
 
-// promptContext checks what a prompt is rendered from: the messages after the compaction, with the size of the prompt of
-// the last answer among them.
+// promptContext checks what a prompt is rendered from: the messages after the compaction, with the size of the prompt
+// of the last answer among them.
 func promptContext(t *testing.T, open func() *journal.DB) {
 	s := twoTurns(t, open())
 	s.turn = "t3"

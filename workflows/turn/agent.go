@@ -8,8 +8,8 @@ import (
 	"github.com/everturn/everturn/workflows/plan"
 )
 
-// Agent is an agent that turns run as: that of [runtime] in agent.toml or one of [[agents]], whose documentation are the
-// comments of the fields.
+// Agent is an agent that turns run as: that of [runtime] in agent.toml or one of [[agents]], whose documentation are
+// the comments of the fields.
 type Agent struct {
 	// The agent's name: `everturn run --agent` and the start input of a turn choose it.
 	ID string `json:"id" toml:"id" required:"true" maxbytes:"64" example:"reviewer"`

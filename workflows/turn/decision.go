@@ -40,7 +40,8 @@ type Decision struct {
 	// Grant permits later calls of this tool in the session: with any arguments (GrantTool), to the same host (GrantHost)
 	// or with the same arguments (GrantCall).
 	Grant GrantScope `json:"grant,omitempty"`
-	// Messages are the IDs of the messages that answer a question, for the activity Decide. The journal does not keep them.
+	// Messages are the IDs of the messages that answer a question, for the activity Decide. The journal does not keep
+	// them.
 	Messages []string `json:"messages,omitempty"`
 }
 

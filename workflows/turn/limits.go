@@ -105,8 +105,8 @@ func timedOut(l Limits) *Result {
 	return exceeded(FinishTimeout, "the turn worked for %s, which is its turn_timeout", l.TurnTimeout)
 }
 
-// Exceeded returns the result of a turn for which an activity has refused another inference. why is the first sentence of
-// its message.
+// Exceeded returns the result of a turn for which an activity has refused another inference. why is the first sentence
+// of its message.
 func Exceeded(reason FinishReason, why string) *Result { return exceeded(reason, "%s", why) }
 
 // CheckCallLimits returns the result of a turn whose limits forbid n more tool calls, or nil if they allow them.
@@ -125,8 +125,8 @@ func CheckCallLimits(l Limits, c Counters, n int) *Result {
 	return nil
 }
 
-// exceeded returns the result of a turn that ends because of a limit. The format and args give the first sentence of its
-// message.
+// exceeded returns the result of a turn that ends because of a limit. The format and args give the first sentence of
+// its message.
 func exceeded(reason FinishReason, format string, args ...any) *Result {
 	return &Result{State: StateCompleted, Reason: reason, Code: CodeLimitExceeded, Message: fmt.Sprintf(format, args...) +
 		". What was done is kept; raise the limit or ask again to go on."}

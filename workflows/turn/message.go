@@ -99,9 +99,9 @@ type UserMessage struct {
 	// Plan lets the turn that begins with the message work by a plan, and says what users must confirm. The agent's own
 	// setting applies if it is stricter. Plan has no effect if the message is merged into a running turn.
 	Plan plan.Confirm `json:"plan,omitempty"`
-	// Agent, Limits, OutputSchema and Context are those of the turn that begins with the message, and take the place of the ones
-	// in the turn's input. If Agent is empty, the input's applies, or that of the turn that left the message. They have no
-	// effect if the message is merged into a running turn. The Go client sets them.
+	// Agent, Limits, OutputSchema and Context are those of the turn that begins with the message, and take the place of
+	// the ones in the turn's input. If Agent is empty, the input's applies, or that of the turn that left the message.
+	// They have no effect if the message is merged into a running turn. The Go client sets them.
 	Agent        string          `json:"agent,omitempty"`
 	Limits       *LimitsRequest  `json:"limits,omitempty"`
 	OutputSchema json.RawMessage `json:"output_schema,omitempty"`

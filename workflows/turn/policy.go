@@ -223,8 +223,8 @@ func (p Policy) Asks(t Tool) (all, some bool) {
 // excludes reports whether the user's message narrows the turn to other tools.
 func (p Policy) excludes(t Tool) bool { return len(p.Only) > 0 && !matches(p.Only, t.ID) }
 
-// decideByLists decides by the lists Ask and Allow and the tool's risk. It applies to calls about which neither Deny nor
-// a rule decides.
+// decideByLists decides by the lists Ask and Allow and the tool's risk. It applies to calls about which neither Deny
+// nor a rule decides.
 func (p Policy) decideByLists(t Tool) Permit {
 	switch {
 	case matches(p.Ask, t.ID):

@@ -25,8 +25,9 @@ const (
 	RequestElicitation RequestKind = "elicitation" // from a tool's server, in the middle of a call
 )
 
-// Request is an approval, a question or an elicitation that a turn waits for, and its decision. It is also the data of the
-// events approval_requested, approval_decided, question_asked and question_answered, which lack Session, Turn and AskedAt.
+// Request is an approval, a question or an elicitation that a turn waits for, and its decision. It is also the data of
+// the events approval_requested, approval_decided, question_asked and question_answered, which lack Session, Turn and
+// AskedAt.
 type Request struct {
 	// Session and Turn are set in the journal's records and where a request goes to an activity.
 	Session string `json:"session,omitempty"`
@@ -37,8 +38,8 @@ type Request struct {
 	Kind RequestKind `json:"kind"`
 	Step int         `json:"step"`
 	// The fields of an approval: the call, its arguments, and the reason for the request. Arguments are those that would
-	// run, byte for byte: whole in the journal's records, unless it has lost them, and otherwise the beginning of long ones,
-	// up to WaitArguments bytes in an event and ArgumentsPreview bytes in the workflow.
+	// run, byte for byte: whole in the journal's records, unless it has lost them, and otherwise the beginning of long
+	// ones, up to WaitArguments bytes in an event and ArgumentsPreview bytes in the workflow.
 	Tool          string `json:"tool,omitempty"`
 	Arguments     string `json:"arguments,omitempty"`
 	ArgumentsHash string `json:"arguments_hash,omitempty"`

@@ -46,8 +46,8 @@ func (r Rule) applies(t Tool, arguments json.RawMessage) certainty {
 	return sure
 }
 
-// decide returns the permit of a rule that applies to a call. doubt is not empty if an earlier rule may apply: then it is
-// the reason why an allowed call needs an approval.
+// decide returns the permit of a rule that applies to a call. doubt is not empty if an earlier rule may apply: then it
+// is the reason why an allowed call needs an approval.
 func (r Rule) decide(t Tool, doubt string) Permit {
 	call := t.ID
 	if len(r.Arguments) > 0 {

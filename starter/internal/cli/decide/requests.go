@@ -151,8 +151,8 @@ func idsOf(requests []client.Request) string {
 	return strings.Join(ids, ", ")
 }
 
-// decide sends a decision about a request to its turn, with the hash of the arguments that were shown. It returns the ID
-// of the request and those of the requests that the decision covers. It does not allow a call whose exact arguments
+// decide sends a decision about a request to its turn, with the hash of the arguments that were shown. It returns the
+// ID of the request and those of the requests that the decision covers. It does not allow a call whose exact arguments
 // cannot be shown; such a call can only be denied.
 func decide(ctx context.Context, t *app.TurnClient, r client.Request, in client.DecideInput) (decided []string, err error) {
 	if in.Allow {
