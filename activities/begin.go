@@ -134,7 +134,7 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput,
 		Provider: chain[0].Provider, Model: chain[0].Name, Mode: chain[0].Mode, Models: chain,
 		Limits: limits, Policy: withMessageTools(policy, in.Message), Approvals: a.settings.Approvals,
 		RetryMax: a.settings.RetryMax, FallbackAfter: a.settings.FallbackAfter, JournalRetryFor: a.journalRetryFor,
-		Temperature: cmp.Or(in.Message.Temperature, a.settings.Temperature), MaxTokens: a.settings.MaxTokens, Queues: a.queues,
+		Temperature: cmp.Or(in.Message.Temperature, agent.Temperature, a.settings.Temperature), MaxTokens: a.settings.MaxTokens, Queues: a.queues,
 		TraceParent: in.Message.TraceParent,
 		Background:  in.Message.Background, MessageTools: in.Message.Tools, Context: in.Context,
 	}

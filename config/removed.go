@@ -31,7 +31,6 @@ var removed = map[string]string{
 	"llm.retry_max":                       "use llm.retry_for",
 	"canvas.branch":                       "remove it: a session's branch is everturn/<session>",
 	"skills.deny":                         "remove the folder of the skill, or name those that an agent may use in skills of [[agents]]",
-	"agents.temperature":                  "use llm.temperature, or that of a message",
 	"models.max_output_tokens":            "use llm.max_output_tokens",
 	"codec_server.url":                    "set TEMPORAL_CODEC_ENDPOINT",
 	"codec_server.tls_cert":               "use the flag --tls-cert of `everturn codec serve`",

@@ -13,8 +13,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// TestAnAgentNarrowsTheConfiguration runs turns of two agents on one worker. The second one has its own prompt, model
-// and limits, and only some of the tools; a message narrows them further, and nothing widens them.
+// TestAnAgentNarrowsTheConfiguration runs turns of two agents on one worker. The second one has its own prompt, model,
+// temperature and limits, and only some of the tools; a message narrows them further, and nothing widens them.
 func TestAnAgentNarrowsTheConfiguration(t *testing.T) {
 	t.Parallel()
 	m := fakellm.Cases(
@@ -22,7 +22,7 @@ func TestAnAgentNarrowsTheConfiguration(t *testing.T) {
 		fakellm.When("Echo", fakellm.Steps(fakellm.Call("local_echo", `{"text":"a"}`), fakellm.Text("Echoed."))),
 		fakellm.When("", fakellm.Text("Hello.")))
 	e := newEnv(t, m, func(c *config.Config) {
-		c.Agents = []turn.Agent{{ID: "reviewer", SystemPrompt: "You review.", Model: "openai:critic",
+		c.Agents = []turn.Agent{{ID: "reviewer", SystemPrompt: "You review.", Model: "openai:critic", Temperature: ptr(0.5),
 			Tools: []string{"local/read_file", "local/list_files"}, Ask: []string{"local/read_file"}, MaxSteps: 2}}
 	})
 	e.work(withEcho()...)
@@ -36,6 +36,7 @@ func TestAnAgentNarrowsTheConfiguration(t *testing.T) {
 	require.Len(t, requests, 2)
 	assert.NotContains(t, string(requests[0].Body), "You review.")
 	assert.Contains(t, string(requests[1].Body), "You review.")
+	assert.Contains(t, string(requests[1].Body), `"temperature":0.5`)
 	offered := func(q fakellm.Request) (names []string) {
 		for _, tool := range q.Chat.Tools {
 			if strings.HasPrefix(tool.Function.Name, "local_") {
