@@ -132,3 +132,22 @@ func (a *Activities) BeginSubagent(ctx context.Context, in workflows.CallInput) 
 func (a *Activities) SettleSubagent(ctx context.Context, in workflows.CallInput) (workflows.CallResult, error) {
 	return a.calls.SettleSubagent(ctx, in)
 }
+
+// Tools is the port to the tool host. Package activities/tools implements it.
+type Tools interface {
+	completion.Checker
+	call.Tools
+}
+
+// Journal is what the activities need of a journal.DB, which documents the methods.
+type Journal interface {
+	attempt.Journal
+	frozen.Journal
+	authorize.Journal
+	completion.Journal
+	call.Journal
+	Begin(ctx context.Context, in turn.BeginInput) (journal.BeginResult, error)
+	Finish(ctx context.Context, in turn.FinishInput) (journal.TurnRecord, error)
+	Ask(ctx context.Context, session, turnID string, requests []turn.Request, at time.Time) ([]turn.Decision, error)
+	Decide(ctx context.Context, session, turnID string, decisions []turn.Decision, at time.Time) error
+}

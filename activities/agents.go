@@ -132,3 +132,9 @@ func (s Settings) system(agent turn.Agent, unavailable []string) string {
 	}
 	return text
 }
+
+// unavailableNote returns what the system prompt says about an unavailable server. When the server is back,
+// RefreshTools finds the note by its exact text and removes it.
+func unavailableNote(server string) string {
+	return fmt.Sprintf("\n\nThe tool server %q is unavailable. Say so if the request needs it.", server)
+}

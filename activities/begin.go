@@ -310,12 +310,6 @@ func (a *Activities) toolsOf(offered []turn.Descriptor) []turn.Tool {
 	return tools
 }
 
-// unavailableNote returns what the system prompt says about an unavailable server. When the server is back,
-// RefreshTools finds the note by its exact text and removes it.
-func unavailableNote(server string) string {
-	return fmt.Sprintf("\n\nThe tool server %q is unavailable. Say so if the request needs it.", server)
-}
-
 // checkPrices returns an error if the turn has a ceiling in dollars, of its own or of its session or tenant, and the
 // price of one of its models is unknown. compactPrompt has the model of summaries; nil means that there are none.
 func (a *Activities) checkPrices(cfg turn.Config, compactPrompt *turn.CompactionSettings) error {

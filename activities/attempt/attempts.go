@@ -23,20 +23,36 @@ type Journal interface {
 type Attempts struct {
 	journal  Journal
 	retryFor time.Duration // how long an activity is retried while the journal is unavailable
-	running
+	mu       sync.Mutex
+	underWay map[work]chan struct{} // what this process works on; each channel is closed when the work ends
 }
 
 // New returns the attempts of a worker whose activities retry for retryFor while the journal is unavailable.
 func New(j Journal, retryFor time.Duration) *Attempts {
-	return &Attempts{journal: j, retryFor: retryFor}
+	return &Attempts{journal: j, retryFor: retryFor, underWay: map[work]chan struct{}{}}
 }
 
-// Detach returns a context that only a stop of the turn and a shutdown of the worker cancel. The SDK also
-// cancels ctx if Temporal is unreachable for a moment or has timed the attempt out. The work under way then still
-// finishes and is settled in the journal, where the next attempt finds it. If a stopped turn has closed before
-// Temporal could cancel the activity, the SDK reports only that the activity is not found, so Detach looks
-// in the journal whether the turn was stopped. The returned function releases the context's resources.
-func (a *Attempts) Detach(ctx context.Context, turnID string) (context.Context, context.CancelFunc) {
+// Begin begins an attempt to work on a call of a turn, or on a step if call is "". It starts the attempt's clock and
+// waits until this process has no earlier attempt of the same work under way; a local activity, which continues beside
+// the next attempt when its time is over, does not wait. The first to settle counts then.
+//
+// Only a stop of the turn and a shutdown of the worker cancel the context that Begin returns. The SDK also cancels ctx
+// if Temporal is unreachable for a moment or has timed the attempt out. The work under way then still finishes and is
+// settled in the journal, where the next attempt finds it. If a stopped turn has closed before Temporal could cancel
+// the activity, the SDK reports only that the activity is not found, so Begin looks in the journal whether the turn was
+// stopped.
+//
+// The caller calls end, also after an error, which means that ctx ended while an earlier attempt was under way.
+func (a *Attempts) Begin(ctx context.Context, turnID string, step int, call string) (
+	detached context.Context, clock *Clock, end func(), err error) {
+	clock = StartClock(ctx)
+	names, leave := work{turnID, step, call}, func() {}
+	ctx = context.WithValue(context.WithValue(ctx, workKey{}, names), clockKey{}, clock)
+	if !IsLocal(ctx) {
+		if leave, err = a.enter(ctx, names); err != nil {
+			return ctx, clock, clock.Stop, turn.Errorf(turn.CodeWorkerUnavailable, err, "the previous attempt is still running")
+		}
+	}
 	detached, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stopWatching := context.AfterFunc(ctx, func() {
 		cause := context.Cause(ctx)
@@ -47,7 +63,7 @@ func (a *Attempts) Detach(ctx context.Context, turnID string) (context.Context, 
 			cancel(temporal.NewCanceledError())
 		}
 	})
-	return detached, func() { stopWatching(); cancel(nil) }
+	return detached, clock, func() { stopWatching(); cancel(nil); leave(); clock.Stop() }, nil
 }
 
 // stopped reports whether the journal has the turn as stopped by a user. While the journal cannot be read, it tries
@@ -68,47 +84,28 @@ func (a *Attempts) stopped(ctx context.Context, turnID string) bool {
 	}
 }
 
-// running tracks the inferences and calls that this process has under way. An attempt that starts while an earlier
-// attempt of the same work still runs waits for it to end, instead of doing the work twice.
-type running struct {
-	mu sync.Mutex
-	m  map[string]chan struct{} // by the name of the work; closed when the work ends
-}
-
-// Enter waits until no attempt holds key and takes it. The returned function releases the key. Enter fails if ctx ends
-// first.
-func (r *running) Enter(ctx context.Context, key string) (leave func(), err error) {
+// enter waits until this process has no attempt of the work w under way, and counts this one as under way until leave
+// is called. It fails if ctx ends first.
+func (a *Attempts) enter(ctx context.Context, w work) (leave func(), err error) {
 	for {
-		ended := r.take(key)
-		if ended == nil {
-			return func() { r.release(key) }, nil
+		a.mu.Lock()
+		ended, busy := a.underWay[w]
+		if !busy {
+			ended = make(chan struct{})
+			a.underWay[w] = ended
+			a.mu.Unlock()
+			return func() {
+				a.mu.Lock()
+				defer a.mu.Unlock()
+				delete(a.underWay, w)
+				close(ended)
+			}, nil
 		}
+		a.mu.Unlock()
 		select {
 		case <-ended:
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
 	}
-}
-
-// take takes key and returns nil if key is free. Otherwise it returns a channel that is closed when key becomes free.
-func (r *running) take(key string) <-chan struct{} {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if ended, ok := r.m[key]; ok {
-		return ended
-	}
-	if r.m == nil {
-		r.m = map[string]chan struct{}{}
-	}
-	r.m[key] = make(chan struct{})
-	return nil
-}
-
-// release frees key and wakes the attempts that wait for it.
-func (r *running) release(key string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	close(r.m[key])
-	delete(r.m, key)
 }

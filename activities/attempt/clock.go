@@ -19,8 +19,10 @@ type Clock struct {
 	// changes only after the clock has stopped, so it needs no lock.
 	Refused int
 	Began   time.Time // this attempt
-	cancel  context.CancelFunc
-	done    sync.WaitGroup
+	// Scheduled is when the activity was first scheduled, or the zero time outside an activity.
+	Scheduled time.Time
+	cancel    context.CancelFunc
+	done      sync.WaitGroup
 
 	mu     sync.Mutex
 	paused time.Duration // time that does not count as work, such as waiting for memory
@@ -33,6 +35,9 @@ type Clock struct {
 // activity and in a local activity, which cannot heartbeat, the clock only measures. The caller stops the clock.
 func StartClock(ctx context.Context) *Clock {
 	c := &Clock{Began: time.Now()}
+	if activity.IsActivity(ctx) {
+		c.Scheduled = activity.GetInfo(ctx).ScheduledTime
+	}
 	if !activity.IsActivity(ctx) || IsLocal(ctx) {
 		c.cancel = func() {}
 		return c

@@ -19,11 +19,11 @@ import (
 // no inference is paid for twice and no call runs twice. Both waits end after JournalRetryFor. They do not count as
 // working time of the turn.
 
-// JournalDelay returns the delay until the next attempt of an activity that has found the journal unavailable with
+// journalDelay returns the delay until the next attempt of an activity that has found the journal unavailable with
 // err. A delay of 0 means that of the activity's retry policy. The second result reports whether there is a next
 // attempt. There is none after retryFor, counted from when the activity was scheduled or the outage began, whichever
 // is later, and none if neither time is known. A journal that lacks what was recorded before has no limit.
-func JournalDelay(ctx context.Context, err error, retryFor time.Duration) (time.Duration, bool) {
+func journalDelay(ctx context.Context, err error, retryFor time.Duration) (time.Duration, bool) {
 	since, delay := Scheduled(ctx), time.Duration(0)
 	var away *journal.AwayError
 	if errors.As(err, &away) {
@@ -55,7 +55,7 @@ func Failure(ctx context.Context, retryFor time.Duration, err error, details ...
 	options := temporal.ApplicationErrorOptions{NonRetryable: !e.Code.Retryable(), NextRetryDelay: e.RetryAfter,
 		Details: details}
 	if e.Code == turn.CodeJournalUnavailable {
-		delay, mayRetry := JournalDelay(ctx, err, retryFor)
+		delay, mayRetry := journalDelay(ctx, err, retryFor)
 		if mayRetry {
 			options.Category = temporal.ApplicationErrorCategoryBenign
 		}
@@ -67,9 +67,10 @@ func Failure(ctx context.Context, retryFor time.Duration, err error, details ...
 	return temporal.NewApplicationErrorWithOptions(e.Message, string(e.Code), options)
 }
 
-// JournalDelay is the function JournalDelay with this worker's JournalRetryFor.
+// JournalDelay returns the delay until the next attempt of an activity that has found the journal unavailable with
+// err, and reports whether there is a next attempt. If the delay is 0, the activity's retry policy decides.
 func (a *Attempts) JournalDelay(ctx context.Context, err error) (time.Duration, bool) {
-	return JournalDelay(ctx, err, a.retryFor)
+	return journalDelay(ctx, err, a.retryFor)
 }
 
 // Failure is the function Failure with this worker's JournalRetryFor.
@@ -77,14 +78,11 @@ func (a *Attempts) Failure(ctx context.Context, err error, details ...any) error
 	return Failure(ctx, a.retryFor, err, details...)
 }
 
+// clockKey is the key of a context's clock, which PauseClock pauses.
 type clockKey struct{}
 
-// WithClock returns ctx with the clock that PauseClock pauses while the journal is unavailable.
-func WithClock(ctx context.Context, c *Clock) context.Context {
-	return context.WithValue(ctx, clockKey{}, c)
-}
-
-// PauseClock pauses the clock of ctx, if it has one. The returned function resumes it.
+// PauseClock pauses the clock of the attempt that has ctx. The returned function resumes it. If ctx is not that of an
+// attempt, PauseClock does nothing.
 func PauseClock(ctx context.Context) (resume func()) {
 	if c, ok := ctx.Value(clockKey{}).(*Clock); ok {
 		return c.Pause()
@@ -104,7 +102,7 @@ func RetryUntilAvailable[T any](ctx context.Context, within time.Duration,
 	const firstPause = 50 * time.Millisecond
 	for pause := firstPause; ; pause = min(2*pause, time.Second) {
 		out, err := write(ctx)
-		if !Unavailable(err) || errors.Is(err, journal.ErrReplaced) {
+		if err == nil || !Unavailable(err) || errors.Is(err, journal.ErrReplaced) {
 			return out, err
 		}
 		if pause == firstPause {
@@ -118,10 +116,8 @@ func RetryUntilAvailable[T any](ctx context.Context, within time.Duration,
 	}
 }
 
-// Unavailable reports whether an error means that the journal is unavailable. It returns false for nil.
-func Unavailable(err error) bool {
-	return err != nil && AsTurnError(err).Code == turn.CodeJournalUnavailable
-}
+// Unavailable reports whether an error, which must not be nil, means that the journal is unavailable.
+func Unavailable(err error) bool { return AsTurnError(err).Code == turn.CodeJournalUnavailable }
 
 // AwaitJournal waits before the next try after err. If err is a journal.AwayError, it waits until the journal is
 // available again, but at most AwayError.Retry; otherwise it waits for pause. It returns false if ctx ends first.

@@ -57,10 +57,12 @@ func TestAnActivityWaitsForTheJournalOutsideOfTheWorker(t *testing.T) {
 func TestAWriteGoesOnAsSoonAsTheJournalIsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		back := make(chan struct{})
-		clock := StartClock(t.Context())
+		ctx, clock, end, err := New(nil, 0).Begin(t.Context(), "t", 1, "")
+		require.NoError(t, err)
+		defer end()
 		began, asked := time.Now(), 0
 		time.AfterFunc(3*time.Second, func() { close(back) })
-		_, err := RetryUntilAvailable(WithClock(t.Context(), clock), time.Hour, func(context.Context) (int, error) {
+		_, err = RetryUntilAvailable(ctx, time.Hour, func(context.Context) (int, error) {
 			if asked++; asked == 1 {
 				return 0, &journal.AwayError{Since: began, Retry: time.Minute, Back: back, Cause: errors.New("full")}
 			}

@@ -219,7 +219,7 @@ func stepOf(callID string) int {
 func (a *Authorizer) Proposed(calls []turn.ToolCall) []turn.ToolCall {
 	out := slices.Clone(CapCalls(calls))
 	for i, c := range out {
-		c.ArgumentsHash, c.Background = journal.HashOf([]byte(c.Arguments)), IsBackground(c)
+		c.ArgumentsHash, c.Background = journal.HashOf([]byte(c.Arguments)), strings.HasPrefix(c.Tool, turn.AgentTools) && IsBackground(c)
 		c.Tool, c.Arguments = turn.Truncate(c.Tool, 120), turn.Truncate(a.secrets.JSON(c.Arguments), turn.ArgumentsPreview)
 		out[i] = c
 	}
@@ -233,11 +233,11 @@ const MaxCalls = journal.MaxCalls
 // CapCalls returns the first MaxCalls of the calls.
 func CapCalls(calls []turn.ToolCall) []turn.ToolCall { return calls[:min(len(calls), MaxCalls)] }
 
-// IsBackground reports whether a call requests a subagent that works in the background.
+// IsBackground reports whether a call of an agent requests that it works in the background.
 func IsBackground(c turn.ToolCall) bool {
 	var arguments struct {
 		Background bool `json:"background"`
 	}
-	return strings.HasPrefix(c.Tool, turn.AgentTools) && json.Unmarshal([]byte(c.Arguments), &arguments) == nil &&
+	return json.Unmarshal([]byte(c.Arguments), &arguments) == nil &&
 		arguments.Background
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/everturn/everturn/activities/attempt"
@@ -22,36 +23,38 @@ import (
 // a settled call does not run again, and neither does a call whose claim an earlier attempt left open, unless its tool
 // is repeatable.
 func (r *Runner) CallTool(ctx context.Context, in workflows.CallInput) (workflows.CallResult, error) {
-	switch {
-	case r.elsewhere.Tools == "", in.Tool.Queue != "": // this worker runs calls, or polls the queue of this tool
-	case attempt.IsLocal(ctx): // the turn began on a worker that runs calls; a local activity cannot go to another worker
-		return workflows.CallResult{}, r.attempts.Failure(ctx, turn.Errorf(turn.CodeToolNotSent, nil, "this worker calls no tools"))
-	default:
+	if r.elsewhere.Tools != "" && in.Tool.Queue == "" { // this worker runs calls only of tools with a queue of their own
+		if attempt.IsLocal(ctx) { // it cannot go to another worker; the turn began on one that runs calls
+			return workflows.CallResult{}, r.attempts.Failure(ctx, turn.Errorf(turn.CodeToolNotSent, nil, "this worker calls no tools"))
+		}
 		return workflows.CallResult{}, workflows.Elsewhere(r.queues)
 	}
-	ctx = attempt.WithWork(ctx, in.Turn, in.Step, in.Call.ID)
-	clock := attempt.StartClock(ctx)
-	defer clock.Stop()
-	if !attempt.IsLocal(ctx) { // a local activity over its time limit continues beside the next attempt; the first to settle counts
-		leave, err := r.attempts.Enter(ctx, in.Turn+"/"+in.Call.ID)
-		if err != nil {
-			return workflows.CallResult{}, r.callFailure(ctx, in, clock,
-				turn.Errorf(turn.CodeWorkerUnavailable, err, "the previous attempt is still running"))
+	detached, clock, end, err := r.attempts.Begin(ctx, in.Turn, in.Step, in.Call.ID)
+	defer end()
+	var res workflows.CallResult
+	if err == nil {
+		// The call and its waits get what is left of the turn's time, but no less than a second.
+		left := max(in.Budget-clock.Before, time.Second)
+		in.Timeout, in.TotalTimeout = min(in.Timeout, left), min(in.TotalTimeout, left)
+		var elicitor *elicitor
+		if in.Tool.ElicitationTimeout > 0 && activity.IsActivity(ctx) && !attempt.IsLocal(ctx) {
+			elicitor = r.elicitor(ctx, in, clock)
 		}
-		defer leave()
+		res, err = r.callTool(detached, in, clock, elicitor)
 	}
-	ctx = attempt.WithClock(ctx, clock)
-	elicitor := r.elicitor(ctx, in)
-	ctx, release := r.attempts.Detach(ctx, in.Turn)
-	defer release()
-	res, err := r.callTool(ctx, withinBudget(in, clock.Before), clock, elicitor)
-	if err = r.redirect(ctx, in, err); temporal.IsApplicationError(err) { // the call goes to another worker
+	if err == nil {
+		res.Busy = clock.Busy()
+		if in.Tool.SessionAffinity { // the turn's later calls of the server come to this worker, too
+			res.StickyQueue = r.home
+		}
+		return res, nil
+	}
+	if err = r.redirect(detached, in, err); temporal.IsApplicationError(err) { // the call goes to another worker
 		return workflows.CallResult{}, err
 	}
-	res.Busy = clock.Busy()
-	err = r.callFailure(ctx, in, clock, err)
-	r.showRetry(ctx, in, err)
-	return res, err
+	err = r.callFailure(detached, in, clock, err)
+	r.showRetry(detached, in, err)
+	return workflows.CallResult{}, err
 }
 
 // callTool claims the call and returns its receipt: at once if the call is settled or must not run again, and otherwise
@@ -61,10 +64,10 @@ func (r *Runner) CallTool(ctx context.Context, in workflows.CallInput) (workflow
 func (r *Runner) callTool(ctx context.Context, in workflows.CallInput, clock *attempt.Clock,
 	elicitor *elicitor) (workflows.CallResult, error) {
 	call, tool, record, err := r.claim(ctx, in, nil)
-	in.Tool = tool
 	if err != nil {
 		return workflows.CallResult{}, err
 	}
+	in.Tool = tool
 	switch record.Claim {
 	case journal.ClaimSettled:
 		return r.receipt(in, record), nil
@@ -88,8 +91,10 @@ func (r *Runner) callTool(ctx context.Context, in workflows.CallInput, clock *at
 		bytes.Equal(result.Continuation, record.Continuation): // the same elicitations as before
 		return r.repeatElicitations(ctx, in, record.Suspended, result)
 	case len(result.Elicitations) > 0:
-		res, err := r.suspend(ctx, in, result)
-		return res, mayHaveRun(err)
+		if err := r.suspend(ctx, in, result); err != nil {
+			return workflows.CallResult{}, reachedError{err}
+		}
+		return r.suspendedResult(in, in.Attempt, result), nil
 	case result.Outcome == turn.OutcomeUnknown && repeats(in, clock) && !result.Detached &&
 		!temporal.IsCanceledError(context.Cause(ctx)):
 		// The workflow attempts the call again, unless the call still runs (Detached) or the turn was stopped. The claim
@@ -102,21 +107,16 @@ func (r *Runner) callTool(ctx context.Context, in workflows.CallInput, clock *at
 		return workflows.CallResult{}, turn.Errorf(turn.CodeToolFailed, nil, turn.Truncate(result.Text, turn.ResultPreview))
 	}
 	res, err := r.settleCall(ctx, in, result)
-	return res, mayHaveRun(err)
+	if err != nil {
+		return res, reachedError{err}
+	}
+	return res, nil
 }
 
 // reachedError marks the error of a call that may have reached its tool, such as a failed write of its result.
 type reachedError struct{ error }
 
 func (e reachedError) Unwrap() error { return e.error }
-
-// mayHaveRun marks an error with reachedError. It returns nil for nil.
-func mayHaveRun(err error) error {
-	if err == nil {
-		return nil
-	}
-	return reachedError{err}
-}
 
 // claimTries is how often an attempt tries to claim its call before it leaves the worker to wait for the journal.
 const claimTries = 3
@@ -133,7 +133,7 @@ func (r *Runner) claim(ctx context.Context, in workflows.CallInput,
 		call, tool, record, err = r.claimOnce(ctx, in, subagent)
 		// During an outage that this process knows of, the activity fails at once and is retried later.
 		inOutage := errors.As(err, new(*journal.AwayError))
-		if !attempt.Unavailable(err) || inOutage || n == claimTries || !attempt.AwaitJournal(ctx, err, 50*time.Millisecond) {
+		if err == nil || !attempt.Unavailable(err) || inOutage || n == claimTries || !attempt.AwaitJournal(ctx, err, 50*time.Millisecond) {
 			return call, tool, record, err
 		}
 	}
@@ -195,19 +195,12 @@ func (r *Runner) requestedCall(ctx context.Context, in workflows.CallInput) (tur
 }
 
 // run calls the tool within its time limit. continuation is nil unless the call was suspended before. The caller
-// closes recorded when it has written the result to the journal. An error means that nothing reached the tool; run has
+// closes recorded when it no longer needs the result: it has settled the call, or failed to. An error means that nothing reached the tool; run has
 // then released the claim, unless the error is that of the release.
 func (r *Runner) run(
 	ctx context.Context, in workflows.CallInput, call turn.ToolCall, continuation []byte, clock *attempt.Clock, elicitor *elicitor,
 	recorded <-chan struct{},
 ) (turn.ToolResult, error) {
-	// The tool host ends the call after Timeout, which progress renews up to TotalTimeout. Waits for a user do not count.
-	limited, cancel := expiry.WithTimeout(ctx, max(in.Timeout, in.TotalTimeout)+in.Tool.ElicitationTimeout)
-	defer cancel()
-	caller, err := r.callerSession(ctx, in)
-	if err != nil {
-		return turn.ToolResult{}, r.releaseUnsent(ctx, in, err)
-	}
 	if plan.Is(in.Tool.ID) {
 		result, err := r.changePlan(ctx, in, call)
 		if err != nil {
@@ -219,6 +212,10 @@ func (r *Runner) run(
 	if err != nil {
 		return turn.ToolResult{}, r.releaseUnsent(ctx, in, err)
 	}
+	caller := "" // the session of the turn that called the subagent whose turn makes this call
+	if turn.ReservedSession(in.Session) {
+		caller = begun.Caller.Session
+	}
 	progress, stopProgress := r.progressWriter(ctx, in)
 	defer stopProgress()
 	req := turn.ToolRequest{
@@ -227,13 +224,16 @@ func (r *Runner) run(
 		Tenant:       in.Tenant, Session: in.Session, Turn: in.Turn, Step: in.Step, CallID: in.Call.ID, Attempt: in.Attempt,
 		Repeatable: in.Tool.Repeatable,
 		Caller:     caller, Model: in.Model, Context: begun.Context,
-		Refused: clock.Refused, Scheduled: attempt.Scheduled(ctx), Kept: recorded,
+		Refused: clock.Refused, Scheduled: clock.Scheduled, Kept: recorded,
 		Waits: !attempt.IsLocal(ctx), Responses: in.Responses, Continuation: continuation, Resume: in.Resume, OwningCall: in.OwningCall,
 		Progress: progress, Late: func(late turn.ToolResult) { r.recordLateResult(context.WithoutCancel(ctx), in, late) },
 	}
 	if elicitor != nil {
 		req.Elicit = elicitor.elicit
 	}
+	// The tool host ends the call after Timeout, which progress renews up to TotalTimeout. Waits for a user do not count.
+	limited, cancel := expiry.WithTimeout(ctx, max(in.Timeout, in.TotalTimeout)+in.Tool.ElicitationTimeout)
+	defer cancel()
 	result, err := r.tools.Call(limited, req)
 	if err != nil {
 		return result, r.releaseUnsent(ctx, in, err)
@@ -290,15 +290,6 @@ func (r *Runner) settleCall(ctx context.Context, in workflows.CallInput,
 func (r *Runner) receipt(in workflows.CallInput, record journal.CallRecord) workflows.CallResult {
 	return workflows.CallResult{
 		CallID: in.Call.ID, Tool: in.Tool.ID, Outcome: record.Outcome, Preview: turn.Truncate(record.Text, turn.ResultPreview),
-		ResultHash: turn.HashText(record.Text)[:16], StickyQueue: r.stickyQueue(in), // 64 bits tell results of one turn apart
+		ResultHash: turn.HashText(record.Text)[:16], // 64 bits tell results of one turn apart
 	}
-}
-
-// stickyQueue returns this worker's home queue if the tool's server has session affinity, so that the turn's later
-// calls of that server come to this worker. Otherwise it returns "".
-func (r *Runner) stickyQueue(in workflows.CallInput) string {
-	if !in.Tool.SessionAffinity {
-		return ""
-	}
-	return r.home
 }

@@ -29,8 +29,9 @@ const (
 // elicitation at a time.
 type elicitor struct {
 	*Runner
-	ctx context.Context // of the activity: its end is that of the attempt
-	in  workflows.CallInput
+	ctx   context.Context // of the activity: its end is that of the attempt
+	in    workflows.CallInput
+	clock *attempt.Clock
 	// update sends the update Elicit.
 	update func(context.Context, workflows.ElicitInput) (request string, err error)
 	asked  atomic.Bool // the user was asked
@@ -38,12 +39,9 @@ type elicitor struct {
 	left   time.Duration // of the tool's ElicitationTimeout
 }
 
-// elicitor returns the elicitor of an attempt, or nil if the call's server may not elicit in the middle of the call.
-func (r *Runner) elicitor(ctx context.Context, in workflows.CallInput) *elicitor {
-	if in.Tool.ElicitationTimeout <= 0 || !activity.IsActivity(ctx) || attempt.IsLocal(ctx) {
-		return nil
-	}
-	e := &elicitor{Runner: r, ctx: ctx, in: in, left: in.Tool.ElicitationTimeout}
+// elicitor returns the elicitor of an attempt whose server may elicit in the middle of the call.
+func (r *Runner) elicitor(ctx context.Context, in workflows.CallInput, clock *attempt.Clock) *elicitor {
+	e := &elicitor{Runner: r, ctx: ctx, in: in, clock: clock, left: in.Tool.ElicitationTimeout}
 	e.update = e.sendUpdate
 	return e
 }
@@ -58,7 +56,7 @@ func (e *elicitor) elicit(q turn.Elicitation, end <-chan struct{}) turn.Elicitat
 		return turn.Decision{}.ResponseTo(q)
 	}
 	defer e.waitingCalls.Release(1)
-	defer attempt.PauseClock(e.ctx)()
+	defer e.clock.Pause()()
 	began := time.Now()
 	defer func() { e.left -= time.Since(began) }()
 	// The workflow lets the request expire first, so that no response comes after this wait.

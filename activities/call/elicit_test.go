@@ -90,7 +90,8 @@ func TestAStoppingWorkerPassesOnTheResponseThatCameFirst(t *testing.T) {
 			env := suite.NewTestActivityEnvironment()
 			env.SetWorkerStopChannel(stopping)
 			elicit := func(ctx context.Context) (turn.ElicitationResponse, error) {
-				e := &elicitor{Runner: a, ctx: ctx, in: in, left: time.Hour, update: update}
+				e := &elicitor{Runner: a, ctx: ctx, in: in, clock: attempt.StartClock(ctx), left: time.Hour, update: update}
+				defer e.clock.Stop()
 				return e.elicit(turn.Elicitation{Key: "1", Message: "?"}, nil), nil
 			}
 			env.RegisterActivityWithOptions(elicit, activity.RegisterOptions{Name: "elicit"})

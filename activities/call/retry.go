@@ -30,14 +30,6 @@ const (
 	retryAtMost  = 2 * time.Second
 )
 
-// withinBudget returns the input of a call with its timeouts shortened to what is left of the turn's time, but to no
-// less than a second. used is the working time of the activity's earlier attempts.
-func withinBudget(in workflows.CallInput, used time.Duration) workflows.CallInput {
-	left := max(in.Budget-used, time.Second)
-	in.Timeout, in.TotalTimeout = min(in.Timeout, left), min(in.TotalTimeout, left)
-	return in
-}
-
 // repeats reports whether a call of unknown outcome is attempted again, so that the outcome must not be recorded yet:
 // the workflow would do it, and the call has had fewer than workflows.Repeats attempts or has time left.
 func repeats(in workflows.CallInput, clock *attempt.Clock) bool {

@@ -15,16 +15,12 @@ import (
 
 // suspend stores the continuation of a call whose server has sent elicitations, and releases the claim. When the
 // responses arrive, the workflow attempts the call again, on any worker.
-func (r *Runner) suspend(ctx context.Context, in workflows.CallInput,
-	result turn.ToolResult) (workflows.CallResult, error) {
+func (r *Runner) suspend(ctx context.Context, in workflows.CallInput, result turn.ToolResult) error {
 	_, err := attempt.RetryUntilAvailable(context.WithoutCancel(ctx), r.attempts.SettleWithin(ctx),
 		func(writeCtx context.Context) (struct{}, error) {
 			return struct{}{}, r.journal.SuspendCall(writeCtx, in.Turn, in.Call.ID, in.Attempt, result.Continuation)
 		})
-	if err != nil {
-		return workflows.CallResult{}, err
-	}
-	return r.suspendedResult(in, in.Attempt, result), nil
+	return err
 }
 
 // repeatElicitations returns elicitations that an earlier attempt has already recorded in the journal, under the
@@ -47,7 +43,7 @@ func (r *Runner) suspendedResult(in workflows.CallInput, recordedBy int,
 	}
 	return workflows.CallResult{
 		CallID: in.Call.ID, Tool: in.Tool.ID,
-		Elicitations: result.Elicitations, ElicitationAttempt: recordedBy, StickyQueue: r.stickyQueue(in),
+		Elicitations: result.Elicitations, ElicitationAttempt: recordedBy,
 	}
 }
 

@@ -191,16 +191,3 @@ func (r *Runner) subagentReceipt(ctx context.Context, in workflows.CallInput,
 	res.Used = &used
 	return res, err
 }
-
-// callerSession returns the session of the turn that called the subagent whose turn makes this call. It returns "" if
-// the call's turn is not a subagent's.
-func (r *Runner) callerSession(ctx context.Context, in workflows.CallInput) (string, error) {
-	if !turn.ReservedSession(in.Session) {
-		return "", nil
-	}
-	t, err := r.frozen.Turn(ctx, in.Turn)
-	if err != nil {
-		return "", err
-	}
-	return t.Caller.Session, nil
-}

@@ -1,6 +1,7 @@
 package completion
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"time"
@@ -41,8 +42,8 @@ func (r *Runner) admit(ctx context.Context, in workflows.InferInput, inf journal
 		within = backgroundWithin
 	}
 	lease, refusal, err := r.capacity.Admit(ctx, capacity.Request{
-		Tenant: in.Tenant, Provider: in.Provider, Model: in.Prompt.Model, Tokens: estimateTokens(p),
-		Background: in.Background, Since: attempt.Scheduled(ctx),
+		Tenant: in.Tenant, Provider: in.Provider, Model: in.Prompt.Model, Tokens: p.Tokens() + cmp.Or(int64(p.MaxTokens), guessedOutput),
+		Background: in.Background, Since: clock.Scheduled,
 	}, within, func(refusal fleet.Refusal) { r.showWait(ctx, inf, refusal) })
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -115,13 +116,4 @@ func (r *Runner) showWait(ctx context.Context, inf journal.Inference, refusal fl
 	if err := r.journal.AppendEvents(ctx, inf.Key, inf.Attempt, []turn.Event{event}); err != nil {
 		attempt.LogFailure(ctx, attempt.AsTurnError(err))
 	}
-}
-
-// estimateTokens returns about how many tokens, input and output together, an inference will use.
-func estimateTokens(p turn.Prompt) int64 {
-	output := int64(p.MaxTokens)
-	if output == 0 {
-		output = guessedOutput
-	}
-	return p.Tokens() + output
 }

@@ -1,6 +1,7 @@
 package completion
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -55,7 +56,8 @@ func (r *Runner) askCompact(ctx context.Context, in workflows.CompactInput, m tu
 		}
 	}
 	lease, refusal, err := r.capacity.Admit(ctx, capacity.Request{
-		Tenant: in.Tenant, Provider: m.Provider, Model: m.Name, Tokens: estimateTokens(p), Since: attempt.Scheduled(ctx),
+		Tenant: in.Tenant, Provider: m.Provider, Model: m.Name, Since: attempt.Scheduled(ctx),
+		Tokens: p.Tokens() + cmp.Or(int64(p.MaxTokens), guessedOutput),
 	}, workflows.AdmitWithin, func(fleet.Refusal) {})
 	switch {
 	case err != nil:
@@ -67,7 +69,7 @@ func (r *Runner) askCompact(ctx context.Context, in workflows.CompactInput, m tu
 			string(turn.CodeLLMRateLimited), temporal.ApplicationErrorOptions{NextRetryDelay: refusal.Retry})}
 	}
 	defer lease.End(-1) // no effect after another End
-	answer, err := r.model.Infer(ctx, p, &byteCounter{})
+	answer, err := r.model.Infer(ctx, p, &byteCounter{up: func() {}})
 	if err == nil {
 		lease.End(answer.Usage.Total())
 		return answer, nil

@@ -82,8 +82,10 @@ const maxLastInferences = 256
 func (r *Runner) openPrompt(ctx context.Context, in *workflows.InferInput, inf journal.Inference,
 	cfg turn.PromptConfig, clock *attempt.Clock) (p *prompt, leave func(), err error) {
 	p = &prompt{config: cfg}
-	if p.plan, err = r.authorizer.PlanInstruction(ctx, inf.Key, cfg.Plan); err != nil {
-		return nil, nil, err
+	if cfg.Plan != "" {
+		if p.plan, err = r.authorizer.PlanInstruction(ctx, inf.Key, cfg.Plan); err != nil {
+			return nil, nil, err
+		}
 	}
 	leave, err = r.loadPrompt(ctx, in, inf, p, clock)
 	if errors.As(err, new(*journal.TooLargeError)) && cfg.Compaction != nil {
@@ -91,13 +93,18 @@ func (r *Runner) openPrompt(ctx context.Context, in *workflows.InferInput, inf j
 			leave, err = r.loadPrompt(ctx, in, inf, p, clock)
 		}
 	}
-	if err == nil {
-		if p.anchor, err = r.anchor(ctx, *in); err == nil {
-			err = r.compactPrompt(ctx, in, inf, p, turn.CompactionProjected, clock)
-		}
-		if err != nil {
-			leave()
-		}
+	if err != nil {
+		return p, leave, err
+	}
+	// The prompt always has the turn's request, unless a compaction keeps it: then Anchor is 0.
+	if in.Prompt.Anchor > 0 && in.Prompt.From > in.Prompt.Anchor {
+		p.anchor, err = r.anchor(ctx, *in)
+	}
+	if err == nil && cfg.Compaction != nil {
+		err = r.compactPrompt(ctx, in, inf, p, turn.CompactionProjected, clock)
+	}
+	if err != nil {
+		leave()
 	}
 	return p, leave, err
 }

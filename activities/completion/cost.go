@@ -81,13 +81,10 @@ const (
 	unknownOutput = 4096
 )
 
-// reserve reserves the most that the attempt may cost, if the turn, its session or its tenant has a budget. Then it
-// sets s.reserved, and lowers the prompt's limit of output tokens to what the budget allows. If not even leastOutput
+// reserve reserves the most that the attempt may cost, because the turn, its session or its tenant has a budget. Then
+// it sets s.reserved, and lowers the prompt's limit of output tokens to what the budget allows. If not even leastOutput
 // tokens fit, it returns an error that ends the inference.
 func (r *Runner) reserve(ctx context.Context, s *spending, p *turn.Prompt, clock *attempt.Clock) error {
-	if s.budget.Empty() {
-		return nil
-	}
 	in := journal.ReserveInput{AttemptUsage: s.attempt, Price: s.model.Price, Least: leastOutput, Budget: s.budget}
 	in.Output, in.At = int64(p.MaxTokens), time.Now()
 	if in.Output == 0 {
@@ -158,12 +155,10 @@ func (r *Runner) recordUsage(ctx context.Context, s spending, u turn.Usage) {
 	}
 }
 
-// recordLostUsage records the estimated usage of the previous attempt if its worker died in the middle of the stream.
+// recordLostUsage records the estimated usage of the previous attempt, whose worker died in the middle of the stream.
 func (r *Runner) recordLostUsage(ctx context.Context, s spending, inf journal.Inference, p turn.Prompt) {
-	if inf.Lost.Attempt > 0 {
-		s.attempt.Attempt, s.reserved = inf.Lost.Attempt, false
-		r.recordUsage(ctx, s, estimatedUsage(p, inf.Lost.OutputBytes))
-	}
+	s.attempt.Attempt, s.reserved = inf.Lost.Attempt, false
+	r.recordUsage(ctx, s, estimatedUsage(p, inf.Lost.OutputBytes))
 }
 
 // failedUsage returns the usage of a failed attempt of which received bytes have arrived: what the provider has

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/everturn/everturn/activities/attempt"
-	"github.com/everturn/everturn/activities/frozen"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -24,7 +23,10 @@ type modelInUse struct {
 	position  int          // index in the turn's models; 0 is the first model
 	fallbacks []turn.Model // the turn's models after this one
 	failures  int          // failed attempts of the step before this model took over
-	retries
+	// retryFor, fallbackAfter and max say how the turn's inferences are retried: see turn.Config and turn.Limits. max is
+	// the number of retries; nil means no limit.
+	retryFor, fallbackAfter time.Duration
+	max                     *int
 }
 
 // modelOf returns the model for the inference of a step: the turn's first model, or the fallback that has taken over.
@@ -34,12 +36,14 @@ func (r *Runner) modelOf(ctx context.Context, in workflows.InferInput) (modelInU
 	if err != nil {
 		return modelInUse{}, err
 	}
+	m := modelInUse{retryFor: t.Limits.RetryFor, fallbackAfter: t.FallbackAfter, max: t.RetryMax}
 	switch len(t.Models) {
 	case 0:
-		return modelInUse{Model: turn.Model{Provider: in.Provider, Name: in.Prompt.Model, Mode: in.Prompt.Mode},
-			retries: retriesOf(t)}, nil
+		m.Model = turn.Model{Provider: in.Provider, Name: in.Prompt.Model, Mode: in.Prompt.Mode}
+		return m, nil
 	case 1:
-		return modelInUse{Model: t.Models[0], retries: retriesOf(t)}, nil
+		m.Model = t.Models[0]
+		return m, nil
 	}
 	// The last change of the turn's model up to this step. Without one, its Position is 0, that of the first model.
 	change, err := r.journal.ModelChange(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step})
@@ -49,18 +53,12 @@ func (r *Runner) modelOf(ctx context.Context, in workflows.InferInput) (modelInU
 	if change.Position < 0 || change.Position >= len(t.Models) {
 		return modelInUse{}, turn.Errorf(turn.CodeInternal, nil, "the turn's model is not one of its models")
 	}
-	m := modelInUse{Model: t.Models[change.Position], first: t.Models[0], position: change.Position,
-		fallbacks: t.Models[change.Position+1:], retries: retriesOf(t)}
+	m.Model, m.first, m.position = t.Models[change.Position], t.Models[0], change.Position
+	m.fallbacks = t.Models[change.Position+1:]
 	if change.Step == in.Step {
 		m.failures = change.Failures
 	}
 	return m, nil
-}
-
-// applyTo returns the input with this model in place of its own.
-func (m modelInUse) applyTo(in workflows.InferInput) workflows.InferInput {
-	in.Provider, in.Prompt.Model, in.Prompt.Mode = m.Provider, m.Name, m.Mode
-	return in
 }
 
 // mightSucceed reports whether the model next might succeed although the model failed has returned e. It would not if
@@ -108,21 +106,11 @@ func (r *Runner) fallBack(ctx context.Context, inf journal.Inference, m modelInU
 // interval of the retry policy.
 const nextModelAfter = 10 * time.Millisecond
 
-// retries has the settings with which a turn's inferences are retried: see turn.Config and turn.Limits.
-type retries struct {
-	retryFor, fallbackAfter time.Duration
-	max                     *int // number of retries; nil means no limit
-}
-
-// retriesOf returns the retry settings of a turn.
-func retriesOf(t frozen.Turn) retries { return retries{t.Limits.RetryFor, t.FallbackAfter, t.RetryMax} }
-
-// compactionSettings returns how prompts for this model are compacted. If this model is a fallback, the result is a
-// copy of c in which this model and its context window replace those of the first model, where c has them. It returns
-// nil if c is nil.
+// compactionSettings returns how prompts for this model, a fallback, are compacted: a copy of c in which this model and
+// its context window replace those of the first model, if c has them. It returns nil if c is nil.
 func (m modelInUse) compactionSettings(c *turn.CompactionSettings) *turn.CompactionSettings {
-	if c == nil || m.position == 0 {
-		return c
+	if c == nil {
+		return nil
 	}
 	settings := *c
 	if settings.Model.Provider == m.first.Provider && settings.Model.Name == m.first.Name {

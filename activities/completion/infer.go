@@ -21,28 +21,12 @@ func (r *Runner) Infer(ctx context.Context, in workflows.InferInput) (workflows.
 	if r.elsewhere.Inference != "" { // this worker runs no inferences
 		return workflows.InferResult{}, workflows.Elsewhere(r.queues)
 	}
-	ctx = attempt.WithWork(ctx, in.Turn, in.Step, "")
-	clock := attempt.StartClock(ctx)
-	defer clock.Stop()
-	leave, err := r.attempts.Enter(ctx, fmt.Sprintf("%s/%d", in.Turn, in.Step))
-	if err != nil {
-		return workflows.InferResult{}, r.attempts.Failure(ctx,
-			turn.Errorf(turn.CodeWorkerUnavailable, err, "the previous attempt is still running"), clock.Busy())
-	}
-	defer leave()
-	if err := checkBegan(clock); err != nil { // waiting for the previous attempt took too long
-		return workflows.InferResult{}, r.attempts.Failure(ctx, err, clock.Busy())
-	}
-	ctx, release := r.attempts.Detach(attempt.WithClock(ctx, clock), in.Turn)
-	defer release()
-	model, err := r.modelOf(ctx, in)
+	ctx, clock, end, err := r.attempts.Begin(ctx, in.Turn, in.Step, "")
+	defer end()
+	var res workflows.InferResult
 	if err == nil {
-		err = r.stillAway(ctx, in, model, clock)
+		res, err = r.infer(ctx, in, clock)
 	}
-	if err != nil {
-		return workflows.InferResult{}, r.attempts.Failure(ctx, err, clock.Busy())
-	}
-	res, err := r.infer(ctx, model.applyTo(in), model, clock)
 	if err == nil && in.UsageUnknown {
 		var used turn.Usage
 		used, err = r.journal.Tenant(in.Tenant).TurnUsage(ctx, in.Turn)
@@ -51,69 +35,98 @@ func (r *Runner) Infer(ctx context.Context, in workflows.InferInput) (workflows.
 	w := clock.ModelWait()
 	res.Failures = w.CutBefore + w.Cuts
 	res.Busy = clock.Busy()
-	if model.position > 0 {
-		res.Provider, res.Model = model.Provider, model.Name
+	if err != nil {
+		return res, r.attempts.Failure(ctx, err, res.Busy)
 	}
-	return res, r.attempts.Failure(ctx, err, clock.Busy())
+	return res, nil
 }
 
-// infer runs one attempt of the inference with this model: it records the attempt in the journal, opens the prompt,
-// sends it and settles the completion. If the step is settled already, infer returns its recorded result.
-func (r *Runner) infer(ctx context.Context, in workflows.InferInput, model modelInUse,
-	clock *attempt.Clock) (workflows.InferResult, error) {
-	resume := attempt.PauseClock(ctx) // waiting for the journal is not working time
+// infer runs one attempt of the inference with the turn's model or the fallback that has taken over: it records the
+// attempt in the journal and, unless the step is settled already, completes it. The result is that of the completion as
+// the journal has it, so that a later attempt returns the same action.
+func (r *Runner) infer(ctx context.Context, in workflows.InferInput,
+	clock *attempt.Clock) (res workflows.InferResult, err error) {
+	model, err := r.modelOf(ctx, in)
+	if err == nil && !clock.ModelWait().Since.IsZero() {
+		err = r.stillAway(ctx, in, model, clock)
+	}
+	if err != nil {
+		return res, err
+	}
+	in.Provider, in.Prompt.Model, in.Prompt.Mode = model.Provider, model.Name, model.Mode
+	resume := clock.Pause() // waiting for the journal is not working time
 	inf, err := r.journal.StartInference(ctx, journal.StartInference{
 		Session: in.Session, Key: journal.StepKey{Turn: in.Turn, Step: in.Step}, Expect: in.Expect,
 		Outcomes: in.Outcomes, Messages: in.Messages, Provider: in.Provider, Model: in.Prompt.Model, At: time.Now(),
 	})
 	resume()
 	if err != nil {
-		return workflows.InferResult{}, err
+		return res, err
 	}
 	promptConfig, err := r.frozen.PromptConfig(ctx, in.Prompt.PromptConfig)
 	if err != nil {
-		return workflows.InferResult{}, r.notSent(ctx, inf, err)
+		return res, r.notSent(ctx, inf, err)
 	}
-	promptConfig.Compaction = model.compactionSettings(promptConfig.Compaction)
-	if inf.Settled { // by an earlier attempt
-		var used turn.Usage
-		if promptConfig.Compaction != nil {
-			used, err = r.journal.CompactionUsage(ctx, inf.Key)
-		}
-		return r.inferResult(ctx, in, promptConfig, inf, used), err
+	if model.position > 0 {
+		promptConfig.Compaction = model.compactionSettings(promptConfig.Compaction)
+		res.Provider, res.Model = model.Provider, model.Name
 	}
+	settledBefore := inf.Settled // by an earlier attempt
+	var used turn.Usage          // by the inference's compactions
+	switch {
+	case !settledBefore:
+		inf, used, err = r.complete(ctx, in, inf, promptConfig, model, clock)
+	case promptConfig.Compaction != nil:
+		used, err = r.journal.CompactionUsage(ctx, inf.Key)
+	}
+	if err != nil {
+		return res, err
+	}
+	res.Proposal = r.proposal(ctx, in, promptConfig, inf.Completion)
+	res.Head, res.Undelivered = inf.Head, inf.Undelivered
+	res.Usage = inf.Completion.Usage.Add(inf.OtherUsage).Add(used)
+	if inv := res.Proposal.Invalid; inv != nil && !settledBefore { // the attempt is 0 because the step is settled
+		r.attempts.ShowFailure(ctx, inf.Key, 0, "the model did not give a valid action: "+r.secrets.String(inv.Error()),
+			turn.ErrorEvent{Code: turn.CodeInvalidAction, Invalid: inv.Kind, Tool: inv.Name})
+	}
+	return res, nil
+}
+
+// complete opens the prompt of an attempt, sends it to the model and settles the completion. It returns the settled
+// inference and the usage of its compactions.
+func (r *Runner) complete(ctx context.Context, in workflows.InferInput, inf journal.Inference,
+	promptConfig turn.PromptConfig, model modelInUse, clock *attempt.Clock) (journal.Inference, turn.Usage, error) {
 	// Attempts that were neither released nor failed were interrupted: their workers died, or the journal failed.
 	if inf.Attempt-inf.Released-inf.Failures > maxAttempts {
-		return workflows.InferResult{}, turn.Errorf(turn.CodeInternal, nil,
+		return inf, turn.Usage{}, turn.Errorf(turn.CodeInternal, nil,
 			fmt.Sprintf("the inference was interrupted %d times; it is not tried again", maxAttempts))
 	}
 	p, leave, err := r.openPrompt(ctx, &in, inf, promptConfig, clock)
 	if err != nil {
-		return workflows.InferResult{}, r.notSent(ctx, inf, err)
+		return inf, turn.Usage{}, r.notSent(ctx, inf, err)
 	}
 	defer leave()
-	p.provider, p.api, p.cacheKey = in.Provider, model.API, cacheKey(in)
+	p.provider, p.api = in.Provider, model.API
+	// The hash identifies the session to the provider's prompt cache without revealing its ID.
+	p.cacheKey = journal.HashOf([]byte(in.Tenant + "\n" + in.Session))[:32]
 	spending, err := r.spending(ctx, in, inf, p)
 	if err != nil {
-		return workflows.InferResult{}, r.notSent(ctx, inf, err)
+		return inf, turn.Usage{}, r.notSent(ctx, inf, err)
 	}
 	answer, lastEvents, err := r.ask(ctx, &in, inf, p, &spending, clock)
 	if err != nil {
-		return workflows.InferResult{}, err
+		return inf, turn.Usage{}, err
 	}
-	resume = clock.Pause()
-	defer r.large.enter(ctx, answer)()
-	resume()
-	res, err := r.settle(ctx, in, inf, p, answer, lastEvents, spending)
+	if len(answer.Raw) >= largeAnswer {
+		resume := clock.Pause()
+		defer r.large.enter(ctx)()
+		resume()
+	}
+	settled, err := r.settle(ctx, in, inf, p, answer, lastEvents, spending)
 	if err != nil { // the completion must be paid for although it is not recorded
 		r.recordUsage(ctx, spending, answer.Usage)
 	}
-	return res, err
-}
-
-// cacheKey returns a hash that identifies the session to the provider's prompt cache without revealing its ID.
-func cacheKey(in workflows.InferInput) string {
-	return journal.HashOf([]byte(in.Tenant + "\n" + in.Session))[:32]
+	return settled, p.used, err
 }
 
 // maxAttempts bounds the interrupted attempts of one inference: those without a recorded end, most likely because their
@@ -127,12 +140,9 @@ const largeAnswer = 64 << 10
 // memory, because a completion is copied a dozen times while it is written.
 type largeAnswers chan struct{}
 
-// enter waits up to workflows.LargeWithin for a free place if the completion is large. The returned function frees the
-// place. If none becomes free, the completion is written all the same, because it is paid for.
-func (l largeAnswers) enter(ctx context.Context, c turn.Completion) (leave func()) {
-	if len(c.Raw) < largeAnswer {
-		return func() {}
-	}
+// enter waits up to workflows.LargeWithin for a free place. The returned function frees the place. If none becomes
+// free, the completion is written all the same, because it is paid for.
+func (l largeAnswers) enter(ctx context.Context) (leave func()) {
 	ctx, cancel := context.WithTimeout(ctx, workflows.LargeWithin)
 	defer cancel()
 	select {
@@ -143,23 +153,15 @@ func (l largeAnswers) enter(ctx context.Context, c turn.Completion) (leave func(
 	}
 }
 
-// checkBegan returns an error if the attempt has spent so much of its activity's timeout on waiting that it could time
-// out before the completion is settled. The Temporal server would then repeat the inference, and it would be paid for
-// twice. The next attempt has the whole timeout again.
-func checkBegan(clock *attempt.Clock) error {
-	if time.Since(clock.Began) > workflows.BeforeModel {
-		return turn.Errorf(turn.CodeWorkerUnavailable, nil, "the inference waited too long to begin")
-	}
-	return nil
-}
-
 // ask sends the prompt and streams the completion into the journal. If the provider refuses the prompt as too long,
 // ask compacts it and sends it once more. The second result is the completion's last events, which the caller appends
 // when it settles the completion.
 func (r *Runner) ask(ctx context.Context, in *workflows.InferInput, inf journal.Inference, p *prompt,
 	spending *spending, clock *attempt.Clock) (turn.Completion, []turn.Event, error) {
 	rendered := p.render(in.Prompt)
-	r.recordLostUsage(ctx, *spending, inf, rendered)
+	if inf.Lost.Attempt > 0 {
+		r.recordLostUsage(ctx, *spending, inf, rendered)
+	}
 	mayCompact := !p.overflow && p.config.Compaction != nil // p.overflow: an earlier attempt has compacted it already
 	answer, lastEvents, err := r.send(ctx, *in, inf, rendered, spending, clock, mayCompact)
 	if !errors.Is(err, errOverflow) {
@@ -183,8 +185,12 @@ var errOverflow = errors.New("the prompt exceeds the model's context window")
 // the reservation.
 func (r *Runner) send(ctx context.Context, in workflows.InferInput, inf journal.Inference, p turn.Prompt,
 	spending *spending, clock *attempt.Clock, mayCompact bool) (turn.Completion, []turn.Event, error) {
-	if err := checkBegan(clock); err != nil {
-		return turn.Completion{}, nil, r.notSent(ctx, inf, err)
+	// If the attempt has spent much of its activity's timeout on waiting, it could time out before the completion is
+	// settled. The Temporal server would then repeat the inference, and it would be paid for twice. The next attempt has
+	// the whole timeout again.
+	if time.Since(clock.Began) > workflows.BeforeModel {
+		return turn.Completion{}, nil, r.notSent(ctx, inf,
+			turn.Errorf(turn.CodeWorkerUnavailable, nil, "the inference waited too long to begin"))
 	}
 	try, err := r.beginRequest(ctx, in, inf, clock)
 	if err != nil {
@@ -196,9 +202,11 @@ func (r *Runner) send(ctx context.Context, in workflows.InferInput, inf journal.
 		return turn.Completion{}, nil, r.notSent(ctx, inf, err)
 	}
 	defer lease.End(-1) // no effect after another End
-	if err := r.reserve(ctx, spending, &p, clock); err != nil {
-		lease.End(0)
-		return turn.Completion{}, nil, r.notSent(ctx, inf, err)
+	if !spending.budget.Empty() {
+		if err := r.reserve(ctx, spending, &p, clock); err != nil {
+			lease.End(0)
+			return turn.Completion{}, nil, r.notSent(ctx, inf, err)
+		}
 	}
 	timeLeft := max(in.Budget-clock.Busy(), time.Second)
 	limited, cancel := context.WithTimeoutCause(ctx, timeLeft, turn.Errorf(turn.CodeLimitExceeded, nil,
@@ -207,9 +215,9 @@ func (r *Runner) send(ctx context.Context, in workflows.InferInput, inf journal.
 	asking, abort := context.WithCancelCause(limited) // the stream aborts the request if it cannot write its events
 	defer abort(nil)
 	estimatedTokens := p.Tokens()
-	s := openStream(asking, r.journal, inf, in.Prompt.Mode == turn.ModeJSON, estimatedTokens, abort)
+	s := openStream(asking, r.journal, inf, in.Prompt.Mode == turn.ModeJSON, estimatedTokens, try.Up, abort)
 	asked := time.Now()
-	answer, err := r.model.Infer(asking, r.withMedia(asking, p), answering{s, try})
+	answer, err := r.model.Infer(asking, r.withMedia(asking, p), s)
 	lastEvents := s.close()
 	r.endLease(lease, in, answer, err)
 	if err == nil {
@@ -276,10 +284,9 @@ func (r *Runner) redacted(e *turn.Error) *turn.Error {
 }
 
 // settle appends the completion to the transcript as the assistant's message, with lastEvents, the events that are not
-// in the journal yet. It also caches what the next inference and the step's calls will read, and shows the user an
-// invalid action.
+// in the journal yet. It also caches what the next inference and the step's calls will read.
 func (r *Runner) settle(ctx context.Context, in workflows.InferInput, inf journal.Inference, p *prompt,
-	answer turn.Completion, lastEvents []turn.Event, spending spending) (workflows.InferResult, error) {
+	answer turn.Completion, lastEvents []turn.Event, spending spending) (journal.Inference, error) {
 	m := transcribe(in, p.config, answer)
 	// In JSON mode the stream shows no text, because it is protocol. The answer inside is shown now.
 	if in.Prompt.Mode == turn.ModeJSON && len(m.ToolCalls) == 0 && m.Text != "" {
@@ -293,20 +300,16 @@ func (r *Runner) settle(ctx context.Context, in workflows.InferInput, inf journa
 		})
 	})
 	if err != nil {
-		return workflows.InferResult{}, err
+		return settled, err
 	}
 	r.rememberInference(in, settled, p, inf.Base.Seq)
-	r.frozen.ForgetWindows(in.Expect, inf.Base)
-	if len(settled.Message.ToolCalls) > 0 { // otherwise the turn most likely ends here
-		r.frozen.PutWindow(settled.Head, in.Prompt.From, append(p.messages, settled.Message))
+	if len(settled.Message.ToolCalls) > 0 {
+		r.frozen.PutWindow(settled.Head, in.Prompt.From, append(p.messages, settled.Message), in.Expect, inf.Base)
 		r.frozen.PutStep(inf.Key, settled.Head, settled.Message)
+	} else { // the turn most likely ends here
+		r.frozen.ForgetWindows(in.Expect, inf.Base)
 	}
-	res := r.inferResult(ctx, in, p.config, settled, p.used)
-	if inv := res.Proposal.Invalid; inv != nil { // the attempt is 0 because the step is settled
-		r.attempts.ShowFailure(ctx, inf.Key, 0, "the model did not give a valid action: "+r.secrets.String(inv.Error()),
-			turn.ErrorEvent{Code: turn.CodeInvalidAction, Invalid: inv.Kind, Tool: inv.Name})
-	}
-	return res, nil
+	return settled, nil
 }
 
 // transcribe converts a completion to the assistant's message, with its tool calls and the text that the user reads. In
@@ -336,15 +339,4 @@ func transcribe(in workflows.InferInput, promptConfig turn.PromptConfig, answer 
 		}
 	}
 	return m
-}
-
-// inferResult returns the activity's result for a settled completion. It uses the completion as the journal has it, so
-// that a later attempt that finds it there returns the same action. used is the usage of the inference's compactions.
-func (r *Runner) inferResult(ctx context.Context, in workflows.InferInput, promptConfig turn.PromptConfig,
-	inf journal.Inference, used turn.Usage) workflows.InferResult {
-	return workflows.InferResult{
-		Proposal: r.proposal(ctx, in, promptConfig, inf.Completion), Head: inf.Head,
-		Usage:       inf.Completion.Usage.Add(inf.OtherUsage).Add(used),
-		Undelivered: inf.Undelivered,
-	}
 }

@@ -54,8 +54,10 @@ func (r *Runner) loadPrompt(ctx context.Context, in *workflows.InferInput, inf j
 // step's results.
 func (r *Runner) readPrompt(ctx context.Context, in *workflows.InferInput, inf journal.Inference, p *prompt) error {
 	p.read = p.read || r.recall(in, inf, p)
-	messages, cached := r.window(*in, inf)
-	p.messages = messages
+	var cached bool
+	if p.messages, cached = r.frozen.Window(inf.Base, in.Prompt.From); !cached {
+		p.messages, cached = r.extendWindow(*in, inf)
+	}
 	if p.read && cached {
 		return nil
 	}
@@ -77,8 +79,7 @@ func (r *Runner) readPrompt(ctx context.Context, in *workflows.InferInput, inf j
 	}
 	if !cached {
 		p.messages = found.Messages
-		r.frozen.ForgetWindows(in.Expect)
-		r.frozen.PutWindow(inf.Base, in.Prompt.From, p.messages)
+		r.frozen.PutWindow(inf.Base, in.Prompt.From, p.messages, in.Expect)
 	}
 	return nil
 }
@@ -118,28 +119,20 @@ func CheckSize(from int64, messages []turn.Message) error {
 	return nil
 }
 
-// window returns the messages from in.Prompt.From up to the inference's base, if the cache and this attempt have all of
-// them.
-func (r *Runner) window(in workflows.InferInput, inf journal.Inference) ([]turn.Message, bool) {
-	if messages, ok := r.frozen.Window(inf.Base, in.Prompt.From); ok {
-		return messages, true
-	}
+// extendWindow returns the messages from in.Prompt.From up to the inference's base, if the cache has those up to
+// in.Expect and this attempt has appended the others.
+func (r *Runner) extendWindow(in workflows.InferInput, inf journal.Inference) ([]turn.Message, bool) {
 	before, ok := r.frozen.Window(in.Expect, in.Prompt.From)
 	if !ok || inf.Base.Seq-int64(len(inf.Appended)) != in.Expect.Seq {
 		return nil, false
 	}
 	messages := append(before, inf.Appended...)
-	r.frozen.ForgetWindows(in.Expect)
-	r.frozen.PutWindow(inf.Base, in.Prompt.From, messages)
+	r.frozen.PutWindow(inf.Base, in.Prompt.From, messages, in.Expect)
 	return messages, true
 }
 
-// anchor returns the turn's own user message if the window begins after it, so that the prompt always has the request.
-// It returns nil if the window or a compaction has the message.
+// anchor returns the turn's own user message, which the window begins after.
 func (r *Runner) anchor(ctx context.Context, in workflows.InferInput) (*turn.Message, error) {
-	if in.Prompt.Anchor == 0 || in.Prompt.From <= in.Prompt.Anchor { // 0: a compaction keeps the message
-		return nil, nil
-	}
 	// This key cannot collide with a window's hash, which is hexadecimal.
 	key := turn.Head{Seq: in.Prompt.Anchor, Hash: "anchor of " + in.Turn}
 	messages, ok := r.frozen.Window(key, in.Prompt.Anchor)

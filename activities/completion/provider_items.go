@@ -14,9 +14,6 @@ import (
 // refuses signed reasoning that was changed, and also items whose reasoning is missing, but accepts a message without
 // items.
 func redactItems(r *redact.Redactor, items *turn.ProviderItems) *turn.ProviderItems {
-	if items == nil {
-		return nil
-	}
 	joined := map[string]*strings.Builder{}
 	for _, item := range items.Items {
 		raw := string(item.Raw)

@@ -28,7 +28,8 @@ func (m redactedModel) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink)
 	if err != nil { // without a flush, because the text held back may be part of a secret; answer has only the usage
 		return answer, err
 	}
-	s.flush()
+	sink.Reasoning(s.reasoning.Flush()) // what was held back
+	sink.Text(s.text.Flush())
 	return redactAnswer(m.redact, answer), nil
 }
 
@@ -44,12 +45,6 @@ func (s *redactedSink) Text(delta string) { s.sink.Text(s.text.Write(delta)) }
 
 // Reasoning implements turn.Sink.
 func (s *redactedSink) Reasoning(delta string) { s.sink.Reasoning(s.reasoning.Write(delta)) }
-
-// flush passes on the text that was held back.
-func (s *redactedSink) flush() {
-	s.sink.Reasoning(s.reasoning.Flush())
-	s.sink.Text(s.text.Flush())
-}
 
 // rawWithheld replaces the raw events of a completion that contained a secret, because a secret may be split over
 // several events.
@@ -83,9 +78,11 @@ func redactAnswer(r *redact.Redactor, done turn.Completion) turn.Completion {
 		}
 		done.ToolCalls[i] = redacted
 	}
-	items := redactItems(r, done.Items)
-	found = found || items != done.Items
-	done.Items = items
+	if done.Items != nil {
+		items := redactItems(r, done.Items)
+		found = found || items == nil
+		done.Items = items
+	}
 	if raw := r.JSON(string(done.Raw)); done.Raw != nil {
 		done.Raw = json.RawMessage(raw)
 		if found || !json.Valid(done.Raw) { // redacting text in JSON may break it

@@ -33,11 +33,11 @@ type stream struct {
 	// prompt once it streams an answer.
 	promptTokens int64
 	billed       bool                    // promptTokens is recorded; only the flusher uses it
+	up           func()                  // the model answers
 	abort        context.CancelCauseFunc // ends the request
 
 	mu      sync.Mutex
-	pending []turn.Event
-	tail    strings.Builder // text that seal appends to the last pending event
+	pending []*delta
 	text    strings.Builder // all text so far: the partial result of a turn that ends early
 	thought int64           // bytes of reasoning so far
 	wake    chan struct{}   // wakes the flusher
@@ -47,10 +47,10 @@ type stream struct {
 
 // openStream returns a stream and starts its flusher. The caller must close the stream. If the journal is unavailable,
 // the flusher tries again, because the completion is paid for. If a flush fails for another reason, for instance
-// because a newer attempt runs, the flusher calls abort.
+// because a newer attempt runs, the flusher calls abort. The stream calls up for each delta, because the model answers.
 func openStream(ctx context.Context, j Journal, inf journal.Inference, silent bool, promptTokens int64,
-	abort context.CancelCauseFunc) *stream {
-	s := &stream{journal: j, key: inf.Key, attempt: inf.Attempt, silent: silent, promptTokens: promptTokens, abort: abort,
+	up func(), abort context.CancelCauseFunc) *stream {
+	s := &stream{journal: j, key: inf.Key, attempt: inf.Attempt, silent: silent, promptTokens: promptTokens, up: up, abort: abort,
 		wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
 	go s.run(ctx)
 	return s
@@ -58,6 +58,7 @@ func openStream(ctx context.Context, j Journal, inf journal.Inference, silent bo
 
 // Text implements turn.Sink.
 func (s *stream) Text(delta string) {
+	s.up()
 	s.mu.Lock()
 	s.text.WriteString(delta)
 	s.mu.Unlock()
@@ -70,35 +71,32 @@ func (s *stream) Text(delta string) {
 
 // Reasoning implements turn.Sink.
 func (s *stream) Reasoning(delta string) {
+	s.up()
 	s.mu.Lock()
 	s.thought += int64(len(delta))
 	s.mu.Unlock()
 	s.add(turn.EventReasoningDelta, delta)
 }
 
-// add adds a delta to the pending events: to the last one if it is of the same kind, or else as a new event.
-func (s *stream) add(kind turn.EventKind, delta string) {
-	if delta == "" {
+// delta is an event whose text still grows.
+type delta struct {
+	kind turn.EventKind
+	at   time.Time // of the beginning
+	text strings.Builder
+}
+
+// add adds text to the last pending event if that is of the same kind, or else as a new event.
+func (s *stream) add(kind turn.EventKind, text string) {
+	if text == "" {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n := len(s.pending); n > 0 && s.pending[n-1].Kind == kind {
-		s.tail.WriteString(delta)
-	} else {
-		s.seal()
-		s.pending = append(s.pending, turn.Event{Kind: kind, Text: delta, At: time.Now()})
+	if n := len(s.pending); n == 0 || s.pending[n-1].kind != kind {
+		s.pending = append(s.pending, &delta{kind: kind, at: time.Now()})
 	}
+	s.pending[len(s.pending)-1].text.WriteString(text)
 	s.signal()
-}
-
-// seal appends the tail to the last pending event. The caller holds the mutex. Appending each delta to the event at
-// once would copy the event's text for each.
-func (s *stream) seal() {
-	if s.tail.Len() > 0 {
-		s.pending[len(s.pending)-1].Text += s.tail.String()
-		s.tail.Reset()
-	}
 }
 
 // run is the flusher: when a first delta wakes it, it waits a moment for more deltas and then writes all of them. It
@@ -150,7 +148,7 @@ func (s *stream) signal() {
 // flush writes the pending events to the journal. Without events it still records promptTokens if that is not
 // recorded.
 func (s *stream) flush(ctx context.Context) error {
-	events := s.take()
+	deltas, events := s.take()
 	if len(events) == 0 && s.billed {
 		return nil
 	}
@@ -159,23 +157,21 @@ func (s *stream) flush(ctx context.Context) error {
 	s.billed = s.billed || err == nil
 	if err != nil { // nothing was appended: the events stay for the next flush or the settlement
 		s.mu.Lock()
-		s.pending = append(events, s.pending...)
+		s.pending = append(deltas, s.pending...)
 		s.mu.Unlock()
 	}
 	return err
 }
 
-// take removes and returns the pending events, each split by pieces.
-func (s *stream) take() []turn.Event {
+// take removes and returns the pending deltas, and also as events, split by pieces.
+func (s *stream) take() (deltas []*delta, events []turn.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.seal()
-	var events []turn.Event
-	for _, e := range s.pending {
-		events = append(events, pieces(e)...)
+	deltas, s.pending = s.pending, nil
+	for _, d := range deltas {
+		events = append(events, pieces(turn.Event{Kind: d.kind, Text: d.text.String(), At: d.at})...)
 	}
-	s.pending = nil
-	return events
+	return deltas, events
 }
 
 // pieceBytes bounds the text of one event, in bytes, far below what the journal accepts.
@@ -202,7 +198,8 @@ func pieces(e turn.Event) []turn.Event {
 func (s *stream) close() []turn.Event {
 	close(s.quit)
 	<-s.done
-	return s.take()
+	_, events := s.take()
+	return events
 }
 
 // wait waits for the event and returns true, or returns false if quit is closed or ctx ends first. A nil quit is

@@ -36,7 +36,7 @@ func TestTextThatCouldNotBeAppendedIsHandedOutWithTheRest(t *testing.T) {
 	j := &lockedJournal{refused: make(chan struct{})}
 	ctx, abort := context.WithCancelCause(t.Context())
 	defer abort(nil)
-	s := openStream(ctx, j, journal.Inference{Attempt: 1}, false, 0, abort)
+	s := openStream(ctx, j, journal.Inference{Attempt: 1}, false, 0, func() {}, abort)
 	s.Text("The answer ")
 	<-j.refused
 	s.Text("to it all ")
@@ -80,7 +80,7 @@ func TestAFastAnswerIsAppendedInPieces(t *testing.T) {
 	j := &strictJournal{taken: make(chan struct{})}
 	ctx, abort := context.WithCancelCause(t.Context())
 	defer abort(nil)
-	s := openStream(ctx, j, journal.Inference{Attempt: 1}, false, 0, abort)
+	s := openStream(ctx, j, journal.Inference{Attempt: 1}, false, 0, func() {}, abort)
 	output := "a" + strings.Repeat("é€", journal.MaxEventBytes)
 	s.Text(output)
 	<-j.taken
@@ -105,10 +105,9 @@ func TestDeltasAreJoinedInLinearTime(t *testing.T) {
 		for range n {
 			s.add(turn.EventTextDelta, "0123456789")
 		}
-		s.seal()
 		runtime.ReadMemStats(&after)
 		require.Len(t, s.pending, 1)
-		require.Len(t, s.pending[0].Text, 10*n)
+		require.Equal(t, 10*n, s.pending[0].text.Len())
 		return after.TotalAlloc - before.TotalAlloc
 	}
 	once, four := joined(2000), joined(8000)
@@ -135,7 +134,7 @@ func TestAStreamOutlivesAnOutageOfTheJournal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := &fullStream{until: time.Now().Add(5 * time.Second)}
 		ctx, abort := context.WithCancelCause(t.Context())
-		s := openStream(ctx, j, journal.Inference{}, false, 0, abort)
+		s := openStream(ctx, j, journal.Inference{}, false, 0, func() {}, abort)
 		s.Text("one ")
 		time.Sleep(2 * time.Second)
 		s.Text("two ")

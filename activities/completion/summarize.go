@@ -13,12 +13,16 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// byteCounter is the turn.Sink of a summary, which users do not see. It only counts the bytes that arrive.
-type byteCounter struct{ received int64 }
+// byteCounter is the turn.Sink of a summary, which users do not see. It only counts the bytes that arrive, and calls up,
+// because the model answers.
+type byteCounter struct {
+	received int64
+	up       func()
+}
 
-func (s *byteCounter) Text(delta string) { s.received += int64(len(delta)) }
+func (s *byteCounter) Text(delta string) { s.up(); s.received += int64(len(delta)) }
 
-func (s *byteCounter) Reasoning(delta string) { s.received += int64(len(delta)) }
+func (s *byteCounter) Reasoning(delta string) { s.Text(delta) }
 
 // summaryDivisors has a number for each attempt to get a summary. The attempt shows the model the text divided by this
 // number, and asks for a summary that is as much shorter.
@@ -122,7 +126,7 @@ func (r *Runner) summarizeFor(ctx context.Context, in workflows.InferInput, inf 
 // asked again and whether the request was sent at all.
 func (r *Runner) askSummary(ctx context.Context, in workflows.InferInput, inf journal.Inference, p turn.Prompt,
 	price *turn.Price, n int, reserved *bool, clock *attempt.Clock) (turn.Completion, failedSummary, error) {
-	try, away := r.outages.Begin(modelKey(in.Provider, in.Prompt.Model), clock.ModelWait().Refusals == 0)
+	try, away := r.outages.Begin(in.Provider+"/"+in.Prompt.Model, clock.ModelWait().Refusals == 0)
 	if away != nil {
 		return turn.Completion{}, failedSummary{wait: away.For, notAsked: true}, lastError(away.Outage, in)
 	}
@@ -139,8 +143,8 @@ func (r *Runner) askSummary(ctx context.Context, in workflows.InferInput, inf jo
 	limited, cancel := context.WithTimeoutCause(ctx, budget, turn.Errorf(turn.CodeLimitExceeded, nil,
 		fmt.Sprintf("the model did not answer within %s", budget.Round(time.Second))))
 	defer cancel()
-	asked, sink := time.Now(), &byteCounter{}
-	answer, err := r.model.Infer(limited, p, answering{sink, try})
+	asked, sink := time.Now(), &byteCounter{up: try.Up}
+	answer, err := r.model.Infer(limited, p, sink)
 	r.endLease(lease, in, answer, err)
 	if err == nil {
 		try.Up()

@@ -47,8 +47,6 @@ func (m modelInUse) patience(w attempt.ModelWait, e *turn.Error, now time.Time) 
 	return left
 }
 
-func modelKey(provider, model string) string { return provider + "/" + model }
-
 // refusedRequest is the error that a session's request got. Other sessions get only its code and status, because the
 // provider's text may quote what the session sent.
 type refusedRequest struct {
@@ -79,10 +77,11 @@ func lastError(o outage.Outage, in workflows.InferInput) *turn.Error {
 }
 
 // stillAway returns the error of an attempt that only continues the wait, because its model is still unavailable and
-// the journal already says so. It returns nil if the attempt has something else to do. It does not use the journal.
+// the journal already says so: an earlier attempt waited, too. It returns nil if the attempt must send a request, change
+// the model or write another waiting event. It does not use the journal.
 func (r *Runner) stillAway(ctx context.Context, in workflows.InferInput, m modelInUse, clock *attempt.Clock) error {
-	w, away := clock.ModelWait(), r.outages.Look(modelKey(m.Provider, m.Name), clock.ModelWait().Refusals == 0)
-	if w.Since.IsZero() || away == nil || m.retryFor == 0 {
+	w, away := clock.ModelWait(), r.outages.Look(m.Provider+"/"+m.Name, clock.ModelWait().Refusals == 0)
+	if away == nil || m.retryFor == 0 {
 		return nil
 	}
 	now, e := time.Now(), lastError(away.Outage, in)
@@ -105,7 +104,7 @@ func (r *Runner) beginRequest(ctx context.Context, in workflows.InferInput, inf 
 	if err != nil {
 		return nil, err
 	}
-	key := modelKey(in.Provider, in.Prompt.Model)
+	key := in.Provider + "/" + in.Prompt.Model
 	if m.retryFor == 0 {
 		return r.outages.Insist(key), nil
 	}
@@ -155,18 +154,6 @@ func (r *Runner) endTry(asking context.Context, in workflows.InferInput, try *ou
 func ownPause(failures int) time.Duration {
 	return rand.N(min(time.Second<<min(failures, 16), maxModelPause))
 }
-
-// answering is a turn.Sink that tells a request's Try that the model answers.
-type answering struct {
-	turn.Sink
-	try *outage.Try
-}
-
-// Text implements turn.Sink.
-func (s answering) Text(delta string) { s.try.Up(); s.Sink.Text(delta) }
-
-// Reasoning implements turn.Sink.
-func (s answering) Reasoning(delta string) { s.try.Up(); s.Sink.Reasoning(delta) }
 
 // failedAttempt describes an attempt that failed, or that sent no request.
 type failedAttempt struct {

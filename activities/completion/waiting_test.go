@@ -36,7 +36,7 @@ func TestAProvidersWordsStayInTheirSession(t *testing.T) {
 
 // TestTheEndOfAWaitIsNotTheProvidersWish checks that a wait that is over is not said to be what the provider asked for.
 func TestTheEndOfAWaitIsNotTheProvidersWish(t *testing.T) {
-	now, m := time.Now(), modelInUse{retries: retries{retryFor: 20 * time.Second}}
+	now, m := time.Now(), modelInUse{retryFor: 20 * time.Second}
 	w := attempt.ModelWait{Since: now.Add(-20*time.Second - time.Millisecond)}
 	e := &turn.Error{Code: turn.CodeLLMTransport, Message: "no"}
 	assert.Equal(t, "no; waited 20s, which is retry_for", gaveUpWaiting(e, m, w, 3, now))

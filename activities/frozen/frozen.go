@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
@@ -23,18 +24,14 @@ type Journal interface {
 // Cache has what never changes of the turns that run: their configs and prompt configs, and windows of transcripts. It
 // reads from the journal what it does not have.
 type Cache struct {
-	journal       Journal
-	windows       *windowCache
+	journal Journal
+	windows
 	promptConfigs *lru.Cache[string, turn.PromptConfig]
 	turns         *lru.Cache[string, Turn]
 }
 
 // New returns an empty cache whose windows take at most maxBytes.
 func New(j Journal, maxBytes int64) (*Cache, error) {
-	windows, err := newWindowCache(maxBytes)
-	if err != nil {
-		return nil, fmt.Errorf("making the cache of prompts: %w", err)
-	}
 	promptConfigs, err := lru.New[string, turn.PromptConfig](maxPromptConfigs)
 	if err != nil {
 		return nil, fmt.Errorf("making the cache of prompt configs: %w", err)
@@ -43,7 +40,11 @@ func New(j Journal, maxBytes int64) (*Cache, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the cache of turns: %w", err)
 	}
-	return &Cache{journal: j, windows: windows, promptConfigs: promptConfigs, turns: turns}, nil
+	c := &Cache{journal: j, promptConfigs: promptConfigs, turns: turns}
+	if err := c.init(maxBytes); err != nil {
+		return nil, fmt.Errorf("making the cache of prompts: %w", err)
+	}
+	return c, nil
 }
 
 // Turn returns what Begin recorded of a turn, from the cache or else from the journal. It does not change while
@@ -88,31 +89,84 @@ func DecodeConfig(raw json.RawMessage) (turn.Config, error) {
 
 // StepMessage returns the assistant message of a settled step. It never changes, so the worker that ran the inference
 // has it in its cache.
-func (c *Cache) StepMessage(ctx context.Context, key journal.StepKey) (turn.Message, error) {
-	if m, ok := c.windows.step(key); ok {
-		return m, nil
+func (c *Cache) StepMessage(ctx context.Context, step journal.StepKey) (turn.Message, error) {
+	c.mu.Lock()
+	w, ok := c.lru.Get(key{step: step})
+	c.mu.Unlock()
+	if ok {
+		return w.messages[0], nil
 	}
-	return c.journal.StepMessage(ctx, key)
+	return c.journal.StepMessage(ctx, step)
 }
 
-// PutStep stores the assistant message of a settled step, after which the transcript has this head.
-func (c *Cache) PutStep(key journal.StepKey, head turn.Head, m turn.Message) {
-	c.windows.putStep(key, head, m)
+// Turn is the part of a turn's recorded config that its inferences and calls need.
+type Turn struct {
+	Session, Tenant string
+	Caller          turn.Caller  // of the session, if it is that of a subagent
+	PromptConfig    string       // hash of its blob
+	Models          []turn.Model // the turn's model and its fallbacks, in order
+	Limits          turn.Limits
+	Context         json.RawMessage // for the tools
+	// RetryMax and FallbackAfter are those of the turn.Config.
+	RetryMax      *int
+	FallbackAfter time.Duration
 }
 
-// ForgetStep removes the assistant message of a step, and the window that ends with it.
-func (c *Cache) ForgetStep(key journal.StepKey) { c.windows.forgetStep(key) }
-
-// Window returns the messages up to this head of which the first one has the sequence number from, if the cache has all
-// of them.
-func (c *Cache) Window(head turn.Head, from int64) ([]turn.Message, bool) {
-	return c.windows.get(head, from)
+// TurnOf returns the Turn of a turn with this config.
+func TurnOf(session, tenant string, caller turn.Caller, cfg turn.Config) Turn {
+	return Turn{Session: session, Tenant: tenant, Caller: caller, PromptConfig: cfg.PromptConfig, Models: cfg.Models,
+		Limits: cfg.Limits, Context: cfg.Context, RetryMax: cfg.RetryMax,
+		FallbackAfter: cfg.FallbackAfter}
 }
 
-// PutWindow stores the window of head. Its first message has the sequence number from.
-func (c *Cache) PutWindow(head turn.Head, from int64, messages []turn.Message) {
-	c.windows.put(head, from, messages)
+// maxTurns bounds the number of turns whose config a worker keeps in memory; one takes about 600 bytes.
+const maxTurns = 4096
+
+// maxPromptConfigs bounds the number of prompt configs in memory; one with 80 tools takes about 100 KB.
+const maxPromptConfigs = 32
+
+// EncodePromptConfig returns the hash of a prompt config and its JSON, which is nil if the cache has the prompt config,
+// because the journal has it then.
+func (c *Cache) EncodePromptConfig(p turn.PromptConfig) (hash string, raw json.RawMessage, err error) {
+	raw, err = json.Marshal(p)
+	if err != nil {
+		return "", nil, fmt.Errorf("encoding the prompt config: %w", err)
+	}
+	if hash = journal.HashOf(raw); c.promptConfigs.Contains(hash) {
+		raw = nil
+	}
+	return hash, raw, nil
 }
 
-// ForgetWindows removes the windows of these heads.
-func (c *Cache) ForgetWindows(heads ...turn.Head) { c.windows.forget(heads...) }
+// AddPromptConfig adds a prompt config that the journal has.
+func (c *Cache) AddPromptConfig(hash string, p turn.PromptConfig) { c.promptConfigs.Add(hash, p) }
+
+// PutPromptConfig stores the prompt config as a blob of the journal, unless the journal has it, and returns its hash.
+func (c *Cache) PutPromptConfig(ctx context.Context, p turn.PromptConfig) (string, error) {
+	hash, raw, err := c.EncodePromptConfig(p)
+	if err != nil || raw == nil {
+		return hash, err
+	}
+	if _, err := c.journal.PutBlob(ctx, "application/json", raw); err != nil {
+		return "", fmt.Errorf("storing the prompt config: %w", err)
+	}
+	c.AddPromptConfig(hash, p)
+	return hash, nil
+}
+
+// PromptConfig returns the prompt config with this hash, from the cache or else from the journal.
+func (c *Cache) PromptConfig(ctx context.Context, hash string) (turn.PromptConfig, error) {
+	if p, ok := c.promptConfigs.Get(hash); ok {
+		return p, nil
+	}
+	var p turn.PromptConfig
+	b, err := c.journal.GetBlob(ctx, hash)
+	if err != nil {
+		return p, fmt.Errorf("reading the prompt config: %w", err)
+	}
+	if err := json.Unmarshal(b, &p); err != nil {
+		return p, turn.Errorf(turn.CodeInternal, err, "the turn's prompt config cannot be read")
+	}
+	c.promptConfigs.Add(hash, p)
+	return p, nil
+}

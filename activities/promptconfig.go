@@ -1,9 +1,13 @@
 package activities
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 
+	"github.com/everturn/everturn/activities/tools/schema"
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/plan"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -49,4 +53,39 @@ func listed(names []string) string {
 		return fmt.Sprintf("%s and %d other tools", strings.Join(names[:maxToldTools], ", "), more)
 	}
 	return strings.Join(names, ", ")
+}
+
+// planTools are the tools with which a model proposes a plan and reflects on its steps. Their calls use only the
+// journal.
+var planTools = []turn.Descriptor{
+	planTool(plan.Tool, plan.Description, plan.Schema),
+	planTool(plan.StepTool, plan.StepDescription, plan.StepSchema),
+}
+
+// planTool returns the descriptor of one of the planTools.
+func planTool(id, description, schema string) turn.Descriptor {
+	return turn.Descriptor{
+		ID: id, Wire: turn.WireName(id), Description: description, Schema: json.RawMessage(schema),
+		Activity: turn.ActivityLocal, Risk: turn.RiskLow, Repeatable: true, Effects: turn.Effects{ReadOnly: true},
+		Hash: journal.HashOf([]byte(id + "\n" + description + "\n" + schema)),
+	}
+}
+
+// addPlanTools adds the planTools to cfg, and returns the descriptors with theirs.
+func (a *Activities) addPlanTools(cfg *turn.Config, descriptors []turn.Descriptor) []turn.Descriptor {
+	cfg.Tools = append(cfg.Tools, a.toolsOf(planTools)...)
+	return append(descriptors, planTools...)
+}
+
+// outputSchema checks the output schema of a turn's input and returns it in canonical form. It returns nil if the
+// input has none: the turn's answer is then free text.
+func outputSchema(raw json.RawMessage) (json.RawMessage, error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil, nil
+	}
+	canonical, _, err := schema.Compile(raw)
+	if err != nil {
+		return nil, turn.Errorf(turn.CodeInputInvalid, err, "the output schema cannot be used: "+err.Error())
+	}
+	return canonical, nil
 }
