@@ -2,6 +2,9 @@ package client
 
 import (
 	"context"
+	"errors"
+	"slices"
+	"time"
 
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -56,8 +59,30 @@ func (c *Client) Decide(ctx context.Context, in DecideInput) (decided []turn.Dec
 	if in.Text, in.Blob, err = c.storeLongText(ctx, in.Text, in.Blob); err != nil {
 		return nil, err
 	}
-	err = c.update(ctx, in.Session, workflows.DecideUpdate, in, &decided)
-	return decided, err
+	for pause := firstPause; ; pause *= 2 {
+		err = c.update(ctx, in.Session, workflows.DecideUpdate, in, &decided)
+		if !errors.Is(err, ErrNotPending) || pause > lastPause || pause > firstPause && !c.isPending(ctx, in) {
+			return decided, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
+
+// The pauses before a decision is sent again that the turn does not know the request of. A worker that has just taken
+// over the turn may handle the update before its replay has reached the request. The turn will know it soon if the
+// journal has it as pending.
+const firstPause, lastPause = 50 * time.Millisecond, 3 * time.Second
+
+// isPending reports whether the journal has the request of a decision as pending.
+func (c *Client) isPending(ctx context.Context, in DecideInput) bool {
+	pending, err := c.Pending(ctx, PendingInput{Session: in.Session, Turn: in.Turn})
+	return err == nil && slices.ContainsFunc(pending, func(r turn.Request) bool {
+		return r.ID == in.Request && r.Session == in.Session
+	})
 }
 
 // Approve allows a tool call, with the arguments that the caller has seen.

@@ -30,22 +30,12 @@ const (
 // errClosing means that the run of the turn closed before it took an update. The next attempt starts a new turn.
 var errClosing = fmt.Errorf("%w: the turn has just ended", ErrBusy)
 
-// update sends the update name with the argument arg to the session's running turn, and stores its result in res. If
-// the turn answers ErrNotPending, it sends the update once more: a worker that has just taken over the turn may handle
-// the update before its replay has reached the request.
+// update sends the update name with the argument arg to the session's running turn, and stores its result in res. It
+// retries the update. All attempts have the same update ID, so the update takes effect once.
 func (c *Client) update(ctx context.Context, session, name string, arg, res any) error {
 	if c.temporal == nil {
 		return ErrUnreachable
 	}
-	err := c.request(ctx, session, name, arg, res)
-	if errors.Is(err, ErrNotPending) {
-		err = c.request(ctx, session, name, arg, res)
-	}
-	return err
-}
-
-// request sends an update, and retries it. All attempts have the same update ID, so the update takes effect once.
-func (c *Client) request(ctx context.Context, session, name string, arg, res any) error {
 	id := rand.Text()
 	return c.askWorker(ctx, session, func(ctx context.Context) error {
 		h, err := c.temporal.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
