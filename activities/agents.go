@@ -57,7 +57,7 @@ func (a *Activities) agentOf(name string) (turn.Agent, error) {
 		}
 		names[i] = agent.ID
 	}
-	return turn.Agent{}, turn.Errorf(turn.CodeConfigInvalid, nil, fmt.Sprintf("there is no agent %q here; this worker runs %s",
+	return turn.Agent{}, turn.NewError(turn.CodeConfigInvalid, nil, fmt.Sprintf("there is no agent %q here; this worker runs %s",
 		turn.Truncate(name, 60), strings.Join(names, ", ")))
 }
 
@@ -96,7 +96,7 @@ func (s Settings) compactionSettings(cfg turn.Config) (*turn.CompactionSettings,
 	} else {
 		chain, err := s.Models(c.Model.Name, "")
 		if err != nil {
-			return nil, turn.Errorf(turn.CodeConfigInvalid, nil, "prompt.summary_model: "+err.Error())
+			return nil, turn.NewError(turn.CodeConfigInvalid, nil, "prompt.summary_model: "+err.Error())
 		}
 		c.Model = chain[0]
 	}

@@ -62,7 +62,7 @@ func (a *Activities) begin(ctx context.Context, in workflows.BeginInput) (workfl
 		return res, nil
 	}
 	if d := begun.DuplicateOf; d != nil && begun.TextDiffers {
-		return workflows.BeginResult{}, turn.Errorf(turn.CodeInputInvalid, nil, fmt.Sprintf(
+		return workflows.BeginResult{}, turn.NewError(turn.CodeInputInvalid, nil, fmt.Sprintf(
 			"the session already has a message with the ID %q and another text, which turn %s took. Nothing was done; send "+
 				"this text under another ID", turn.Truncate(in.Message.ID, 200), d.ID))
 	} else if d != nil {
@@ -110,7 +110,7 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput,
 	limits, policy := agent.Narrow(a.settings.Limits, a.settings.Policy)
 	limits, err = in.Limits.Apply(limits)
 	if err != nil {
-		return cfg, p, turn.Errorf(turn.CodeInputInvalid, nil, err.Error())
+		return cfg, p, turn.NewError(turn.CodeInputInvalid, nil, err.Error())
 	}
 	told := limits // and not the part of them that is left for this turn
 	if from != nil {
@@ -127,7 +127,7 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput,
 	}
 	chain, err := a.settings.Models(in.Message.Model, agent.Model)
 	if err != nil {
-		return cfg, p, turn.Errorf(turn.CodeConfigInvalid, nil, err.Error())
+		return cfg, p, turn.NewError(turn.CodeConfigInvalid, nil, err.Error())
 	}
 	cfg = turn.Config{
 		Version: turn.BehaviorVersion, Tenant: in.Tenant, Agent: agent.ID,
@@ -245,7 +245,7 @@ func checkMessageTools(cfg turn.Config) error {
 		if pattern == NoTools || len(cfg.Unavailable) > 0 || slices.ContainsFunc(cfg.Tools, patternOnly.Offered) {
 			continue
 		}
-		return turn.Errorf(turn.CodeInputInvalid, nil, fmt.Sprintf("the message's tools: no tool that the agent offers "+
+		return turn.NewError(turn.CodeInputInvalid, nil, fmt.Sprintf("the message's tools: no tool that the agent offers "+
 			"matches %q; `everturn tools status` lists the tools. Nothing was done", turn.Truncate(pattern, 80)))
 	}
 	return nil
@@ -264,7 +264,7 @@ func (a *Activities) selectTools(ctx context.Context, cfg *turn.Config) ([]turn.
 	for _, c := range catalogues {
 		unavailable := !c.Usable(time.Now())
 		if unavailable && c.Required {
-			return nil, turn.Errorf(turn.CodeToolNotSent, nil, fmt.Sprintf(
+			return nil, turn.NewError(turn.CodeToolNotSent, nil, fmt.Sprintf(
 				"the required MCP server %q is not available: %s. Nothing was done; fix the server and ask again", c.Server,
 				turn.Truncate(c.Problem, 2000)))
 		}
@@ -332,7 +332,7 @@ func (a *Activities) checkPrices(cfg turn.Config, compactPrompt *turn.Compaction
 		}
 		unpriced = models[i].Name
 	}
-	return turn.Errorf(turn.CodeConfigInvalid, nil, fmt.Sprintf("there is %s, but the price of model %q is not known, so "+
+	return turn.NewError(turn.CodeConfigInvalid, nil, fmt.Sprintf("there is %s, but the price of model %q is not known, so "+
 		"its cost cannot be limited: set its price under [[models]], or limit tokens instead", ceiling,
 		turn.Truncate(unpriced, 60)))
 }

@@ -56,7 +56,7 @@ func (a *Activities) compactInput(ctx context.Context, j *journal.DB,
 		return out, err
 	}
 	if last := session.LastTurn; last.ID != "" && !last.State.Terminal() {
-		return out, turn.Errorf(turn.CodeSessionBusy, nil,
+		return out, turn.NewError(turn.CodeSessionBusy, nil,
 			"the session has a running turn; compact it when the turn has ended")
 	}
 	begin := workflows.BeginInput{}
@@ -66,7 +66,7 @@ func (a *Activities) compactInput(ctx context.Context, j *journal.DB,
 		return out, err
 	}
 	if promptConfig.Compaction == nil {
-		return out, turn.Errorf(turn.CodeConfigInvalid, nil,
+		return out, turn.NewError(turn.CodeConfigInvalid, nil,
 			`compacting is turned off: set compaction = "auto" in [prompt] of the workers' agent.toml`)
 	}
 	list, err := j.Compactions(ctx, in.Session)

@@ -105,7 +105,7 @@ func (d *Deliveries) send(ctx context.Context, in workflows.HandOverInput) (turn
 	case errors.As(err, &refused) || err == nil:
 		return turnID, err
 	} // any other error is one of the connection
-	return "", turn.Errorf(turn.CodeTemporalUnavailable, err, "the session cannot be reached; the message is sent again")
+	return "", turn.NewError(turn.CodeTemporalUnavailable, err, "the session cannot be reached; the message is sent again")
 }
 
 // stateAfterWait returns the state of the message after the longest wait. A turn that was terminated is not settled in
@@ -114,7 +114,7 @@ func (d *Deliveries) send(ctx context.Context, in workflows.HandOverInput) (turn
 func (d *Deliveries) stateAfterWait(ctx context.Context, in workflows.HandOverInput) (workflows.DeliverResult, error) {
 	running, err := d.o.Running(ctx, in)
 	if err != nil {
-		return workflows.DeliverResult{}, turn.Errorf(turn.CodeTemporalUnavailable, err,
+		return workflows.DeliverResult{}, turn.NewError(turn.CodeTemporalUnavailable, err,
 			"cannot check whether the session has a running turn; the check is repeated")
 	}
 	// Read after Running, so that a turn that ends between the two does not look terminated.

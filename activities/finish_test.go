@@ -32,9 +32,9 @@ func TestWhatASessionSaysToADelivery(t *testing.T) {
 		retryable bool
 	}{
 		"taken":                     {},
-		"an inbox that is full":     {err: turn.Errorf(turn.CodeSessionBusy, nil, "100 messages wait")},
-		"a turn that is ending":     {err: turn.Errorf(turn.CodeSessionEnding, nil, "in a moment")},
-		"a message that is refused": {turn.Errorf(turn.CodeInputInvalid, nil, "no"), turn.CodeInputInvalid, false},
+		"an inbox that is full":     {err: turn.NewError(turn.CodeSessionBusy, nil, "100 messages wait")},
+		"a turn that is ending":     {err: turn.NewError(turn.CodeSessionEnding, nil, "in a moment")},
+		"a message that is refused": {turn.NewError(turn.CodeInputInvalid, nil, "no"), turn.CodeInputInvalid, false},
 		"no server":                 {errors.New("connection refused"), turn.CodeTemporalUnavailable, true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -85,7 +85,7 @@ func outputSchema(raw json.RawMessage) (json.RawMessage, error) {
 	}
 	canonical, _, err := schema.Compile(raw)
 	if err != nil {
-		return nil, turn.Errorf(turn.CodeInputInvalid, err, "the output schema cannot be used: "+err.Error())
+		return nil, turn.NewError(turn.CodeInputInvalid, err, "the output schema cannot be used: "+err.Error())
 	}
 	return canonical, nil
 }

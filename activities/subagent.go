@@ -58,7 +58,7 @@ func (a *Activities) callerOf(ctx context.Context, in workflows.BeginInput) (*ca
 	}
 	tenantJournal := a.journal.Tenant(in.Tenant)
 	forged := func(agent string, err error) error {
-		return turn.Errorf(turn.CodeInputInvalid, err, fmt.Sprintf(
+		return turn.NewError(turn.CodeInputInvalid, err, fmt.Sprintf(
 			"session %q belongs to an agent that a call of another turn starts, and there is no such call of agent %q; "+
 				"choose another session", turn.Truncate(in.Session, 80), turn.Truncate(agent, 60)))
 	}
@@ -201,7 +201,7 @@ func (a *Activities) originOf(ctx context.Context, in workflows.BeginInput) (*or
 	}
 	from, err := a.journal.Tenant(in.Tenant).Origin(ctx, in.Session, in.Message.ID, in.Turn)
 	if errors.Is(err, journal.ErrNotFound) {
-		return nil, turn.Errorf(turn.CodeConfigInvalid, err, fmt.Sprintf("the message ID %q is for the answer of a subagent, "+
+		return nil, turn.NewError(turn.CodeConfigInvalid, err, fmt.Sprintf("the message ID %q is for the answer of a subagent, "+
 			"and the session has no such answer; use another ID", turn.Truncate(in.Message.ID, 200)))
 	}
 	if err != nil {

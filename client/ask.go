@@ -38,11 +38,11 @@ func Ask[T any](ctx context.Context, c *Client, in SendInput) (answer T, result 
 		return answer, result, err
 	}
 	if result.FinishReason != turn.FinishAnswered {
-		return answer, result, turn.Errorf(cmp.Or(result.Code, turn.CodeInvalidOutput), nil,
+		return answer, result, turn.NewError(cmp.Or(result.Code, turn.CodeInvalidOutput), nil,
 			cmp.Or(result.Message, "the turn ended without an answer: "+string(result.FinishReason)))
 	}
 	if err := json.Unmarshal([]byte(result.Answer), &answer); err != nil {
-		return answer, result, turn.Errorf(turn.CodeInvalidOutput, err, "the answer is not a JSON object of the schema")
+		return answer, result, turn.NewError(turn.CodeInvalidOutput, err, "the answer is not a JSON object of the schema")
 	}
 	return answer, result, nil
 }

@@ -103,7 +103,7 @@ func asClientError(err error) error {
 // refusalError returns the error with which a workflow has refused a request: a *DecidedError if the refusal has the
 // decision that stands, or a *turn.Error that also is the error of this package for its code, if there is one.
 func refusalError(app *temporal.ApplicationError) error {
-	e := turn.Errorf(turn.Code(app.Type()), app, app.Message())
+	e := turn.NewError(turn.Code(app.Type()), app, app.Message())
 	var decided turn.Decision
 	if e.Code == turn.CodeNotWaiting && app.HasDetails() && app.Details(&decided) == nil {
 		return &DecidedError{Decision: decided, refusal: e}

@@ -149,7 +149,7 @@ func (c *Client) checkRepeated(ctx context.Context, in SendInput) error {
 	if err != nil || len(first) != 1 || first[0].Text == journal.CleanText(in.Message.Text) {
 		return nil
 	}
-	return temporalconn.WithKind(ErrInvalid, turn.Errorf(turn.CodeInputInvalid, nil, fmt.Sprintf(
+	return temporalconn.WithKind(ErrInvalid, turn.NewError(turn.CodeInputInvalid, nil, fmt.Sprintf(
 		"the session already has a message with the ID %q and another text; send this text under another ID",
 		turn.Truncate(in.Message.ID, 200))))
 }
@@ -180,7 +180,7 @@ func (c *Client) send(ctx context.Context, in SendInput, t *Turn, repeated bool)
 		}
 	}
 	if in.Alone {
-		busy := turn.Errorf(turn.CodeSessionBusy, err, "a turn of session "+in.Session+" is running")
+		busy := turn.NewError(turn.CodeSessionBusy, err, "a turn of session "+in.Session+" is running")
 		return temporalconn.WithKind(ErrBusy, busy)
 	}
 	var res workflows.SendResult

@@ -72,7 +72,7 @@ type lossy struct {
 
 func (l *lossy) SettleCompaction(ctx context.Context, in journal.SettleCompaction) (turn.Compaction, error) {
 	if l.before.Add(-1) >= 0 {
-		return turn.Compaction{}, turn.Errorf(turn.CodeJournalUnavailable, errors.New("lost"), "the journal is away")
+		return turn.Compaction{}, turn.NewError(turn.CodeJournalUnavailable, errors.New("lost"), "the journal is away")
 	}
 	return l.Journal.SettleCompaction(ctx, in)
 }

@@ -280,7 +280,7 @@ func (d deaf) Infer(ctx context.Context, _ turn.Prompt, sink turn.Sink) (turn.Co
 	sink.Text("This is ")
 	close(d.reached)
 	<-ctx.Done()
-	return turn.Completion{}, turn.Errorf(turn.CodeLLMTransport, ctx.Err(), "the connection was lost")
+	return turn.Completion{}, turn.NewError(turn.CodeLLMTransport, ctx.Err(), "the connection was lost")
 }
 
 // patient is a model that answers once the test lets it.
@@ -295,7 +295,7 @@ func (p patient) Infer(ctx context.Context, _ turn.Prompt, sink turn.Sink) (turn
 		sink.Text("Here.")
 		return turn.Completion{Text: "Here.", FinishReason: "stop"}, nil
 	case <-ctx.Done():
-		return turn.Completion{}, turn.Errorf(turn.CodeLLMTransport, ctx.Err(), "the connection was lost")
+		return turn.Completion{}, turn.NewError(turn.CodeLLMTransport, ctx.Err(), "the connection was lost")
 	}
 }
 

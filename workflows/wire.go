@@ -174,7 +174,7 @@ func (in Input) Check() error {
 
 // invalid returns an error with turn.CodeInputInvalid.
 func invalid(format string, args ...any) *turn.Error {
-	return turn.Errorf(turn.CodeInputInvalid, nil, fmt.Sprintf(format, args...))
+	return turn.NewError(turn.CodeInputInvalid, nil, fmt.Sprintf(format, args...))
 }
 
 // checkVersion rejects the version of a newer client.

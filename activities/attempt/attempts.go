@@ -50,7 +50,7 @@ func (a *Attempts) Begin(ctx context.Context, turnID string, step int, call stri
 	ctx = context.WithValue(context.WithValue(ctx, workKey{}, names), clockKey{}, clock)
 	if !IsLocal(ctx) {
 		if leave, err = a.enter(ctx, names); err != nil {
-			return ctx, clock, clock.Stop, turn.Errorf(turn.CodeWorkerUnavailable, err, "the previous attempt is still running")
+			return ctx, clock, clock.Stop, turn.NewError(turn.CodeWorkerUnavailable, err, "the previous attempt is still running")
 		}
 	}
 	detached, cancel := context.WithCancelCause(context.WithoutCancel(ctx))

@@ -17,31 +17,31 @@ func AsTurnError(err error) *turn.Error {
 	case errors.As(err, &e):
 		return e
 	case errors.Is(err, journal.ErrConflict):
-		return turn.Errorf(turn.CodeSessionBusy, err,
+		return turn.NewError(turn.CodeSessionBusy, err,
 			"another turn has written to this session; what was done is kept: ask again")
 	case errors.Is(err, journal.ErrClosed):
-		return turn.Errorf(turn.CodeSessionBusy, err,
+		return turn.NewError(turn.CodeSessionBusy, err,
 			"this turn was closed by a later one of its session; what was done is kept")
 	case errors.Is(err, journal.ErrStale):
-		return turn.Errorf(turn.CodeWorkerUnavailable, err, "a newer attempt is running")
+		return turn.NewError(turn.CodeWorkerUnavailable, err, "a newer attempt is running")
 	case errors.Is(err, journal.ErrBehind):
-		return turn.Errorf(turn.CodeJournalUnavailable, err,
+		return turn.NewError(turn.CodeJournalUnavailable, err,
 			"the journal lacks what this turn recorded before: it was restored to an earlier moment, or is another one; "+
 				"restore a later copy and the turn continues, or stop the turn")
 	case errors.Is(err, journal.ErrNotFound):
-		return turn.Errorf(turn.CodeInternal, err,
+		return turn.NewError(turn.CodeInternal, err,
 			"the journal does not have the data that the turn refers to; check that this worker uses the right journal")
 	case errors.Is(err, journal.ErrUnapproved):
-		return turn.Errorf(turn.CodePolicyDenied, err, "the call was not approved with these arguments; it was not run")
+		return turn.NewError(turn.CodePolicyDenied, err, "the call was not approved with these arguments; it was not run")
 	case errors.As(err, &large):
-		return turn.Errorf(turn.CodeLLMRejected, err, tooLarge(large))
+		return turn.NewError(turn.CodeLLMRejected, err, tooLarge(large))
 	case errors.Is(err, journal.ErrReplaced):
-		return turn.Errorf(turn.CodeJournalUnavailable, err,
+		return turn.NewError(turn.CodeJournalUnavailable, err,
 			"the journal was deleted or replaced while the worker ran: restore it and start the worker again")
 	case errors.Is(err, journal.ErrNewer):
-		return turn.Errorf(turn.CodeConfigInvalid, err, "the journal was written by a newer version; update this worker")
+		return turn.NewError(turn.CodeConfigInvalid, err, "the journal was written by a newer version; update this worker")
 	}
-	return turn.Errorf(turn.CodeJournalUnavailable, err, "the journal is not available: check its disk or its server")
+	return turn.NewError(turn.CodeJournalUnavailable, err, "the journal is not available: check its disk or its server")
 }
 
 // BehindIfMissing returns err, wrapped in journal.ErrBehind if it is an ErrNotFound. It is for reads of what the turn

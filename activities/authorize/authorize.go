@@ -56,7 +56,7 @@ func (a *Authorizer) Authorize(ctx context.Context, in workflows.CallInput,
 		return tool, false, err
 	}
 	if begun.Session != in.Session || begun.Tenant != in.Tenant {
-		return tool, false, turn.Errorf(turn.CodePolicyDenied, nil,
+		return tool, false, turn.NewError(turn.CodePolicyDenied, nil,
 			"the call names another session or tenant than its turn has")
 	}
 	promptConfig, err := a.frozen.PromptConfig(ctx, begun.PromptConfig)
@@ -83,7 +83,7 @@ func (a *Authorizer) Authorize(ctx context.Context, in workflows.CallInput,
 	permit := permits[call.ID]
 	d, _ := promptConfig.Find(call.Tool) // empty if no worker offers the tool; its ID is then not in.Tool.ID
 	if permit.Permission != turn.Allow && permit.Permission != turn.Ask || d.ID != in.Tool.ID {
-		return tool, false, turn.Errorf(turn.CodePolicyDenied, nil, "the turn's policy denies this call: "+permit.Why)
+		return tool, false, turn.NewError(turn.CodePolicyDenied, nil, "the turn's policy denies this call: "+permit.Why)
 	}
 	return d.Pinned(), permit.Permission == turn.Ask, nil
 }

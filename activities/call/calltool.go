@@ -25,7 +25,7 @@ import (
 func (r *Runner) CallTool(ctx context.Context, in workflows.CallInput) (workflows.CallResult, error) {
 	if r.elsewhere.Tools != "" && in.Tool.Queue == "" { // this worker runs calls only of tools with a queue of their own
 		if attempt.IsLocal(ctx) { // it cannot go to another worker; the turn began on one that runs calls
-			return workflows.CallResult{}, r.attempts.Failure(ctx, turn.Errorf(turn.CodeToolNotSent, nil, "this worker calls no tools"))
+			return workflows.CallResult{}, r.attempts.Failure(ctx, turn.NewError(turn.CodeToolNotSent, nil, "this worker calls no tools"))
 		}
 		return workflows.CallResult{}, workflows.Elsewhere(r.queues)
 	}
@@ -72,7 +72,7 @@ func (r *Runner) callTool(ctx context.Context, in workflows.CallInput, clock *at
 	case journal.ClaimSettled:
 		return r.receipt(in, record), nil
 	case journal.ClaimStale:
-		return workflows.CallResult{}, turn.Errorf(turn.CodeToolOutcomeUnknown, journal.ErrStale,
+		return workflows.CallResult{}, turn.NewError(turn.CodeToolOutcomeUnknown, journal.ErrStale,
 			"a later attempt has this call")
 	case journal.ClaimTaken: // an earlier attempt may have run the call, and the tool is not repeatable
 		return r.settleCall(ctx, in, turn.ToolResult{Outcome: turn.OutcomeUnknown, Text: unknownText})
@@ -100,11 +100,11 @@ func (r *Runner) callTool(ctx context.Context, in workflows.CallInput, clock *at
 		// The workflow attempts the call again, unless the call still runs (Detached) or the turn was stopped. The claim
 		// stays, because the journal grants a repeatable call to a later attempt in spite of it, and counts both attempts.
 		// If this worker stops, the later attempt runs on another one.
-		return workflows.CallResult{}, turn.Errorf(turn.CodeToolOutcomeUnknown, nil, result.Text)
+		return workflows.CallResult{}, turn.NewError(turn.CodeToolOutcomeUnknown, nil, result.Text)
 	case result.Outcome == turn.OutcomeError && in.RetryIfError && !elicitor.hasAsked() &&
 		!temporal.IsCanceledError(context.Cause(ctx)):
 		// The claim stays here, too: the workflow sets RetryIfError for repeatable calls only.
-		return workflows.CallResult{}, turn.Errorf(turn.CodeToolFailed, nil, turn.Truncate(result.Text, turn.ResultPreview))
+		return workflows.CallResult{}, turn.NewError(turn.CodeToolFailed, nil, turn.Truncate(result.Text, turn.ResultPreview))
 	}
 	res, err := r.settleCall(ctx, in, result)
 	if err != nil {
@@ -185,12 +185,12 @@ func (r *Runner) requestedCall(ctx context.Context, in workflows.CallInput) (tur
 			continue
 		}
 		if in.CheckApproval && journal.HashOf([]byte(c.Arguments)) != in.Call.ArgumentsHash {
-			return turn.ToolCall{}, turn.Errorf(turn.CodeToolDrift, nil,
+			return turn.ToolCall{}, turn.NewError(turn.CodeToolDrift, nil,
 				"the call's arguments differ from the approved ones; it was not run")
 		}
 		return c, nil
 	}
-	return turn.ToolCall{}, turn.Errorf(turn.CodeInternal, nil,
+	return turn.ToolCall{}, turn.NewError(turn.CodeInternal, nil,
 		"the journal does not have call "+in.Call.ID+" of this turn")
 }
 

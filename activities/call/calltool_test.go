@@ -131,7 +131,7 @@ func (s slowTool) Call(ctx context.Context, _ turn.ToolRequest) (turn.ToolResult
 // TestASlowCallOnAFullDiskEndsBeforeItsDeadline checks that everything that CallTool waits for fits before its
 // deadline, at which the server gives the attempt up.
 func TestASlowCallOnAFullDiskEndsBeforeItsDeadline(t *testing.T) {
-	notSent := turn.Errorf(turn.CodeToolNotSent, nil, "the server is away")
+	notSent := turn.NewError(turn.CodeToolNotSent, nil, "the server is away")
 	for name, end := range map[string]error{"settled": nil, "given back": notSent} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

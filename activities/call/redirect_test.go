@@ -33,7 +33,7 @@ func TestACallGoesToAWorkerThatHasItsTool(t *testing.T) {
 	worker := func(home, queue, version string) fleet.WorkerReport {
 		return fleet.WorkerReport{ID: home, Home: home, TaskQueue: queue, Offers: map[string]string{"local": "/" + version}}
 	}
-	var absent, drift error = turn.ToolAbsent("local/a"), turn.Errorf(turn.CodeToolDrift, nil, "local/a has changed")
+	var absent, drift error = turn.ToolAbsent("local/a"), turn.NewError(turn.CodeToolDrift, nil, "local/a has changed")
 	for name, c := range map[string]struct {
 		pinned  turn.Descriptor
 		err     error
@@ -46,7 +46,7 @@ func TestACallGoesToAWorkerThatHasItsTool(t *testing.T) {
 		"its worker is away":    {described("local/a", "1"), absent, []fleet.WorkerReport{worker("h", "q", "new")}, ""},
 		"of another task queue": {described("local/a", "1"), absent, []fleet.WorkerReport{worker("h", "r", "old")}, ""},
 		"only this worker":      {described("local/a", "1"), drift, []fleet.WorkerReport{worker("here", "q", "old")}, ""},
-		"another error": {described("local/a", "1"), turn.Errorf(turn.CodeToolNotSent, nil, "refused"),
+		"another error": {described("local/a", "1"), turn.NewError(turn.CodeToolNotSent, nil, "refused"),
 			[]fleet.WorkerReport{worker("h", "q", "old")}, ""},
 	} {
 		a := &Runner{journal: mixedFleet{workers: c.workers}, home: "here", taskQueue: "q"}

@@ -64,8 +64,8 @@ func TestOnlyACallThatWasNotSentMayBeRetried(t *testing.T) {
 	}{
 		"not sent":                      {away, 15 * time.Second, true},
 		"not sent, and no time is left": {away, time.Nanosecond, false},
-		"drift":                         {turn.Errorf(turn.CodeToolDrift, nil, "changed"), 15 * time.Second, false},
-		"a server that lost its state":  {turn.Errorf(turn.CodeToolStateLost, nil, "gone"), 15 * time.Second, false},
+		"drift":                         {turn.NewError(turn.CodeToolDrift, nil, "changed"), 15 * time.Second, false},
+		"a server that lost its state":  {turn.NewError(turn.CodeToolStateLost, nil, "gone"), 15 * time.Second, false},
 		"the journal is away":           {context.DeadlineExceeded, 15 * time.Second, false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -41,16 +41,16 @@ func (r *Runner) beginSubagent(ctx context.Context, in workflows.CallInput) (res
 	case record.Claim == journal.ClaimSettled:
 		return r.subagentReceipt(ctx, in, record)
 	case record.Claim == journal.ClaimStale:
-		return res, turn.Errorf(turn.CodeToolOutcomeUnknown, journal.ErrStale, "a later attempt has this call")
+		return res, turn.NewError(turn.CodeToolOutcomeUnknown, journal.ErrStale, "a later attempt has this call")
 	case record.Subagent == nil || record.Subagent.Background != authorize.IsBackground(call):
-		return res, turn.Errorf(turn.CodeInternal, nil, "the journal has another subagent of this call")
+		return res, turn.NewError(turn.CodeInternal, nil, "the journal has another subagent of this call")
 	}
 	res.CallID, res.Tool, res.Granted = in.Call.ID, in.Tool.ID, record.Subagent.Granted
 	var arguments struct {
 		Task string `json:"task"`
 	}
 	if err := json.Unmarshal([]byte(call.Arguments), &arguments); err != nil {
-		return res, turn.Errorf(turn.CodeInvalidAction, err, "the call's arguments cannot be read")
+		return res, turn.NewError(turn.CodeInvalidAction, err, "the call's arguments cannot be read")
 	}
 	cfg, err := r.frozen.Config(ctx, in.Turn)
 	if err != nil {

@@ -53,9 +53,9 @@ func (r *Runner) admit(ctx context.Context, in workflows.InferInput, inf journal
 	case refusal == nil:
 		return lease, nil
 	case refusal.Final:
-		return nil, turn.Errorf(turn.CodeTokensUsedUp, nil, refusal.String())
+		return nil, turn.NewError(turn.CodeTokensUsedUp, nil, refusal.String())
 	case refusal.Limit == fleet.LimitRetryAfter: // the model is away, so a fallback may take over
-		e := turn.Errorf(turn.CodeLLMRateLimited, nil, refusal.String())
+		e := turn.NewError(turn.CodeLLMRateLimited, nil, refusal.String())
 		e.RetryAfter = refusal.Retry
 		return nil, r.notAsked(ctx, in, inf, e, jittered(refusal.Retry), clock)
 	}
@@ -71,7 +71,7 @@ func cancelledWaitError(ctx context.Context) error {
 	if temporal.IsCanceledError(context.Cause(ctx)) {
 		return temporal.NewCanceledError()
 	}
-	return turn.Errorf(turn.CodeWorkerUnavailable, context.Cause(ctx),
+	return turn.NewError(turn.CodeWorkerUnavailable, context.Cause(ctx),
 		"the worker stopped while the inference waited for a limit")
 }
 

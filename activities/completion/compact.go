@@ -52,7 +52,7 @@ func (r *Runner) askCompact(ctx context.Context, in workflows.CompactInput, m tu
 			return turn.Completion{}, fatalError{err}
 		}
 		if over != nil {
-			return turn.Completion{}, fatalError{turn.Errorf(turn.CodeBudgetUsedUp, nil, over.String())}
+			return turn.Completion{}, fatalError{turn.NewError(turn.CodeBudgetUsedUp, nil, over.String())}
 		}
 	}
 	lease, refusal, err := r.capacity.Admit(ctx, capacity.Request{
@@ -63,7 +63,7 @@ func (r *Runner) askCompact(ctx context.Context, in workflows.CompactInput, m tu
 	case err != nil:
 		return turn.Completion{}, fatalError{err}
 	case refusal != nil && refusal.Final:
-		return turn.Completion{}, fatalError{turn.Errorf(turn.CodeTokensUsedUp, nil, refusal.String())}
+		return turn.Completion{}, fatalError{turn.NewError(turn.CodeTokensUsedUp, nil, refusal.String())}
 	case refusal != nil:
 		return turn.Completion{}, fatalError{temporal.NewApplicationErrorWithOptions(refusal.String(),
 			string(turn.CodeLLMRateLimited), temporal.ApplicationErrorOptions{NextRetryDelay: refusal.Retry})}
@@ -108,7 +108,7 @@ func (r *Runner) reserveSummary(ctx context.Context, in workflows.InferInput, in
 	case err != nil:
 		return fatalError{err}
 	case refusal != nil:
-		return turn.Errorf(turn.CodeBudgetUsedUp, nil, refusal.String())
+		return turn.NewError(turn.CodeBudgetUsedUp, nil, refusal.String())
 	}
 	*reserved = true
 	return nil

@@ -107,7 +107,7 @@ func (r *Runner) reserve(ctx context.Context, s *spending, p *turn.Prompt, clock
 	case fleet.LimitTurnCost:
 		reason = turn.FinishMaxCost
 	default: // the budget of the session or of the tenant
-		return turn.Errorf(turn.CodeBudgetUsedUp, nil, refusal.String()+": wait until the period ends, continue in another "+
+		return turn.NewError(turn.CodeBudgetUsedUp, nil, refusal.String()+": wait until the period ends, continue in another "+
 			"session if the session's budget is used up, or raise the limit under [budget]")
 	}
 	return temporal.NewApplicationErrorWithOptions(refusal.String(), string(turn.CodeLimitExceeded),

@@ -51,7 +51,7 @@ func (r *Runner) modelOf(ctx context.Context, in workflows.InferInput) (modelInU
 		return modelInUse{}, err
 	}
 	if change.Position < 0 || change.Position >= len(t.Models) {
-		return modelInUse{}, turn.Errorf(turn.CodeInternal, nil, "the turn's model is not one of its models")
+		return modelInUse{}, turn.NewError(turn.CodeInternal, nil, "the turn's model is not one of its models")
 	}
 	m.Model, m.first, m.position = t.Models[change.Position], t.Models[0], change.Position
 	m.fallbacks = t.Models[change.Position+1:]

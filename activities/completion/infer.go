@@ -98,7 +98,7 @@ func (r *Runner) complete(ctx context.Context, in workflows.InferInput, inf jour
 	promptConfig turn.PromptConfig, model modelInUse, clock *attempt.Clock) (journal.Inference, turn.Usage, error) {
 	// Attempts that were neither released nor failed were interrupted: their workers died, or the journal failed.
 	if inf.Attempt-inf.Released-inf.Failures > maxAttempts {
-		return inf, turn.Usage{}, turn.Errorf(turn.CodeInternal, nil,
+		return inf, turn.Usage{}, turn.NewError(turn.CodeInternal, nil,
 			fmt.Sprintf("the inference was interrupted %d times; it is not tried again", maxAttempts))
 	}
 	p, leave, err := r.openPrompt(ctx, &in, inf, promptConfig, clock)
@@ -190,7 +190,7 @@ func (r *Runner) send(ctx context.Context, in workflows.InferInput, inf journal.
 	// the whole timeout again.
 	if time.Since(clock.Began) > workflows.BeforeModel {
 		return turn.Completion{}, nil, r.notSent(ctx, inf,
-			turn.Errorf(turn.CodeWorkerUnavailable, nil, "the inference waited too long to begin"))
+			turn.NewError(turn.CodeWorkerUnavailable, nil, "the inference waited too long to begin"))
 	}
 	try, err := r.beginRequest(ctx, in, inf, clock)
 	if err != nil {
@@ -209,7 +209,7 @@ func (r *Runner) send(ctx context.Context, in workflows.InferInput, inf journal.
 		}
 	}
 	timeLeft := max(in.Budget-clock.Busy(), time.Second)
-	limited, cancel := context.WithTimeoutCause(ctx, timeLeft, turn.Errorf(turn.CodeLimitExceeded, nil,
+	limited, cancel := context.WithTimeoutCause(ctx, timeLeft, turn.NewError(turn.CodeLimitExceeded, nil,
 		fmt.Sprintf("the model did not answer within the %s that the turn had left", timeLeft.Round(time.Second))))
 	defer cancel()
 	asking, abort := context.WithCancelCause(limited) // the stream aborts the request if it cannot write its events
@@ -255,7 +255,7 @@ func (r *Runner) inferenceError(ctx, asking context.Context, in workflows.InferI
 		return temporal.NewCanceledError() // the stream has the text so far
 	}
 	if ctx.Err() != nil {
-		return turn.Errorf(turn.CodeWorkerUnavailable, err, "the worker stopped in the middle of an inference")
+		return turn.NewError(turn.CodeWorkerUnavailable, err, "the worker stopped in the middle of an inference")
 	}
 	if cause := context.Cause(asking); cause != nil && !errors.Is(cause, context.Canceled) {
 		err = cause // the turn's time is up, or the journal refused an event

@@ -91,7 +91,7 @@ func (r *Runner) waitForRoom(ctx context.Context, size int64, clock *attempt.Clo
 	ctx, cancel := context.WithTimeout(ctx, workflows.PromptWithin)
 	defer cancel()
 	if err := r.prompts.Acquire(ctx, size); err != nil {
-		return turn.Errorf(turn.CodeWorkerUnavailable, err, "this worker has no memory left for another large prompt")
+		return turn.NewError(turn.CodeWorkerUnavailable, err, "this worker has no memory left for another large prompt")
 	}
 	return nil
 }
@@ -142,7 +142,7 @@ func (r *Runner) anchor(ctx context.Context, in workflows.InferInput) (*turn.Mes
 			return nil, fmt.Errorf("reading the turn's request: %w", err)
 		}
 		if len(messages) != 1 {
-			return nil, turn.Errorf(turn.CodeInternal, nil, "the turn's request is not in the journal")
+			return nil, turn.NewError(turn.CodeInternal, nil, "the turn's request is not in the journal")
 		}
 		r.frozen.PutWindow(key, in.Prompt.Anchor, messages)
 	}

@@ -140,7 +140,7 @@ func (r *Runner) askSummary(ctx context.Context, in workflows.InferInput, inf jo
 	}
 	defer lease.End(-1) // no effect after another End
 	budget := max((in.Budget-clock.Busy())/2, time.Second)
-	limited, cancel := context.WithTimeoutCause(ctx, budget, turn.Errorf(turn.CodeLimitExceeded, nil,
+	limited, cancel := context.WithTimeoutCause(ctx, budget, turn.NewError(turn.CodeLimitExceeded, nil,
 		fmt.Sprintf("the model did not answer within %s", budget.Round(time.Second))))
 	defer cancel()
 	asked, sink := time.Now(), &byteCounter{up: try.Up}

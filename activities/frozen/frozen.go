@@ -82,7 +82,7 @@ func (c *Cache) Config(ctx context.Context, turnID string) (turn.Config, error) 
 func DecodeConfig(raw json.RawMessage) (turn.Config, error) {
 	var c turn.Config
 	if err := json.Unmarshal(raw, &c); err != nil {
-		return c, turn.Errorf(turn.CodeInternal, err, "the turn's config cannot be read")
+		return c, turn.NewError(turn.CodeInternal, err, "the turn's config cannot be read")
 	}
 	return c, nil
 }
@@ -165,7 +165,7 @@ func (c *Cache) PromptConfig(ctx context.Context, hash string) (turn.PromptConfi
 		return p, fmt.Errorf("reading the prompt config: %w", err)
 	}
 	if err := json.Unmarshal(b, &p); err != nil {
-		return p, turn.Errorf(turn.CodeInternal, err, "the turn's prompt config cannot be read")
+		return p, turn.NewError(turn.CodeInternal, err, "the turn's prompt config cannot be read")
 	}
 	c.promptConfigs.Add(hash, p)
 	return p, nil

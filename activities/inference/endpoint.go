@@ -103,10 +103,10 @@ func New(o Options) (*Endpoint, error) {
 	o = o.withDefaults()
 	base, err := checkBaseURL(o.BaseURL)
 	if err != nil {
-		return nil, turn.Errorf(turn.CodeConfigInvalid, nil, err.Error())
+		return nil, turn.NewError(turn.CodeConfigInvalid, nil, err.Error())
 	}
 	if strings.ContainsFunc(o.APIKey, unicode.IsControl) {
-		return nil, turn.Errorf(turn.CodeConfigInvalid, nil,
+		return nil, turn.NewError(turn.CodeConfigInvalid, nil,
 			"the API key contains a control character; was it copied with its line break?")
 	}
 	return &Endpoint{opts: o, wire: o.Wire, client: newClient(o), base: strings.TrimRight(o.BaseURL, "/"),
@@ -217,7 +217,7 @@ func (e *Endpoint) renderBody(wire Wire, p turn.Prompt, quirks Quirks, textOnly 
 	body, err := wire.Body(p, rules)
 	var typed *turn.Error
 	if err != nil && !errors.As(err, &typed) {
-		err = turn.Errorf(turn.CodeLLMRejected, e.redactError(err),
+		err = turn.NewError(turn.CodeLLMRejected, e.redactError(err),
 			"the request could not be built: "+e.redactShort(err.Error()))
 	}
 	return body, err
@@ -323,5 +323,5 @@ func (e *Endpoint) connectDeadline() *turn.Error {
 
 // deadline returns the error of a deadline. The format has two verbs: for the provider's name and for the duration.
 func (e *Endpoint) deadline(format string, d time.Duration) *turn.Error {
-	return turn.Errorf(turn.CodeLLMTransport, nil, fmt.Sprintf(format, e.opts.Name, d))
+	return turn.NewError(turn.CodeLLMTransport, nil, fmt.Sprintf(format, e.opts.Name, d))
 }

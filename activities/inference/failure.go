@@ -35,7 +35,7 @@ func (e *Endpoint) failure(caller, ctx context.Context, ex *exchange, began bool
 	case ex.refusal != nil:
 		return e.responseError(ex)
 	case errors.As(context.Cause(ctx), &deadline):
-		return turn.Errorf(deadline.Code, e.redactError(err), deadline.Message)
+		return turn.NewError(deadline.Code, e.redactError(err), deadline.Message)
 	case errors.As(err, &inStream):
 		return e.providerError(0, ex.header, inStream.Body)
 	case ex.status == 0 && !ex.connected.Load() && isTimeout(err): // the dialer's own timeout came first
@@ -44,7 +44,7 @@ func (e *Endpoint) failure(caller, ctx context.Context, ex *exchange, began bool
 		return late
 	}
 	code, message := e.diagnose(ex, began, err)
-	return turn.Errorf(code, e.redactError(err), message)
+	return turn.NewError(code, e.redactError(err), message)
 }
 
 // diagnose returns the code and the message for a failure that is neither a refusal nor a deadline. began is as for
@@ -82,7 +82,7 @@ func (e *Endpoint) cancelled(ctx context.Context) error {
 	if errors.As(cause, &typed) {
 		return fmt.Errorf("calling %s: %w", e.opts.Name, cause)
 	}
-	return turn.Errorf(turn.CodeLLMTransport, cause, "the request to "+e.opts.Name+" was cancelled")
+	return turn.NewError(turn.CodeLLMTransport, cause, "the request to "+e.opts.Name+" was cancelled")
 }
 
 // responseError returns the error for a response with an error status.
@@ -103,7 +103,7 @@ func (e *Endpoint) providerError(status int, header http.Header, body []byte) *t
 		r.ShouldRetry = &should
 	}
 	r.Message, r.Kind = e.redactShort(r.Message), e.redactShort(r.Kind)
-	out := turn.Errorf(r.code(), r, r.describe(e.opts.Name, header, e.redactShort))
+	out := turn.NewError(r.code(), r, r.describe(e.opts.Name, header, e.redactShort))
 	out.OfModel, out.Status = r.ofModel(), r.Status
 	if out.Code.Retryable() {
 		out.RetryAfter = retryafter.Parse(header, time.Now(), maxReset)

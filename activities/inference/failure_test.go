@@ -287,7 +287,7 @@ func TestACallersCancelEndsTheRequestWithItsCause(t *testing.T) {
 
 func TestACallersTypedCauseKeepsItsCode(t *testing.T) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 30*time.Millisecond,
-		turn.Errorf(turn.CodeLimitExceeded, nil, "out of time"))
+		turn.NewError(turn.CodeLimitExceeded, nil, "out of time"))
 	defer cancel()
 	s := fakellm.Start(t, fakellm.Text("x").StallAfter(1))
 	_, err := chatOf(t, s.URL()).Infer(ctx, prompt("hello"), newRecorder())

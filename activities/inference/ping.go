@@ -15,7 +15,7 @@ const pingTimeout = 5 * time.Second
 // Its error is a *turn.Error like Infer's. If its Status is 404, the endpoint may still work, without a list of models.
 func (e *Endpoint) Ping(ctx context.Context) error {
 	limited, cancel := context.WithTimeoutCause(ctx, pingTimeout,
-		turn.Errorf(turn.CodeLLMTransport, nil, e.opts.Name+" did not answer within "+pingTimeout.String()+
+		turn.NewError(turn.CodeLLMTransport, nil, e.opts.Name+" did not answer within "+pingTimeout.String()+
 			"; check the network and base_url"))
 	defer cancel()
 	inner, ex := e.newExchange(limited)

@@ -86,7 +86,7 @@ func (c *connector) sessionFor(ctx context.Context, req turn.ToolRequest) (*sess
 	if conn := c.pool.Resume(pool.Key{Tenant: req.Tenant, Turn: req.Turn}, req.OwningCall); conn != nil {
 		return conn.Link().(*session), nil
 	}
-	return nil, turn.Errorf(turn.CodeToolStateLost, nil,
+	return nil, turn.NewError(turn.CodeToolStateLost, nil,
 		fmt.Sprintf("server state lost: the connection that held what %s "+
 			"remembered of this turn has ended. %s was not called. Begin again with that server if its state is needed",
 			c.name(), req.Tool))

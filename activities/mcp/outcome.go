@@ -259,7 +259,7 @@ func notCalledError(tool string, err error) error {
 	if errors.As(err, &e) {
 		return e
 	}
-	out := turn.Errorf(turn.CodeToolNotSent, err, tool+" was not called")
+	out := turn.NewError(turn.CodeToolNotSent, err, tool+" was not called")
 	if why := modelText(err); why != "" {
 		out.Message += ": " + why
 	}

@@ -172,7 +172,7 @@ func (m *Model) endpoint(p turn.Prompt) (*inference.Endpoint, error) {
 	if endpoint := m.providers[id]; endpoint != nil {
 		return endpoint, nil
 	}
-	return nil, turn.Errorf(turn.CodeConfigInvalid, nil, fmt.Sprintf(
+	return nil, turn.NewError(turn.CodeConfigInvalid, nil, fmt.Sprintf(
 		"this worker has no provider %q; add it to [[providers]] in agent.toml, or set its key, and start the worker again",
 		turn.Truncate(id, 60)))
 }

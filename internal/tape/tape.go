@@ -125,7 +125,7 @@ func (t *Tape) Takes(p turn.Prompt, mediaType string) bool { return t.next.Takes
 func (t *Tape) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.Completion, error) {
 	requestJSON, name, err := t.request(p)
 	if err != nil {
-		return turn.Completion{}, turn.Errorf(turn.CodeInternal, err, "the request cannot be written to a tape")
+		return turn.Completion{}, turn.NewError(turn.CodeInternal, err, "the request cannot be written to a tape")
 	}
 	if t.replays {
 		return t.replay(p, requestJSON, name, sink)
@@ -260,14 +260,14 @@ func (t *Tape) replay(p turn.Prompt, requestJSON []byte, name string, sink turn.
 	t.mu.Unlock()
 	if errors.Is(err, fs.ErrNotExist) {
 		if e, err = t.answerByPosition(p); errors.Is(err, fs.ErrNotExist) {
-			return turn.Completion{}, turn.Errorf(turn.CodeLLMRejected, nil, t.describeMissing(p, requestJSON, name))
+			return turn.Completion{}, turn.NewError(turn.CodeLLMRejected, nil, t.describeMissing(p, requestJSON, name))
 		}
 	}
 	if err == nil && len(e.Exchanges) == 0 {
 		err = fmt.Errorf("%s has no answer", name)
 	}
 	if err != nil {
-		return turn.Completion{}, turn.Errorf(turn.CodeLLMRejected, err,
+		return turn.Completion{}, turn.NewError(turn.CodeLLMRejected, err,
 			"the tape in "+t.dir+" cannot be read: "+err.Error())
 	}
 	x := e.Exchanges[min(n, len(e.Exchanges)-1)]
@@ -283,7 +283,7 @@ func (t *Tape) replay(p turn.Prompt, requestJSON []byte, name string, sink turn.
 	case x.Error != nil:
 		return turn.Completion{}, x.Error.err()
 	case x.Completion == nil:
-		return turn.Completion{}, turn.Errorf(turn.CodeLLMRejected, nil,
+		return turn.Completion{}, turn.NewError(turn.CodeLLMRejected, nil,
 			fmt.Sprintf("the tape's file %s has neither a completion nor an error", name))
 	}
 	return *x.Completion, nil
@@ -341,7 +341,7 @@ func excerpt(b []byte, at int) string {
 func failureOf(err error) *failure {
 	var e *turn.Error
 	if !errors.As(err, &e) {
-		e = turn.Errorf(turn.CodeOf(err), nil, err.Error())
+		e = turn.NewError(turn.CodeOf(err), nil, err.Error())
 	}
 	return &failure{e.Code, e.Message, e.RetryAfter, e.Status, e.OfModel, e.Refused}
 }

@@ -105,7 +105,7 @@ func (r Request) Settle(d Decision) (Decision, *Error) {
 	case r.Kind == RequestApproval && d.Status == StatusAllowed && d.ArgumentsHash == "":
 		return d, invalid("the approval does not name the arguments; give arguments_hash as the request has it")
 	case (d.Allowed || d.ArgumentsHash != "") && d.ArgumentsHash != r.ArgumentsHash:
-		return d, Errorf(CodeToolDrift, nil, "call "+r.ID+" has other arguments than the decision names; look at it again")
+		return d, NewError(CodeToolDrift, nil, "call "+r.ID+" has other arguments than the decision names; look at it again")
 	case d.Grant == "":
 	case d.Grant != GrantCall && d.Grant != GrantHost && d.Grant != GrantTool, d.Status != StatusAllowed:
 		return d, invalid(`a grant is "call", "host" or "tool", and goes with allow`)
@@ -187,5 +187,5 @@ func (r ElicitationResponse) To(q *Elicitation) (ElicitationResponse, *Error) {
 
 // invalid returns an Error with code input_invalid.
 func invalid(format string, args ...any) *Error {
-	return Errorf(CodeInputInvalid, nil, fmt.Sprintf(format, args...))
+	return NewError(CodeInputInvalid, nil, fmt.Sprintf(format, args...))
 }

@@ -60,8 +60,8 @@ type Error struct {
 	Cause   error
 }
 
-// Errorf is the only constructor of Error. cause may be nil.
-func Errorf(code Code, cause error, message string) *Error {
+// NewError is the only constructor of Error. cause may be nil.
+func NewError(code Code, cause error, message string) *Error {
 	return &Error{Code: code, Message: message, Cause: cause}
 }
 
@@ -71,7 +71,7 @@ var ErrToolAbsent = errors.New("this worker does not have the tool")
 
 // ToolAbsent returns the error of a call of a tool that this worker does not have.
 func ToolAbsent(id string) *Error {
-	return Errorf(CodeToolNotSent, ErrToolAbsent, "not sent: no running worker has the tool "+Truncate(id, 200)+
+	return NewError(CodeToolNotSent, ErrToolAbsent, "not sent: no running worker has the tool "+Truncate(id, 200)+
 		" as the turn began with it")
 }
 

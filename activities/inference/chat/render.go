@@ -58,7 +58,7 @@ func (w Wire) Body(p turn.Prompt, r inference.Rules) (inference.Body, error) {
 	}
 	if err := openai.NewReasoningValidator().Validate(request); err != nil {
 		if errors.Is(err, openai.ErrReasoningToolsRequireResponses) {
-			err = turn.Errorf(turn.CodeLLMRejected, err, "this model takes tools only through the Responses API; "+
+			err = turn.NewError(turn.CodeLLMRejected, err, "this model takes tools only through the Responses API; "+
 				`set api = "responses" for its provider, choose another model, or describe it under [[models]] with capabilities without "tool_use"`)
 		}
 		return inference.Body{}, err

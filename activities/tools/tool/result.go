@@ -59,12 +59,12 @@ func NotSent(to, why string, cause error) error {
 	if why != "" {
 		text += ": " + why
 	}
-	return turn.Errorf(turn.CodeToolNotSent, cause, text)
+	return turn.NewError(turn.CodeToolNotSent, cause, text)
 }
 
 // Drift returns the error of a call of a tool that no longer matches the turn config. what says in which way.
 func Drift(what string) error {
-	return turn.Errorf(turn.CodeToolDrift, nil,
+	return turn.NewError(turn.CodeToolDrift, nil,
 		what+"; it was not called. The tool is quarantined until the operator approves it (tools diff, tools approve)")
 }
 

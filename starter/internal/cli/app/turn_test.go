@@ -19,10 +19,10 @@ func TestMessagesThatWereNotTakenSayWhatToDo(t *testing.T) {
 		code  int
 		says  string
 	}{
-		"busy": {errors.Join(client.ErrBusy, turn.Errorf(turn.CodeSessionBusy, nil, "a turn runs")), true, ExitFailed,
+		"busy": {errors.Join(client.ErrBusy, turn.NewError(turn.CodeSessionBusy, nil, "a turn runs")), true, ExitFailed,
 			"stop it with `everturn stop s`"},
-		"a full queue": {turn.Errorf(turn.CodeSessionBusy, nil, "100 messages wait"), false, ExitFailed, "100 messages wait"},
-		"empty": {errors.Join(client.ErrInvalid, turn.Errorf(turn.CodeInputInvalid, nil, "the message is empty")),
+		"a full queue": {turn.NewError(turn.CodeSessionBusy, nil, "100 messages wait"), false, ExitFailed, "100 messages wait"},
+		"empty": {errors.Join(client.ErrInvalid, turn.NewError(turn.CodeInputInvalid, nil, "the message is empty")),
 			false, ExitConfig, "the message is empty"},
 		"no worker": {client.ErrNoWorker, false, ExitUnreachable, "--message-id m1"},
 	} {

@@ -242,7 +242,7 @@ func TestWhatIsDecidedElsewhereGoesAway(t *testing.T) {
 	s.types("y")
 	s.until("it is sent", func() bool { return len(s.decisions) > 0 })
 	assert.Equal(t, "1.1", s.decisions[0].Request)
-	s.requests.err = turn.Errorf(turn.CodeNotWaiting, nil, "call 1.1 was denied already")
+	s.requests.err = turn.NewError(turn.CodeNotWaiting, nil, "call 1.1 was denied already")
 	s.take(decidedMsg{[]string{s.currentRequest().key()}, s.requests.err})
 	s.prints("call 1.1 was denied already")
 }
