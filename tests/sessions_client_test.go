@@ -217,7 +217,7 @@ func (c *sessionClient) rules(w turn.Request, v model.Verdict, allow bool) bool 
 	case v.Wrong():
 		assert.Error(c.t, err, "%s was accepted", v)
 	case err != nil:
-		c.settledBy(w, a.By)
+		c.settledBy(w, a.By, err)
 	default:
 		c.decided.Add(1)
 	}
@@ -237,7 +237,7 @@ func (c *sessionClient) refuses(err error) {
 
 // settledBy waits until a request whose decision was refused is settled, and checks that the refused decision was not
 // applied.
-func (c *sessionClient) settledBy(w turn.Request, but string) {
+func (c *sessionClient) settledBy(w turn.Request, but string, refusal error) {
 	ctx, cancel := context.WithTimeout(c.context(), within)
 	defer cancel()
 	for {
@@ -252,7 +252,7 @@ func (c *sessionClient) settledBy(w turn.Request, but string) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			require.Fail(c.t, "a decision was refused, and the wait is open still", "session %s: %+v", c.m.Session, w)
+			require.Fail(c.t, "a decision was refused, and the wait is open still", "session %s: %v: %+v", c.m.Session, refusal, w)
 		}
 	}
 }
@@ -276,7 +276,7 @@ func (c *sessionClient) replies(w turn.Request, do []string) {
 		client.DecideInput{Session: c.m.Session, Turn: w.Turn, Request: w.ID, By: by, Text: text})
 	if err != nil {
 		c.refuses(err)
-		c.settledBy(w, by)
+		c.settledBy(w, by, err)
 		return
 	}
 	c.m.Answered(w.Turn, w.ID, text)
