@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/everturn/everturn/activities/tools"
+	"github.com/everturn/everturn/internal/beneath"
 	"github.com/everturn/everturn/internal/redact"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -131,7 +132,7 @@ func explain(name string, err error) error {
 
 // visit is called for each entry below a directory, in lexical order, parents first. name is the path in the
 // workspace. It returns errStop to end the walk, and errSkip to leave out what is below the entry.
-type visit func(name string, e entry) error
+type visit func(name string, e beneath.Entry) error
 
 var (
 	errStop = errors.New("enough")
@@ -149,8 +150,8 @@ func (c *call) walk(ctx context.Context, dir string, depth int, f visit) error {
 		if ctx.Err() != nil { // f may take milliseconds for one entry: a .gitignore has many patterns
 			return ctx.Err()
 		}
-		name := path.Join(dir, e.name)
-		if isSkipped(e.name) {
+		name := path.Join(dir, e.Name)
+		if isSkipped(e.Name) {
 			continue
 		}
 		if err := f(name, e); errors.Is(err, errSkip) {
@@ -158,7 +159,7 @@ func (c *call) walk(ctx context.Context, dir string, depth int, f visit) error {
 		} else if err != nil {
 			return err
 		}
-		if e.mode.IsDir() && depth > 1 && !c.denied(name) {
+		if e.Mode.IsDir() && depth > 1 && !c.denied(name) {
 			if err := c.walk(ctx, name, depth-1, f); err != nil && !skipsDirectory(err) {
 				return err
 			}
@@ -168,7 +169,7 @@ func (c *call) walk(ctx context.Context, dir string, depth int, f visit) error {
 }
 
 // readDir returns the entries of a directory in lexical order. The path dir comes from the model or from walk.
-func (c *call) readDir(dir string) (out []entry, err error) {
+func (c *call) readDir(dir string) (out []beneath.Entry, err error) {
 	p, err := c.find(dir, reading)
 	if err != nil {
 		return nil, err
@@ -185,7 +186,7 @@ func (c *call) readDir(dir string) (out []entry, err error) {
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		if e, err := lstatAt(f, name); err == nil { // an error means that it was deleted meanwhile
+		if e, err := beneath.Lstat(f, name); err == nil { // an error means that it was deleted meanwhile
 			out = append(out, e)
 		}
 	}

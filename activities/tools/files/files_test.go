@@ -17,6 +17,7 @@ import (
 
 	"github.com/everturn/everturn/activities/tools"
 	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/internal/beneath"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -390,7 +391,7 @@ func TestAWalkEndsAmongTheEntriesOfADirectory(t *testing.T) {
 	w, _ := tree(t, files)
 	ctx, cancel := context.WithCancel(t.Context())
 	visited := 0
-	err := w.begin().walk(ctx, ".", 9, func(string, entry) error {
+	err := w.begin().walk(ctx, ".", 9, func(string, beneath.Entry) error {
 		visited++
 		cancel()
 		return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/everturn/everturn/internal/beneath"
 	"io/fs"
 	"strings"
 )
@@ -27,7 +28,7 @@ func (w *workspace) list(ctx context.Context, in ListInput) (string, error) {
 	}
 	var b strings.Builder
 	count, truncated := 0, false
-	err = c.walk(ctx, dir, min(depth, maxDepth), func(name string, e entry) error {
+	err = c.walk(ctx, dir, min(depth, maxDepth), func(name string, e beneath.Entry) error {
 		if count == maxEntries {
 			truncated = true
 			return errStop
@@ -51,16 +52,16 @@ func (w *workspace) list(ctx context.Context, in ListInput) (string, error) {
 
 // entryLine returns "path\tsize" for a file and "path/" for a directory. It quotes a name with a line break, which
 // would otherwise look like two entries.
-func entryLine(name string, e entry) string {
+func entryLine(name string, e beneath.Entry) string {
 	if strings.ContainsFunc(name, func(r rune) bool { return r < ' ' }) {
 		name = fmt.Sprintf("%q", name)
 	}
 	switch {
-	case e.mode.IsDir():
+	case e.Mode.IsDir():
 		return name + "/\n"
-	case e.mode.IsRegular():
-		return fmt.Sprintf("%s\t%d\n", name, e.size)
-	case e.mode&fs.ModeSymlink != 0:
+	case e.Mode.IsRegular():
+		return fmt.Sprintf("%s\t%d\n", name, e.Size)
+	case e.Mode&fs.ModeSymlink != 0:
 		return name + "\tlink\n"
 	}
 	return name + "\tspecial\n"
@@ -77,13 +78,13 @@ func (c *call) directory(given string) (string, error) {
 }
 
 // lstat describes the file or directory to which a path from the model leads.
-func (c *call) lstat(given string) (entry, error) {
+func (c *call) lstat(given string) (beneath.Entry, error) {
 	p, err := c.find(given, reading)
 	if err != nil {
-		return entry{}, err
+		return beneath.Entry{}, err
 	}
 	defer p.Close()
-	e, err := lstatAt(p.dir, p.base)
+	e, err := beneath.Lstat(p.dir, p.base)
 	if err != nil {
 		err = explain(p.name, err)
 	}

@@ -7,8 +7,8 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"syscall"
 
+	"github.com/everturn/everturn/internal/beneath"
 	"golang.org/x/sys/unix"
 )
 
@@ -83,7 +83,7 @@ func parts(name string) []string {
 // walk opens the directories of the path, and returns the name of its last part, which it does not open. The name is
 // "." if the path ends with the directory that was opened last.
 func (t *trail) walk() (base string, err error) {
-	root, err := openDir(t.call.root, ".")
+	root, err := beneath.OpenDir(t.call.root, ".")
 	if err != nil {
 		return "", err
 	}
@@ -97,7 +97,7 @@ func (t *trail) walk() (base string, err error) {
 			}
 			continue
 		}
-		target, err := readLink(t.dir(), part)
+		target, err := beneath.ReadLink(t.dir(), part)
 		switch {
 		case err == nil && len(t.rest) == 0 && t.how != reading:
 			return "", errors.New("it is a symbolic link: name the file that it leads to")
@@ -157,7 +157,7 @@ func (t *trail) make(part string) error {
 	if err := t.call.check(created); err != nil {
 		return err
 	}
-	if err := t.call.guard(created, identity{}, t.how); err != nil {
+	if err := t.call.guard(created, beneath.Identity{}, t.how); err != nil {
 		return err
 	}
 	if err := unix.Mkdirat(int(t.dir().Fd()), part, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -168,7 +168,7 @@ func (t *trail) make(part string) error {
 
 // enter opens the subdirectory part, unless a rule forbids it, and adds it to the trail.
 func (t *trail) enter(part string) error {
-	f, err := openDir(t.dir(), part)
+	f, err := beneath.OpenDir(t.dir(), part)
 	if err != nil {
 		return err
 	}
@@ -181,7 +181,7 @@ func (t *trail) enter(part string) error {
 
 // open opens the regular file at the place, unless a rule forbids it. O_NONBLOCK keeps a FIFO from blocking the call.
 func (p place) open() (*os.File, fs.FileInfo, error) {
-	f, err := openFile(p.dir, p.base, unix.O_RDONLY|unix.O_NONBLOCK, 0)
+	f, err := beneath.Open(p.dir, p.base, unix.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, nil, explain(p.name, err)
 	}
@@ -203,7 +203,7 @@ func (p place) open() (*os.File, fs.FileInfo, error) {
 
 // openDir opens the directory at the place, unless a rule forbids it.
 func (p place) openDir() (*os.File, error) {
-	f, err := openDir(p.dir, p.base)
+	f, err := beneath.OpenDir(p.dir, p.base)
 	if err != nil {
 		return nil, explain(p.name, err)
 	}
@@ -211,105 +211,4 @@ func (p place) openDir() (*os.File, error) {
 		return nil, explain(p.name, errors.Join(err, f.Close()))
 	}
 	return f, nil
-}
-
-// identity identifies a file on this machine, under whatever name it is found. The zero value stands for no file.
-type identity struct{ device, inode uint64 }
-
-// identityOf returns the identity of the file that info describes, or zero if the system does not report it.
-func identityOf(info fs.FileInfo) identity {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return identity{}
-	}
-	return identity{uint64(st.Dev), st.Ino} //nolint:unconvert // its type differs between systems
-}
-
-// entry describes an entry of a directory.
-type entry struct {
-	name string
-	mode fs.FileMode // only the type bits
-	size int64       // bytes
-	id   identity
-}
-
-// lstatAt describes an entry of an open directory. It does not follow a symbolic link.
-func lstatAt(dir *os.File, name string) (entry, error) {
-	var st unix.Stat_t
-	if err := retry(func() error {
-		return unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW)
-	}); err != nil {
-		return entry{}, err
-	}
-	mode := fs.ModeIrregular
-	switch st.Mode & unix.S_IFMT {
-	case unix.S_IFREG:
-		mode = 0
-	case unix.S_IFDIR:
-		mode = fs.ModeDir
-	case unix.S_IFLNK:
-		mode = fs.ModeSymlink
-	}
-	return entry{name, mode, st.Size, identity{uint64(st.Dev), st.Ino}}, nil //nolint:unconvert // as above
-}
-
-// maxLinkBytes bounds the target of a link, as Linux does.
-const maxLinkBytes = 4096
-
-// readLink returns the target of a symbolic link in a directory. The error is fs.ErrNotExist if the entry does not
-// exist, and another one if the entry is not a symbolic link.
-func readLink(dir *os.File, name string) (string, error) {
-	b := make([]byte, maxLinkBytes)
-	n := 0
-	err := retry(func() (err error) {
-		n, err = unix.Readlinkat(int(dir.Fd()), name, b)
-		return err
-	})
-	return string(b[:max(n, 0)]), err
-}
-
-// openDir opens a subdirectory of an open directory, as openAt does.
-func openDir(dir *os.File, name string) (*os.File, error) {
-	return openFile(dir, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
-}
-
-// openFile opens an entry of an open directory, as openAt does. It retries if a signal interrupts the system call.
-func openFile(dir *os.File, name string, flags int, mode fs.FileMode) (*os.File, error) {
-	fd := 0
-	err := retry(func() (err error) {
-		fd, err = openAt(int(dir.Fd()), name, flags, uint32(mode.Perm()))
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), name), nil
-}
-
-// openOnDevice opens an entry of the directory with the file descriptor dir. It follows no symbolic link, and refuses
-// a directory of another file system with EXDEV.
-func openOnDevice(dir int, name string, flags int, mode uint32) (int, error) {
-	fd, err := unix.Openat(dir, name, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, mode)
-	if err != nil {
-		return fd, err
-	}
-	var above, opened unix.Stat_t
-	err = errors.Join(unix.Fstat(dir, &above), unix.Fstat(fd, &opened))
-	isDir := opened.Mode&unix.S_IFMT == unix.S_IFDIR
-	if err == nil && isDir && opened.Dev != above.Dev {
-		err = unix.EXDEV
-	}
-	if err != nil {
-		return -1, errors.Join(err, unix.Close(fd))
-	}
-	return fd, nil
-}
-
-// retry repeats a system call while signals interrupt it (EINTR), as package os does.
-func retry(call func() error) error {
-	for {
-		if err := call(); !errors.Is(err, unix.EINTR) {
-			return err
-		}
-	}
 }

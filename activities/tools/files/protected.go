@@ -2,6 +2,7 @@ package files
 
 import (
 	"fmt"
+	"github.com/everturn/everturn/internal/beneath"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,8 +29,8 @@ type call struct {
 // located is a protected file with its path in the workspace and its identity.
 type located struct {
 	Protected
-	path string   // from the workspace, without links; empty if it is elsewhere
-	id   identity // zero if it does not exist
+	path string           // from the workspace, without links; empty if it is elsewhere
+	id   beneath.Identity // zero if it does not exist
 }
 
 // begin begins a call. It locates the protected files anew, because programs replace and create them.
@@ -38,7 +39,7 @@ func (w *workspace) begin() *call {
 	for _, p := range w.Protected {
 		at := located{Protected: p, path: Within(w.path, p.Path)}
 		if info, err := os.Stat(p.Path); err == nil {
-			at.id = identityOf(info)
+			at.id = beneath.IdentityOf(info)
 		}
 		c.protected = append(c.protected, at)
 	}
@@ -91,9 +92,9 @@ func withoutLinks(name string) string {
 
 // holds reports whether the file with this path in the workspace and this identity is the protected file, or is below
 // it. It ignores letter case, because some file systems do.
-func (l located) holds(name string, id identity) bool {
-	sameFile := id != (identity{}) && id == l.id // under whatever name
-	if sameFile || l.path == "." {               // "." means that the whole workspace is protected
+func (l located) holds(name string, id beneath.Identity) bool {
+	sameFile := id != (beneath.Identity{}) && id == l.id // under whatever name
+	if sameFile || l.path == "." {                       // "." means that the whole workspace is protected
 		return true
 	}
 	if l.path == "" {
@@ -110,7 +111,7 @@ func (l located) holds(name string, id identity) bool {
 
 // guard returns an error if this kind of access to a file is not permitted, by its path in the workspace and by its
 // identity. id is zero if the file does not exist.
-func (c *call) guard(name string, id identity, how access) error {
+func (c *call) guard(name string, id beneath.Identity, how access) error {
 	for _, p := range c.protected {
 		if (how != reading || p.Unread) && p.holds(name, id) {
 			return fmt.Errorf("%w: it is %s", errProtected, p.Use)
@@ -134,7 +135,7 @@ func (c *call) admit(dir, opened *os.File, name string, how access) error {
 	if err != nil {
 		return err
 	}
-	id := identityOf(info)
+	id := beneath.IdentityOf(info)
 	if isHidden(name) || isOneOf(dir, id, hidden) {
 		return errHidden
 	}
@@ -145,9 +146,9 @@ func (c *call) admit(dir, opened *os.File, name string, how access) error {
 }
 
 // isOneOf reports whether the file with this identity has one of these names in dir.
-func isOneOf(dir *os.File, id identity, names []string) bool {
+func isOneOf(dir *os.File, id beneath.Identity, names []string) bool {
 	for _, name := range names {
-		if e, err := lstatAt(dir, name); err == nil && e.id == id {
+		if e, err := beneath.Lstat(dir, name); err == nil && e.ID == id {
 			return true
 		}
 	}

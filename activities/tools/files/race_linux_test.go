@@ -86,20 +86,3 @@ func swapping(t *testing.T, a, b string) (stop func()) {
 	t.Cleanup(stop)
 	return stop
 }
-
-// TestWithoutOpenat2 opens what openat2 would refuse by the means of other systems.
-func TestWithoutOpenat2(t *testing.T) {
-	w, root := tree(t, map[string]string{"d/f": "plain"})
-	require.NoError(t, os.Symlink("d", filepath.Join(root, "l")))
-	dir := int(w.root.Fd())
-	fd, err := openOnDevice(dir, "d", unix.O_RDONLY|unix.O_DIRECTORY, 0)
-	require.NoError(t, err)
-	require.NoError(t, unix.Close(fd))
-	_, err = openOnDevice(dir, "l", unix.O_RDONLY, 0)
-	require.ErrorIs(t, err, unix.ELOOP)
-	top, err := open("/", Options{})
-	require.NoError(t, err)
-	defer top.root.Close()
-	_, err = openOnDevice(int(top.root.Fd()), "proc", unix.O_RDONLY|unix.O_DIRECTORY, 0)
-	require.ErrorIs(t, err, unix.EXDEV)
-}

@@ -11,6 +11,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/everturn/everturn/internal/beneath"
 	"github.com/everturn/everturn/internal/redact"
 	"github.com/everturn/everturn/internal/regex"
 )
@@ -109,21 +110,21 @@ func compile(in SearchInput) (*regexp.Regexp, int, error) {
 func (s *search) run(ctx context.Context, dir, glob string) error {
 	if e, err := s.call.lstat(dir); err != nil {
 		return err
-	} else if !e.mode.IsDir() {
+	} else if !e.Mode.IsDir() {
 		return s.file(ctx, dir)
 	}
 	s.ignore = s.call.ignoreRules(dir)
-	return s.call.walk(ctx, dir, maxDepth, func(name string, e entry) error {
-		if s.ignore.match(name, e.mode.IsDir()) {
-			if e.mode.IsDir() {
+	return s.call.walk(ctx, dir, maxDepth, func(name string, e beneath.Entry) error {
+		if s.ignore.match(name, e.Mode.IsDir()) {
+			if e.Mode.IsDir() {
 				return errSkip
 			}
 			return nil
 		}
-		if e.mode.IsDir() {
+		if e.Mode.IsDir() {
 			s.ignore.read(s.call, name)
 		}
-		if ok, _ := path.Match(glob, path.Base(name)); !e.mode.IsRegular() || glob != "" && !ok {
+		if ok, _ := path.Match(glob, path.Base(name)); !e.Mode.IsRegular() || glob != "" && !ok {
 			return nil
 		}
 		if s.files == maxSearched {

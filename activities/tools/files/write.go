@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/everturn/everturn/activities/tools"
+	"github.com/everturn/everturn/internal/beneath"
 	"github.com/everturn/everturn/internal/redact"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -62,7 +63,7 @@ func (w *workspace) write(_ context.Context, in WriteInput) (string, error) {
 		return "", err
 	}
 	done := fmt.Sprintf("wrote %s: %d bytes", p.name, len(in.Content))
-	if old.id == (identity{}) { // a new file, whose text the arguments have
+	if old.id == (beneath.Identity{}) { // a new file, whose text the arguments have
 		return done, nil
 	}
 	return WithDiff(done, old.text, []byte(in.Content), w.secrets), nil
@@ -240,7 +241,7 @@ func (w *workspace) delete(_ context.Context, in DeleteInput) (string, error) {
 
 // fileContent is a file as it was read before a change. Its id is zero if the file does not exist.
 type fileContent struct {
-	id   identity
+	id   beneath.Identity
 	text []byte
 	mode fs.FileMode
 }
@@ -248,7 +249,7 @@ type fileContent struct {
 // readCurrent reads the file that is to be changed. If it does not exist, the error wraps errNoFile, and the mode is
 // that of a new file.
 func (p place) readCurrent() (fileContent, error) {
-	if _, err := lstatAt(p.dir, p.base); errors.Is(err, fs.ErrNotExist) {
+	if _, err := beneath.Lstat(p.dir, p.base); errors.Is(err, fs.ErrNotExist) {
 		none := fileContent{mode: 0o644}
 		if err := p.call.guard(p.path, none.id, p.how); err != nil {
 			return none, explain(p.name, err)
@@ -264,16 +265,16 @@ func (p place) readCurrent() (fileContent, error) {
 		return fileContent{}, fmt.Errorf("%s has %d bytes; the maximum is %d", p.name, info.Size(), maxEditBytes)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxEditBytes))
-	return fileContent{identityOf(info), text, info.Mode().Perm()}, err
+	return fileContent{beneath.IdentityOf(info), text, info.Mode().Perm()}, err
 }
 
 // checkUnchanged returns an error if another process has replaced, created or deleted the file since readCurrent.
 func (p place) checkUnchanged(old fileContent) error {
-	e, err := lstatAt(p.dir, p.base)
+	e, err := beneath.Lstat(p.dir, p.base)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if e.id != old.id {
+	if e.ID != old.id {
 		return errChanged
 	}
 	return nil
@@ -286,7 +287,7 @@ func (p place) replace(text []byte, old fileContent) (err error) {
 	if err := unix.Unlinkat(dir, temporary, 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return explain(p.name, err)
 	}
-	f, err := openFile(p.dir, temporary, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, old.mode)
+	f, err := beneath.Open(p.dir, temporary, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, old.mode)
 	if err != nil {
 		return explain(p.name, err)
 	}

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package files
+package beneath
 
 // openAt opens an entry of the directory with the file descriptor dir. It follows no symbolic link and enters no other
 // file system.
