@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/everturn/everturn/internal/statedir"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -26,8 +27,8 @@ type Config struct {
 	Web Web `toml:"web"`
 	// The tool shell, which runs commands. It needs Linux 6.7 or newer with Landlock.
 	Shell Shell `toml:"shell"`
-	// A git repository in which each session changes files on a branch of its own: see docs/canvas.md.
-	Canvas Canvas `toml:"canvas"`
+	// Where file tools and commands act: in one folder, or in a tree for each session. See docs/workspace.md.
+	Workspace Workspace `toml:"workspace"`
 	// The model, and the limits of its inferences.
 	LLM LLM `toml:"llm"`
 	// Model providers besides OpenAI, one block each. Those of docs/models.md need no block if their key is in the
@@ -176,12 +177,23 @@ type Shell struct {
 	Timeout time.Duration `toml:"timeout" default:"1m" min:"1s"`
 }
 
-// Canvas says where sessions keep what they change: on a branch everturn/<session> each.
-type Canvas struct {
-	// The directory of the repository, relative to the working directory; empty means that there are no canvases. All
-	// workers of a task queue need the same repository.
-	Repo string `toml:"repo" maxbytes:"4096" example:"."`
+// Workspace says where file tools and commands act.
+type Workspace struct {
+	// "folder": in the folder runtime.workspace, which all sessions share. "tree": each session has a directory of its
+	// own with the files of the git repository runtime.workspace, and a commit for each call that changes files. The
+	// repository stays as it is until the user merges; the tools that change files are then always offered. It needs git
+	// 2.38 or newer.
+	Mode WorkspaceMode `toml:"mode" default:"folder" enum:"folder,tree"`
 }
+
+// WorkspaceMode is the kind of directory in which file tools and commands act.
+type WorkspaceMode string
+
+// The values of WorkspaceMode.
+const (
+	WorkspaceFolder WorkspaceMode = "folder"
+	WorkspaceTree   WorkspaceMode = "tree"
+)
 
 // LLM selects the model and limits its inferences.
 type LLM struct {
@@ -337,6 +349,16 @@ type Temporal struct {
 	// The Web UI's address for links; empty means this machine, on the port that is 1000 above that of address, where the
 	// server of --dev has it.
 	UIURL string `toml:"ui_url"`
+}
+
+// StateDir returns the folder in which Everturn keeps the trees of sessions: .everturn, beside or around the file
+// journal.path.
+func (c Config) StateDir() string {
+	dir := filepath.Dir(c.Journal.Path)
+	if filepath.Base(dir) == statedir.Name {
+		return dir
+	}
+	return filepath.Join(dir, statedir.Name)
 }
 
 // Worker limits the resources of a worker.

@@ -29,7 +29,7 @@ var removed = map[string]string{
 	"journal.cache_bytes":                 "remove it: a worker caches at most 64 MiB of rendered prompts",
 	"journal.retry_for":                   "remove it: turns wait an hour for an unavailable journal",
 	"llm.retry_max":                       "use llm.retry_for",
-	"canvas.branch":                       "remove it: a session's branch is everturn/<session>",
+	"canvas.repo":                         "use workspace.mode = \"tree\"; the repository is runtime.workspace",
 	"skills.deny":                         "remove the folder of the skill, or name those that an agent may use in skills of [[agents]]",
 	"models.max_output_tokens":            "use llm.max_output_tokens",
 	"codec_server.url":                    "set TEMPORAL_CODEC_ENDPOINT",

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/everturn/everturn/internal/canvas"
+	"github.com/everturn/everturn/internal/workspace"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/plan"
@@ -36,7 +36,6 @@ func newAgentsPage(t *testing.T) agentsPage {
 	for _, block := range regexp.MustCompile("(?s)```toml\n(.*?)```").FindAllStringSubmatch(text, -1) {
 		h.extend(block[1])
 	}
-	h.write("README.md", "The lighthouse keeper is called Ottoline.\n")
 	before, recipe, found := strings.Cut(text, "\n## Try it")
 	require.True(t, found)
 	p := agentsPage{h, strings.Split(before, "\n"), strings.Split(recipe, "\n")}
@@ -157,9 +156,9 @@ func TestTheRecipeOfTheAgentsPage(t *testing.T) {
 
 	p.checkDoneOnce("killed", 0, "agent/reviewer")
 	p.checkDoneOnce(called, 1, "local/list_files", "local/read_file")
-	p.checkDoneOnce("page", 2, plan.Tool, "local/canvas_write", plan.StepTool, "local/canvas_write", plan.StepTool,
-		"local/canvas_write", plan.StepTool)
-	changes := decoded[canvas.Summary](p.everturn("canvas", "show", "page", "-o", "json").exits(0))
+	p.checkDoneOnce("page", 2, plan.Tool, "local/write_file", plan.StepTool, "local/write_file", plan.StepTool,
+		"local/write_file", plan.StepTool)
+	changes := decoded[workspace.Summary](p.everturn("canvas", "show", "page", "-o", "json").exits(0))
 	assert.Len(t, changes.Commits, 3)
 	sessions := decoded[[]journal.SessionRecord](p.everturn("list", "-o", "json").exits(0))
 	assert.Len(t, sessions, 3)

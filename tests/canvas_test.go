@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/everturn/everturn/internal/canvas"
+	"github.com/everturn/everturn/internal/workspace"
 )
 
 // git runs git in the home's repository, as its user does.
@@ -29,7 +29,8 @@ func (h *userFolder) git(args ...string) string {
 // newCanvasUserFolder returns a home with a repository, and the demo model.
 func newCanvasUserFolder(t *testing.T) *userFolder {
 	t.Helper()
-	h := newUserFolder(t, "[llm]\nprovider = \"demo\"\n[canvas]\nrepo = \"repo\"\n[policy]\nask = [\"local/canvas_edit\"]\n")
+	h := newUserFolder(t, "[llm]\nprovider = \"demo\"\n[runtime]\nworkspace = \"repo\"\n"+
+		"[workspace]\nmode = \"tree\"\n[policy]\nask = [\"local/edit_file\"]\n")
 	require.NoError(t, os.Mkdir(filepath.Join(h.dir, "repo"), 0o755))
 	h.git("init", "-q", "-b", "main")
 	require.NoError(t, os.WriteFile(filepath.Join(h.dir, "repo/page.md"), []byte("first\n"), 0o644))
@@ -45,24 +46,27 @@ func TestASessionChangesItsCanvas(t *testing.T) {
 	h := newCanvasUserFolder(t)
 	h.worker()
 	h.everturn("canvas", "show", "changing").exits(3)
-	h.everturn("run", "-s", "changing", `call local/canvas_write {"path":"docs/new.md","content":"new\rshown\n"}`).exits(0)
+	h.everturn("run", "-s", "changing", `call local/write_file {"path":"docs/new.md","content":"new\rshown\n"}`).exits(0)
 	assert.Contains(t, h.everturn("canvas", "diff", "changing").exits(0).out.String(), `+new\x0dshown`)
 	asked := h.everturn("run", "-s", "changing",
-		`call local/canvas_edit {"path":"page.md","old_string":"first","new_string":"second"}`).exits(6)
+		`call local/edit_file {"path":"page.md","old_string":"first","new_string":"second"}`).exits(6)
 	assert.Contains(t, asked.err.String(), "+second")
 	h.everturn("approve", "changing", "1.0", "-y").exits(0)
 	h.everturn("attach", "changing").exits(0)
-	shown := decoded[canvas.Summary](h.everturn("canvas", "show", "-o", "json", "changing").exits(0))
+	shown := decoded[workspace.Summary](h.everturn("canvas", "show", "-o", "json", "changing").exits(0))
 	assert.Equal(t, "everturn/changing", shown.Branch)
 	assert.Len(t, shown.Commits, 2)
-	assert.Equal(t, []canvas.File{{Path: "docs/new.md", Added: 1}, {Path: "page.md", Added: 1, Removed: 1}}, shown.Files)
+	assert.Equal(t, []workspace.File{{Path: "docs/new.md", Added: 1}, {Path: "page.md", Added: 1, Removed: 1}}, shown.Files)
 	assert.Contains(t, h.everturn("canvas", "diff", "changing", "--file", "page.md").exits(0).out.String(), "+second")
 	assert.Contains(t, h.everturn("canvas", "log", "changing").exits(0).out.String(), "edit page.md")
 	assert.Contains(t,
-		h.everturn("run", "-s", "changing", `call local/canvas_read {"path":"page.md"}`).exits(0).out.String(), "second")
-	assert.Contains(t, h.everturn("run", "-s", "changing", `call local/canvas_read {"path":".env"}`).exits(0).out.String(),
+		h.everturn("run", "-s", "changing", `call local/read_file {"path":"page.md"}`).exits(0).out.String(), "second")
+	assert.Contains(t, h.everturn("run", "-s", "changing", `call local/read_file {"path":".env"}`).exits(0).out.String(),
 		"credentials")
-	merging := h.everturn("run", "-s", "changing", `call local/canvas_merge {"into":"main","title":"x"}`).exits(6)
+	assert.Equal(t, "first\n", h.read("repo/page.md"))
+	merging := h.everturn("run", "-s", "changing", `call local/canvas_merge {"into":"main","title":"x","commit":"`+shown.Head+
+		`","files":["docs/new.md","page.md"]}`).exits(6)
+	assert.Contains(t, merging.err.String(), "docs/new.md")
 	assert.Contains(t, merging.err.String(), "risk high")
 	h.everturn("approve", "changing", "1.0", "-y").exits(0)
 	assert.Contains(t, h.everturn("attach", "changing").exits(0).out.String(), "checked out")
@@ -94,12 +98,12 @@ func TestAKilledWorkerCommitsOnce(t *testing.T) {
 	h.environ[0] = "PATH=" + bin + ":" + os.Getenv("PATH")
 	first := h.worker()
 	h.everturn("run", "-s", "killed", "--detach",
-		`call local/canvas_write {"path":"docs/new.md","content":"new\n"}`).exits(0)
+		`call local/write_file {"path":"docs/new.md","content":"new\n"}`).exits(0)
 	require.Eventually(t, func() bool { _, err := os.Stat(done); return err == nil }, within, 10*time.Millisecond)
 	first.signal(syscall.SIGKILL)
 	first.wait()
 	require.NoError(t, os.Remove(hold))
 	h.worker()
 	assert.Contains(t, h.everturn("attach", "killed").exits(0).out.String(), "commit ")
-	assert.Equal(t, "1", h.git("rev-list", "--count", "main..everturn/killed"))
+	assert.Len(t, decoded[workspace.Summary](h.everturn("canvas", "show", "-o", "json", "killed").exits(0)).Commits, 1)
 }

@@ -265,7 +265,7 @@ func TestIndependentStepsAreAgentsWork(t *testing.T) {
 	git("init", "-q", "-b", "main")
 	git("commit", "-q", "--allow-empty", "-m", "begin")
 	write := func(path string) fakellm.Reply {
-		return fakellm.Call("local_canvas_write", fmt.Sprintf(`{"path":%q,"content":"x\n"}`, path))
+		return fakellm.Call("local_write_file", fmt.Sprintf(`{"path":%q,"content":"x\n"}`, path))
 	}
 	from := regexp.MustCompile(`\{\\?"from\\?":\\?"(agent/[^"\\]+)`)
 	take := func(n int) fakellm.Script {
@@ -285,7 +285,8 @@ func TestIndependentStepsAreAgentsWork(t *testing.T) {
 		fakellm.When("task one", fakellm.Steps(write("one.md"), fakellm.Text("One."))),
 		fakellm.When("task two", fakellm.Steps(write("two.md"), fakellm.Text("Two."))))
 	e := newEnv(t, m, agents, func(c *config.Config) {
-		c.Canvas.Repo, c.Runtime.MaxSteps, c.Runtime.MaxToolCalls = repo, 20, 20
+		c.Runtime.Workspace, c.Workspace.Mode = repo, config.WorkspaceTree
+		c.Runtime.MaxSteps, c.Runtime.MaxToolCalls = 20, 20
 	})
 	e.work()
 	run := e.start(session(t), workflows.Input{Message: &workflows.Message{Text: "errand of the user",
@@ -295,8 +296,7 @@ func TestIndependentStepsAreAgentsWork(t *testing.T) {
 	got := e.lastResults()
 	assert.Contains(t, got[0], "there is no plan yet", "an agent could change something")
 	assert.Contains(t, got[1], "Do steps 1, 2.")
-	branch := "everturn/" + session(t)
-	assert.Equal(t, "one.md\ntwo.md", git("ls-tree", "-r", "--name-only", branch))
+	assert.Equal(t, "one.md\ntwo.md", gitIn(t, e.store(repo))("ls-tree", "-r", "--name-only", "everturn/"+session(t)))
 	e.subagent(res.Turn, "3.0")
 	e.subagent(res.Turn, "3.1")
 	e.keep("v1-plan-agents", session(t), res.Turn)

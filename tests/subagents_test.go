@@ -380,7 +380,7 @@ func TestAgentsChangeCanvasesOfTheirOwn(t *testing.T) {
 	git("init", "-q", "-b", "main")
 	git("commit", "-q", "--allow-empty", "-m", "begin")
 	write := func(path, content string) fakellm.Reply {
-		return fakellm.Call("local_canvas_write", fmt.Sprintf(`{"path":%q,"content":%q}`, path, content))
+		return fakellm.Call("local_write_file", fmt.Sprintf(`{"path":%q,"content":%q,"overwrite":true}`, path, content))
 	}
 	session := regexp.MustCompile(`\{\\?"from\\?":\\?"(agent/[^"\\]+)`)
 	take := func(n int, tool string) fakellm.Script {
@@ -396,12 +396,12 @@ func TestAgentsChangeCanvasesOfTheirOwn(t *testing.T) {
 			take(1, "local_canvas_take"),
 			fakellm.Call("local_canvas_take", `{"from":"`+t.Name()+`-other"}`),
 			fakellm.Call("local_canvas_diff", `{"from":"`+t.Name()+`-other"}`), fakellm.Text("All done."))),
-		fakellm.When("task one", fakellm.Steps(fakellm.Call("local_canvas_read", `{"path":"page.md"}`),
+		fakellm.When("task one", fakellm.Steps(fakellm.Call("local_read_file", `{"path":"page.md"}`),
 			write("a.md", "from a\n"), fakellm.Text("One."))),
 		fakellm.When("task two", fakellm.Steps(write("page.md", "from b\n"), fakellm.Text("Two."))),
 		fakellm.When("other", fakellm.Steps(write("secret.md", "secret\n"), fakellm.Text("Other."))))
 	e := newEnv(t, m, agents, func(c *config.Config) {
-		c.Canvas.Repo, c.Runtime.MaxConsecutiveErrors = repo, 5
+		c.Runtime.Workspace, c.Workspace.Mode, c.Runtime.MaxConsecutiveErrors = repo, config.WorkspaceTree, 5
 		c.Runtime.MaxSteps, c.Runtime.MaxToolCalls = 30, 20
 	})
 	e.work()
@@ -418,14 +418,22 @@ func TestAgentsChangeCanvasesOfTheirOwn(t *testing.T) {
 	assert.Contains(t, got[6], "page.md")
 	assert.Contains(t, got[7], "no session of an agent")
 	assert.Contains(t, got[8], "no session of an agent")
-	branch := "everturn/" + t.Name()
-	assert.Equal(t, "a.md\npage.md", git("ls-tree", "--name-only", branch))
-	assert.Equal(t, "mine", git("show", branch+":page.md"))
-	assert.Contains(t, git("log", "-1", branch), "Everturn-Model: scripted")
+	branch, store := "everturn/"+t.Name(), gitIn(t, e.store(repo))
+	assert.Equal(t, "a.md\npage.md", store("ls-tree", "--name-only", branch))
+	assert.Equal(t, "mine", store("show", branch+":page.md"))
+	assert.Contains(t, store("log", "-1", branch), "Everturn-Model: scripted")
 	calls, err := e.journal.Calls(t.Context(), e.subagent(res.Turn, "2.0").LastTurn.ID)
 	require.NoError(t, err)
 	assert.Equal(t, "one\n", calls[0].Text, "the agent begins where its caller stands")
 	assert.Empty(t, git("status", "--porcelain"))
+}
+
+// store returns the repository of the canvases of the repository in the folder repo.
+func (e *env) store(repo string) string {
+	found, err := filepath.Glob(filepath.Join(e.cfg.StateDir(), "workspace", filepath.Base(repo)+"-*", "store"))
+	require.NoError(e.t, err)
+	require.Len(e.t, found, 1)
+	return found[0]
 }
 
 // TestAHostileAgentStaysWithinItsRights lets the model of a subagent try what it must not do. No try has an effect.
@@ -456,7 +464,7 @@ func TestAHostileAgentStaysWithinItsRights(t *testing.T) {
 		try(tool, from(other), from(t.Name()), from("everturn/"+other), from("main"), from("agent/x/1.0"),
 			from("agent/../1.0"), from("--all"), from("HEAD"))
 	}
-	for _, tool := range []string{"local_canvas_write", "local_write_file"} {
+	for _, tool := range []string{"local_write_file", "local_delete_file"} {
 		try(tool, path(".git/config"), path(".git/hooks/pre-commit"), path("../out"), path("/tmp/out"), path("a/../../out"),
 			path(".GIT/config"), path(".everturn/journal.db"), path("a\x00b"), path(""), path("."), path(".git"))
 	}
@@ -470,9 +478,9 @@ func TestAHostileAgentStaysWithinItsRights(t *testing.T) {
 	m := fakellm.Cases(
 		fakellm.When("errand of the user", fakellm.Steps(fakellm.Calls(callAgent("b", "be bad")), fakellm.Text("All done."))),
 		fakellm.When("be bad", fakellm.Steps(append(steps, fakellm.Text("I give up."))...)),
-		fakellm.When("other", fakellm.Steps(fakellm.Call("local_canvas_write", path("secret.md")), fakellm.Text("Other."))))
+		fakellm.When("other", fakellm.Steps(fakellm.Call("local_write_file", path("secret.md")), fakellm.Text("Other."))))
 	e := newEnv(t, m, agents, func(c *config.Config) {
-		c.Canvas.Repo, c.LocalFiles.Write = repo, true
+		c.Runtime.Workspace, c.Workspace.Mode = repo, config.WorkspaceTree
 		c.Runtime.MaxSteps, c.Runtime.MaxToolCalls = 200, 200
 		c.Runtime.MaxReprompts, c.Runtime.MaxConsecutiveErrors = 200, 200
 		c.Policy.OnInvalidAction = turn.ErrorReprompt
@@ -480,7 +488,7 @@ func TestAHostileAgentStaysWithinItsRights(t *testing.T) {
 	})
 	e.work(append(withEcho(), touching(&effects))...)
 	e.ask(other, "other")
-	before := git("for-each-ref") + git("status", "--porcelain")
+	before := git("for-each-ref", "refs/heads") + git("status", "--porcelain")
 	res := e.result(e.start(t.Name(), workflows.Input{Message: &workflows.Message{Text: "errand of the user",
 		Tools: []string{"local/canvas_*", "local/*_file", "local/touch", "agent/*"}}}))
 	require.Equal(t, "All done.", res.Answer)
@@ -492,7 +500,7 @@ func TestAHostileAgentStaysWithinItsRights(t *testing.T) {
 	}
 	assert.Len(t, e.model.Requests(), len(tries)+1+2+2, "it tried all")
 	assert.Zero(t, effects.Load())
-	assert.Equal(t, before, git("for-each-ref")+git("status", "--porcelain"), "no branch has moved")
+	assert.Equal(t, before, git("for-each-ref", "refs/heads")+git("status", "--porcelain"), "no branch has moved")
 	list, err := e.journal.Sessions(t.Context(), 100)
 	require.NoError(t, err)
 	assert.Len(t, list, 3, "no further agent was called")

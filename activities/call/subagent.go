@@ -97,7 +97,7 @@ func (r *Runner) settleSubagent(ctx context.Context, in workflows.CallInput) (wo
 		if result, err = r.subagentResult(ctx, tenantJournal, agent, agentTurn); err != nil {
 			return workflows.CallResult{}, err
 		}
-		changes, err := changesCanvas(ctx, tenantJournal, agentTurn.ID)
+		changes, err := r.changesCanvas(ctx, tenantJournal, in, agentTurn.ID)
 		if err != nil {
 			return workflows.CallResult{}, err
 		}
@@ -136,8 +136,17 @@ func (r *Runner) messageOf(ctx context.Context, id, text string) (m workflows.Me
 	return m, err
 }
 
-// changesCanvas reports whether a turn has changed the canvas of its session.
-func changesCanvas(ctx context.Context, j *journal.DB, turnID string) (bool, error) {
+// changesCanvas reports whether a subagent's turn has changed the canvas of its session, so that the caller's turn may
+// take the changes. It has not if the caller has no tool for that.
+func (r *Runner) changesCanvas(ctx context.Context, j *journal.DB, in workflows.CallInput, turnID string) (bool,
+	error) {
+	cfg, err := r.frozen.Config(ctx, in.Turn)
+	if err != nil {
+		return false, err
+	}
+	if _, ok := cfg.Find(canvasTake); !ok {
+		return false, nil
+	}
 	calls, err := j.Calls(ctx, turnID)
 	if err != nil {
 		return false, fmt.Errorf("reading the agent's calls: %w", err)
@@ -147,9 +156,11 @@ func changesCanvas(ctx context.Context, j *journal.DB, turnID string) (bool, err
 	}), nil
 }
 
-// canvasChanges are the tools that change a canvas.
-var canvasChanges = []string{"local/canvas_write", "local/canvas_edit", "local/canvas_patch", "local/canvas_delete",
-	"local/canvas_take"}
+// canvasTake is the tool that takes the changes of a subagent, and canvasChanges are the tools that make some.
+const canvasTake = "local/canvas_take"
+
+var canvasChanges = []string{"local/write_file", "local/edit_file", "local/patch_file", "local/delete_file", "local/shell",
+	canvasTake}
 
 // subagentResult returns the result of a call of an agent whose turn has ended: its answer, or an error that says why
 // there is none. The turn's record has only the beginning of a long answer; the message of its last step has all of

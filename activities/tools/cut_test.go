@@ -14,10 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/activities/tools"
-	canvastools "github.com/everturn/everturn/activities/tools/canvas"
+	"github.com/everturn/everturn/activities/tools/canvas"
 	"github.com/everturn/everturn/activities/tools/files"
-	"github.com/everturn/everturn/internal/canvas"
 	"github.com/everturn/everturn/internal/redact"
+	"github.com/everturn/everturn/internal/workspace"
 )
 
 // TestToolsMaskSecretsBeforeTheyCut reads files with secrets from every offset and with every limit, and searches them
@@ -40,10 +40,9 @@ func TestToolsMaskSecretsBeforeTheyCut(t *testing.T) {
 		out, err := exec.Command("git", append([]string{"-C", dir}, args...)...).CombinedOutput()
 		require.NoError(t, err, "%s", out)
 	}
-	repo, err := canvas.Open(t.Context(), dir)
+	store, err := workspace.Open(t.Context(), workspace.Options{Repo: dir, State: filepath.Join(t.TempDir(), ".everturn")})
 	require.NoError(t, err)
-	require.NoError(t, files.Register(reg, dir, files.Options{Write: true}))
-	require.NoError(t, canvastools.Register(reg, repo, func(string) bool { return false }))
+	require.NoError(t, canvas.Register(reg, store, files.Options{}))
 	encoded := base64.StdEncoding.EncodeToString([]byte(key))
 	result := func(id, format string, args ...any) string {
 		out := call(t, reg, id, fmt.Sprintf(format, args...)).Text
@@ -60,13 +59,9 @@ func TestToolsMaskSecretsBeforeTheyCut(t *testing.T) {
 		for limit := 4; limit <= 20; limit++ {
 			result("local/read_file", `{"path":"small","offset":%d,"limit":%d}`, offset, limit)
 		}
-		if offset%7 == 0 { // each call starts git
-			result("local/canvas_read", `{"path":"small","offset":%d}`, offset)
-		}
 	}
 	for _, offset := range []int{70_000 - 1, 70_000 + 4, 70_000 + len(key), len(long) - len(key)/2} {
 		result("local/read_file", `{"path":"long","offset":%d}`, offset)
-		result("local/canvas_read", `{"path":"long","offset":%d}`, offset)
 	}
 	assert.Contains(t, result("local/search_text", `{"query":"a=","path":"small"}`), "small:1: a=[redacted]")
 	assert.Contains(t, result("local/search_text", `{"query":"end","path":"small"}`), "small:5: end")
@@ -77,21 +72,21 @@ func TestToolsMaskSecretsBeforeTheyCut(t *testing.T) {
 	}
 
 	const edit = `{"path":"small","old_string":%q,"new_string":"-","replace_all":true}`
-	for id, patchID := range map[string]string{"local/edit_file": "local/patch_file", "local/canvas_edit": "local/canvas_patch"} {
-		for _, old := range []string{"a=KEY", "a=XEY", "Q7 b", ":", "/"} {
-			assert.Contains(t, result(id, edit, old), "small does not contain old_string", "the result reveals no part")
-		}
-		for _, old := range []string{"\n", "*", "a=[redacted]", "a=[red", "* b"} {
-			assert.Contains(t, result(id, edit, old), "would alter a secret in small", old)
-		}
-		assert.Contains(t, result(patchID, `{"path":"small","patch":"@@ -3,0 +3 @@\n+x\n"}`), "would alter a secret in small")
+	for _, old := range []string{"a=KEY", "a=XEY", "Q7 b", ":", "/"} {
+		assert.Contains(t, result("local/edit_file", edit, old), "small does not contain old_string",
+			"the result reveals no part")
 	}
+	for _, old := range []string{"\n", "*", "a=[redacted]", "a=[red", "* b"} {
+		assert.Contains(t, result("local/edit_file", edit, old), "would alter a secret in small", old)
+	}
+	assert.Contains(t, result("local/patch_file", `{"path":"small","patch":"@@ -3,0 +3 @@\n+x\n"}`),
+		"would alter a secret in small")
 	assert.Contains(t, result("local/edit_file", edit, "end"), "1 replaced, the first in line 5")
-	changed, err := os.ReadFile(filepath.Join(dir, "small"))
+	changed, err := os.ReadFile(filepath.Join(store.Path("", "s"), "small"))
 	require.NoError(t, err)
 	assert.Equal(t, strings.Replace(text, "end", "-", 1), string(changed))
 
 	// The diff is cut in one of the keys.
-	result("local/canvas_write", `{"path":"new","content":"%s"}`, strings.Repeat("z", 64<<10-1500)+strings.Repeat(key, 100))
+	result("local/write_file", `{"path":"new","content":"%s"}`, strings.Repeat("z", 64<<10-1500)+strings.Repeat(key, 100))
 	assert.Contains(t, result("local/canvas_diff", `{"path":"new"}`), "[cut: ")
 }

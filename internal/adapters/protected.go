@@ -40,10 +40,6 @@ func protectedFiles(cfg config.Config, environ temporalconn.Environ) (out []file
 	}
 	_, tape, _ := strings.Cut(cfg.LLM.Tape, ":")
 	add(true, "a tape", tape)
-	// A bare repository has its HEAD in its root. In any other, the repository's data is in .git, which no tool reaches.
-	if _, err := os.Stat(filepath.Join(cfg.Canvas.Repo, "HEAD")); cfg.Canvas.Repo != "" && err == nil {
-		add(true, "the repository of canvases", cfg.Canvas.Repo)
-	}
 	for _, name := range []string{projectFile, ".agents", ".claude"} { // if one is a link, its target is protected too
 		add(false, "instructions for agents", filepath.Join(cfg.Runtime.Workspace, name))
 	}

@@ -15,7 +15,7 @@ import (
 
 func TestWhatTheConfigurationNamesIsKeptFromTheTools(t *testing.T) {
 	t.Chdir(t.TempDir())
-	for _, file := range []string{"bin/serve", "tools/server.py", "tools/data.json", "docs/a.md", "repo.git/HEAD", "key",
+	for _, file := range []string{"bin/serve", "tools/server.py", "tools/data.json", "docs/a.md", "key",
 		"lib/main.py"} {
 		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o700))
 		require.NoError(t, os.WriteFile(file, []byte("x"), 0o600))
@@ -36,8 +36,6 @@ api_key = "${file:`+here+`/key}"
 path = "data/j.db"
 [encryption]
 key_file = "keys.json"
-[canvas]
-repo = "repo.git"
 [[skills.sources]]
 path = "skills"
 [[mcp.servers]]
@@ -79,7 +77,7 @@ workspace = "."
 	slices.Sort(unread)
 	assert.Equal(t, []string{".config/temporalio/temporal.toml", "client.pem",
 		"data/j.db", "data/j.db-journal", "data/j.db-shm", "data/j.db-wal",
-		"everturn.toml", "key", "keys.json", "repo.git", "tapes"}, unread)
+		"everturn.toml", "key", "keys.json", "tapes"}, unread)
 	for _, name := range []string{"skills", "bin/serve", "own/python3", "local/uv", "tools/server.py",
 		"tools/data.json", "build/later.js", "lib/main.py", "hook.js", "run.sh", "bash.env", "docs/notes.md"} {
 		assert.Contains(t, unchanged, name)

@@ -9,14 +9,14 @@ import (
 
 	"github.com/everturn/everturn/activities/mcp"
 	"github.com/everturn/everturn/activities/tools"
-	canvastools "github.com/everturn/everturn/activities/tools/canvas"
+	"github.com/everturn/everturn/activities/tools/canvas"
 	"github.com/everturn/everturn/activities/tools/files"
 	"github.com/everturn/everturn/activities/tools/shell"
 	"github.com/everturn/everturn/activities/tools/web"
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/internal/canvas"
 	"github.com/everturn/everturn/internal/redact"
 	"github.com/everturn/everturn/internal/temporalconn"
+	"github.com/everturn/everturn/internal/workspace"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -79,15 +79,6 @@ func register(ctx context.Context, r *tools.Registry, cfg config.Config, o ToolO
 		return err
 	}
 	rules := fileRules(cfg, o.Environ)
-	if cfg.Canvas.Repo != "" {
-		repo, err := canvas.Open(ctx, cfg.Canvas.Repo)
-		if err != nil {
-			return err
-		}
-		if err := canvastools.Register(r, repo, rules.Hidden); err != nil {
-			return err
-		}
-	}
 	if s := cfg.Shell; s.Enabled {
 		err := shell.Register(r, shell.Options{Workspace: root, Write: s.Write, Environ: s.EnvAllow, Timeout: s.Timeout,
 			Hidden: rules.Hidden, Protected: rules.Protected})
@@ -100,11 +91,23 @@ func register(ctx context.Context, r *tools.Registry, cfg config.Config, o ToolO
 			return err
 		}
 	}
-	errs := []error{files.Register(r, root, rules), registerArtifacts(r, o.Artifacts, cfg.Runtime.MaxResultBytes)}
+	errs := []error{registerFiles(ctx, r, cfg, rules), registerArtifacts(r, o.Artifacts, cfg.Runtime.MaxResultBytes)}
 	for _, add := range o.Add {
 		errs = append(errs, add(r))
 	}
 	return errors.Join(errs...)
+}
+
+// registerFiles adds the tools that act on files: in the folder of all sessions, or in the tree of the call's session.
+func registerFiles(ctx context.Context, r *tools.Registry, cfg config.Config, rules files.Options) error {
+	if cfg.Workspace.Mode == config.WorkspaceFolder {
+		return files.Register(r, cfg.Runtime.Workspace, rules)
+	}
+	store, err := workspace.Open(ctx, workspace.Options{Repo: cfg.Runtime.Workspace, State: cfg.StateDir()})
+	if err != nil {
+		return temporalconn.WithKind(config.ErrInvalid, err)
+	}
+	return canvas.Register(r, store, rules)
 }
 
 // AskServers connects to the configured servers that this worker hosts, lists their tools and closes the connections.

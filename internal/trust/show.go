@@ -96,8 +96,8 @@ func (f Folder) commands() (lines []string) {
 	if c.Shell.Enabled {
 		lines = append(lines, "commands of the model   (shell.enabled)")
 	}
-	if c.Canvas.Repo != "" {
-		lines = append(lines, "git in "+quoted(c.Canvas.Repo)+"   (canvas.repo)")
+	if c.Workspace.Mode == config.WorkspaceTree {
+		lines = append(lines, "git in "+quoted(c.Runtime.Workspace)+"   (workspace.mode)")
 	}
 	return lines
 }

@@ -29,7 +29,7 @@ func (r *harness) collect(ctx context.Context, run check.Run) error {
 	r.stopRead()
 	r.readers.Wait()
 	run.Stopped, run.Failing, run.Asked, run.StopWithin = r.stopped, r.failing, askMark, r.stopWithin
-	run.Repeatable = []string{"mcp/again/", "mcp/quick/", "local/canvas_", "local/plan", turn.AgentTools}
+	run.Repeatable = []string{"mcp/again/", "mcp/quick/", "local/write_file", "local/plan", turn.AgentTools}
 	if run.Tainting = r.settings.taint != "off"; r.settings.stateful {
 		run.Stateful = "mcp/keeper/"
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 
 	"github.com/everturn/everturn/workflows/turn"
@@ -48,7 +49,7 @@ exec %[2]s "$@"
 `
 
 // stroke is the tool that changes a canvas.
-const stroke = "local_canvas_write"
+const stroke = "local_write_file"
 
 // anyStroke picks one of the changes of the target and its companion.
 func anyStroke(r *harness) int { return 1 + r.rng.IntN(r.target.calls()+r.companion.calls()) }
@@ -56,7 +57,7 @@ func anyStroke(r *harness) int { return 1 + r.rng.IntN(r.target.calls()+r.compan
 // drawn lets the target and its companion change their canvases.
 func drawn(p point) point {
 	p.shape = func(r *harness) {
-		r.settings.extra += fmt.Sprintf("[canvas]\nrepo = %q\n", r.repo())
+		r.settings.extra += "[workspace]\nmode = \"tree\"\n"
 		for _, t := range []*turnPlan{r.target, r.companion} {
 			t.steps = nil
 			for range 2 + r.rng.IntN(2) {
@@ -66,7 +67,7 @@ func drawn(p point) point {
 	}
 	prepare := p.prepare
 	p.prepare = func(r *harness, ctx context.Context) error {
-		err := os.Mkdir(r.repo(), 0o700)
+		var err error
 		for _, args := range [][]string{{"init", "-q"}, {"commit", "-q", "--allow-empty", "-m", "begin"}} {
 			if err == nil {
 				_, err = r.git(ctx, args...)
@@ -83,7 +84,7 @@ func drawn(p point) point {
 	return p
 }
 
-func (r *harness) repo() string { return inDir(r.dir, "repo") }
+func (r *harness) repo() string { return inDir(r.dir, "workspace") }
 
 func (r *harness) git(ctx context.Context, args ...string) (string, error) {
 	out, err := exec.CommandContext(ctx, "git", append([]string{"-C", r.repo(), "-c", "user.name=a", "-c",
@@ -96,7 +97,12 @@ func (r *harness) git(ctx context.Context, args ...string) (string, error) {
 
 // committed checks that each change of a session's canvas is one commit, and that there is no other.
 func (r *harness) committed(ctx context.Context, session string) error {
-	out, err := r.git(ctx, "log", "--format=%(trailers:key=Everturn-Call,valueonly)", "everturn/"+session)
+	stores, err := filepath.Glob(inDir(r.dir, ".everturn/workspace/*/store"))
+	if err != nil || len(stores) != 1 {
+		return fmt.Errorf("there are %d stores of canvases: %w", len(stores), err)
+	}
+	out, err := r.git(ctx, "--git-dir="+stores[0], "log", "--format=%(trailers:key=Everturn-Call,valueonly)",
+		"everturn/"+session)
 	if err != nil {
 		return err
 	}
@@ -115,7 +121,7 @@ func (r *harness) committed(ctx context.Context, session string) error {
 		}
 		for _, c := range calls {
 			id := t.ID + "/" + c.Call.ID
-			if n := commits[id]; c.Call.Tool == "local/canvas_write" && (n > 1 || n == 0 && c.Outcome == turn.OutcomeOK ||
+			if n := commits[id]; c.Call.Tool == "local/write_file" && (n > 1 || n == 0 && c.Outcome == turn.OutcomeOK ||
 				n == 1 && c.Outcome != turn.OutcomeOK) {
 				return fmt.Errorf("call %s ended as %s and has %d commits", id, c.Outcome, n)
 			}

@@ -6,12 +6,10 @@ import (
 	"strings"
 )
 
-// The endings of the names of the tools for plans: one proposes a plan, one reflects on a step, and one writes a file
-// to the session's canvas.
+// The endings of the names of the tools for plans: one proposes a plan, and one reflects on a step.
 const (
 	toolPlan     = "local_plan"
 	toolPlanStep = "local_plan_step"
-	toolCanvas   = "canvas_write"
 )
 
 // nextWrite matches the boundary between two files in a question such as "write A: TEXT; write B: TEXT".
@@ -20,13 +18,8 @@ var nextWrite = regexp.MustCompile(`(?i);\s*write `)
 // planSteps returns the steps of a plan for the question, one for each file to write, in the form that the tool for
 // plans takes. It returns nil if a part of the question is not about a file to write, or no tool can write files.
 func (c conversation) planSteps() (steps []map[string]any) {
-	tool, ok := c.toolWithSuffix(toolCanvas)
-	if !ok {
-		if tool, ok = c.toolWithSuffix(toolWrite); !ok {
-			return nil
-		}
-	}
-	if !writing.MatchString(c.question) {
+	tool, ok := c.toolWithSuffix(toolWrite)
+	if !ok || !writing.MatchString(c.question) {
 		return nil
 	}
 	toolID := strings.Replace(tool.Name, "_", "/", 1) // of a function of this program: local_x is local/x

@@ -1,3 +1,3 @@
-// Package canvas provides the tools with which a model changes files on its session's branch of a git repository: see
-// internal/canvas. An interrupted call is repeated; if it has already made its commit, it finds that commit.
+// Package canvas lets tools act on the canvases of sessions: it gives each call the tree of its session (see
+// internal/workspace), and provides the tools that show a canvas, take that of a subagent, and merge it.
 package canvas

@@ -46,6 +46,7 @@ type workspace struct {
 	path    string   // of root, absolute
 	secrets *redact.Redactor
 	writing sync.Mutex // held by the call that changes files
+	changed []string   // paths of the files that were changed; nil in a workspace of many calls, which records none
 	Options
 }
 
@@ -62,6 +63,13 @@ func open(root string, o Options) (*workspace, error) {
 	return &workspace{root: f, path: root, Options: o}, nil
 }
 
+// record records that a file was changed.
+func (w *workspace) record(name string) {
+	if w.changed != nil {
+		w.changed = append(w.changed, name)
+	}
+}
+
 // Register adds the tools to r, confined to the directory root, which must exist, and subject to the rules. The
 // directory stays open as long as the program runs.
 func Register(r *tools.Registry, root string, rules Options) error {
@@ -70,18 +78,23 @@ func Register(r *tools.Registry, root string, rules Options) error {
 		return err
 	}
 	w.secrets = r.Secrets()
+	return register(r, folder{w})
+}
+
+// register adds the tools to r.
+func register(r *tools.Registry, o opener) (err error) {
 	opts := []tools.Option{tools.LocalActivity(), tools.Risk(turn.RiskLow), tools.ReadOnly()}
-	if rules.Write {
-		err = w.registerWriting(r)
+	if o.options().Write {
+		err = registerWriting(r, o)
 	}
 	return errors.Join(err,
 		tools.Add(r, "list_files", "List the files and directories of the workspace, one a line: path, tab, size in "+
-			"bytes. Directories end in a slash. Paths are relative to the workspace.", w.list, opts...),
+			"bytes. Directories end in a slash. Paths are relative to the workspace.", reads(o, (*workspace).list), opts...),
 		tools.Add(r, "read_file",
-			"Read a text file of the workspace, about 64 KiB at once. Use offset and limit, in bytes, to read on.", w.read,
-			opts...),
+			"Read a text file of the workspace, about 64 KiB at once. Use offset and limit, in bytes, to read on.",
+			reads(o, (*workspace).read), opts...),
 		tools.Add(r, "search_text", "Search the workspace's text files for lines that hold a text or match a regular "+
-			"expression. Answers path:line: text.", w.search, opts...),
+			"expression. Answers path:line: text.", reads(o, (*workspace).search), opts...),
 	)
 }
 

@@ -18,6 +18,9 @@ type Options struct {
 	HardLinks bool
 	// Write adds the tools that change files.
 	Write bool
+	// Instructions permits changing files with which a model could change its own instructions or permissions: no agent
+	// reads them in this workspace.
+	Instructions bool
 	// Protected are the files and directories that Everturn itself uses, such as its configuration and its journal.
 	Protected []Protected
 }

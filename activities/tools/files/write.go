@@ -21,18 +21,25 @@ import (
 // maxEditBytes bounds a file that is edited, before and after the change.
 const maxEditBytes = 4 << 20
 
-// registerWriting adds the tools that change files. They are not repeatable: the outcome of an interrupted call is
-// unknown. The file then has its old or its new content, never a part of it.
-func (w *workspace) registerWriting(r *tools.Registry) error {
-	medium := tools.Risk(turn.RiskMedium)
+// registerWriting adds the tools that change files. In a folder they are not repeatable: the outcome of an interrupted
+// call is unknown. The file then has its old or its new content, never a part of it.
+func registerWriting(r *tools.Registry, o opener) error {
+	medium, high := []tools.Option{tools.Risk(turn.RiskMedium)}, []tools.Option{tools.Risk(turn.RiskHigh)}
+	if _, ok := o.(trees); ok { // nothing is lost: a commit has each state
+		medium = append(medium, tools.Repeatable())
+		high = medium
+	}
 	return errors.Join(
 		tools.Add(r, "write_file", "Create a text file of the workspace, with its directories. Set overwrite to replace a "+
-			"file that exists; to change a part of one, use edit_file.", w.write, medium),
+			"file that exists; to change a part of one, use edit_file.",
+			changes(o, "write", func(in WriteInput) string { return in.Path }, (*workspace).write), medium...),
 		tools.Add(r, "edit_file", "Replace text in a file of the workspace. old_string must be in the file exactly once, "+
-			"with its white space; replace_all replaces each occurrence.", w.edit, medium),
+			"with its white space; replace_all replaces each occurrence.",
+			changes(o, "edit", func(in EditInput) string { return in.Path }, (*workspace).edit), medium...),
 		tools.Add(r, "patch_file", "Apply a unified diff to one text file of the workspace. Its context must match the "+
-			"file exactly.", w.patch, medium),
-		tools.Add(r, "delete_file", "Delete a file of the workspace.", w.delete, tools.Risk(turn.RiskHigh)),
+			"file exactly.", changes(o, "patch", func(in PatchInput) string { return in.Path }, (*workspace).patch), medium...),
+		tools.Add(r, "delete_file", "Delete a file of the workspace.",
+			changes(o, "delete", func(in DeleteInput) string { return in.Path }, (*workspace).delete), high...),
 	)
 }
 
@@ -45,8 +52,6 @@ type WriteInput struct {
 
 // write implements the tool write_file.
 func (w *workspace) write(_ context.Context, in WriteInput) (string, error) {
-	w.writing.Lock()
-	defer w.writing.Unlock()
 	p, err := w.begin().find(in.Path, creating)
 	if err != nil {
 		return "", err
@@ -185,8 +190,6 @@ func patchLines(f *gitdiff.File) (n int) {
 // from the model.
 func (w *workspace) change(given string, f func(name string, old []byte) (text []byte, done string, err error)) (string,
 	error) {
-	w.writing.Lock()
-	defer w.writing.Unlock()
 	p, err := w.begin().find(given, changing)
 	if err != nil {
 		return "", err
@@ -219,8 +222,6 @@ type DeleteInput struct {
 
 // delete implements the tool delete_file.
 func (w *workspace) delete(_ context.Context, in DeleteInput) (string, error) {
-	w.writing.Lock()
-	defer w.writing.Unlock()
 	p, err := w.begin().find(in.Path, changing)
 	if err != nil {
 		return "", err
@@ -236,6 +237,7 @@ func (w *workspace) delete(_ context.Context, in DeleteInput) (string, error) {
 	if err != nil {
 		return "", explain(p.name, err)
 	}
+	w.record(p.path)
 	return "deleted " + p.name, nil
 }
 
@@ -301,5 +303,6 @@ func (p place) replace(text []byte, old fileContent) (err error) {
 	if err != nil {
 		return explain(p.name, errors.Join(err, unix.Unlinkat(dir, temporary, 0)))
 	}
+	p.call.record(p.path)
 	return nil
 }

@@ -21,10 +21,10 @@ var edits = [][2]string{{"old_string", "new_string"}, {"oldText", "newText"}}
 
 // patches are the tools whose arguments are a path and a patch. They patch the file at that path, whatever file names
 // the patch itself contains.
-var patches = []string{"local/patch_file", "local/canvas_patch"}
+var patches = []string{"local/patch_file"}
 
 // writers are the names of tools whose arguments are a path and the whole text of the file.
-var writers = []string{"write_file", "canvas_write"}
+var writers = []string{"write_file"}
 
 // Diff returns the change that a call would make to a file, as a unified diff that is safe for a terminal. The diff
 // names the path in the arguments. It is empty unless the arguments are a path and exactly one of these: the old and
@@ -132,8 +132,7 @@ func target(arguments string) (path string, fields map[string]json.RawMessage) {
 }
 
 // flags are the optional boolean arguments of this program's tools.
-var flags = map[string]string{"local/write_file": "overwrite", "local/edit_file": "replace_all",
-	"local/canvas_edit": "replace_all"}
+var flags = map[string]string{"local/write_file": "overwrite", "local/edit_file": "replace_all"}
 
 // takeFlag removes the flag of a tool of this program from its arguments, and returns its value.
 func takeFlag(tool string, fields map[string]json.RawMessage) (set bool) {

@@ -59,7 +59,7 @@ func TestADiffNamesTheFileOfTheCall(t *testing.T) {
 
 func TestTheTextOfANewFileIsADiff(t *testing.T) {
 	const text, whole = "@@ -0,0 +1,2 @@\n+x\n+    y\\x1b", "the whole text of the file:\n"
-	for tool, note := range map[string]string{"local/write_file": "", "local/canvas_write": whole, "mcp/disk/write_file": whole} {
+	for tool, note := range map[string]string{"local/write_file": "", "mcp/disk/write_file": whole} {
 		assert.Equal(t, "--- a\n+++ a\n"+note+text, Diff(tool, `{"path":"a","content":"x\n\ty\u001b\n"}`), tool)
 	}
 	assert.Contains(t, Diff("local/write_file", `{"path":"a","content":"","overwrite":false}`), "@@ -0,0 +0,0 @@")

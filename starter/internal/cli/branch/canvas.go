@@ -11,7 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/everturn/everturn/internal/canvas"
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/internal/workspace"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
@@ -21,9 +22,9 @@ import (
 func Canvas(a *app.App) *cobra.Command {
 	cmd := app.Parent("canvas", "Show, merge or drop what a session has changed in a git repository",
 		canvasShow(a), canvasDiff(a), canvasLog(a), canvasMerge(a), canvasDrop(a))
-	cmd.Long = `Show, merge or drop what a session has changed in a git repository. With [canvas] in agent.toml, each
-session has a branch of its own, with one commit for each change, and your work tree stays as it is
-until you merge.`
+	cmd.Long = `Show, merge or drop what a session has changed in a git repository. With mode = "tree" under
+[workspace] in agent.toml, each session has a directory and a branch of its own, with one commit for
+each call that changes files, and your repository stays as it is until you merge.`
 	cmd.Example = `  everturn canvas diff research-1
   everturn canvas merge research-1 --squash -m "Add a page about forks"`
 	return cmd
@@ -32,16 +33,16 @@ until you merge.`
 // canvasOf calls f with the repository of the canvases, and the tenant and session that select one: the session in
 // args, or the last session if args is empty.
 func canvasOf(ctx context.Context, a *app.App, args []string,
-	f func(repo *canvas.Repo, tenant, session string) error) error {
+	f func(store *workspace.Store, tenant, session string) error) error {
 	loaded, err := a.Load()
 	if err != nil {
 		return err
 	}
-	cfg := loaded.Config.Canvas
-	if cfg.Repo == "" {
-		return app.Usage("there are no canvases: set repo under [canvas] in agent.toml")
+	cfg := loaded.Config
+	if cfg.Workspace.Mode != config.WorkspaceTree {
+		return app.Usage("there are no canvases: set mode = \"tree\" under [workspace] in agent.toml")
 	}
-	repo, err := canvas.Open(ctx, cfg.Repo)
+	store, err := workspace.Open(ctx, workspace.Options{Repo: cfg.Runtime.Workspace, State: cfg.StateDir()})
 	if err != nil {
 		return app.Usage("%v", err)
 	}
@@ -54,10 +55,10 @@ func canvasOf(ctx context.Context, a *app.App, args []string,
 	if err != nil {
 		return err
 	}
-	err = f(repo, loaded.Config.Tenant, session)
-	if errors.Is(err, canvas.ErrNoCanvas) {
+	err = f(store, loaded.Config.Tenant, session)
+	if errors.Is(err, workspace.ErrNoCanvas) {
 		return app.Usage("session %s has changed nothing in the repository: there is no branch %s", app.Line(session, 100),
-			repo.Branch(loaded.Config.Tenant, session))
+			workspace.Branch(loaded.Config.Tenant, session))
 	}
 	return err
 }
@@ -71,8 +72,8 @@ func canvasShow(a *app.App) *cobra.Command {
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: a.CompleteSessions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return canvasOf(cmd.Context(), a, args, func(repo *canvas.Repo, tenant, session string) error {
-				s, err := repo.Show(cmd.Context(), tenant, session)
+			return canvasOf(cmd.Context(), a, args, func(store *workspace.Store, tenant, session string) error {
+				s, err := store.Show(cmd.Context(), tenant, session)
 				if err != nil {
 					return err
 				}
@@ -105,8 +106,8 @@ func canvasDiff(a *app.App) *cobra.Command {
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: a.CompleteSessions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return canvasOf(cmd.Context(), a, args, func(repo *canvas.Repo, tenant, session string) error {
-				text, err := repo.Diff(cmd.Context(), tenant, session, file)
+			return canvasOf(cmd.Context(), a, args, func(store *workspace.Store, tenant, session string) error {
+				text, head, err := store.Diff(cmd.Context(), tenant, session, file)
 				if err != nil {
 					return err
 				}
@@ -116,6 +117,7 @@ func canvasDiff(a *app.App) *cobra.Command {
 					parts[i] = termsafe.Visible(part)
 				}
 				fmt.Fprint(a.Out, strings.Join(parts, "\t"))
+				a.Note("merge exactly this with\n  everturn canvas merge %s --commit %.10s", app.Quoted(session), head)
 				return nil
 			})
 		},
@@ -133,8 +135,8 @@ func canvasLog(a *app.App) *cobra.Command {
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: a.CompleteSessions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return canvasOf(cmd.Context(), a, args, func(repo *canvas.Repo, tenant, session string) error {
-				s, err := repo.Show(cmd.Context(), tenant, session)
+			return canvasOf(cmd.Context(), a, args, func(store *workspace.Store, tenant, session string) error {
+				s, err := store.Show(cmd.Context(), tenant, session)
 				if err != nil {
 					return err
 				}
@@ -155,7 +157,7 @@ func canvasLog(a *app.App) *cobra.Command {
 
 // canvasMerge returns the command that merges a session's branch into another branch.
 func canvasMerge(a *app.App) *cobra.Command {
-	var into, message string
+	var into, commit, message string
 	var squash bool
 	cmd := &cobra.Command{
 		Use:   "merge [session]",
@@ -168,19 +170,19 @@ Exit codes: 0 merged, 1 a conflict or another failure.`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: a.CompleteSessions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return canvasOf(cmd.Context(), a, args, func(repo *canvas.Repo, tenant, session string) error {
-				into = cmp.Or(into, repo.Current(cmd.Context()))
+			return canvasOf(cmd.Context(), a, args, func(store *workspace.Store, tenant, session string) error {
+				into = cmp.Or(into, store.Current(cmd.Context()))
 				if into == "" {
 					return app.Usage("no branch is checked out: name one with --into")
 				}
-				id, err := repo.Merge(cmd.Context(), canvas.MergeInput{
-					Action: canvas.Action{Tenant: tenant, Session: session, Tool: "everturn canvas merge"}, Into: into, Squash: squash,
-					Title: cmp.Or(message, "Merge "+repo.Branch(tenant, session)), InWorkTree: true,
+				id, err := store.Merge(cmd.Context(), workspace.MergeInput{
+					Action: workspace.Action{Tenant: tenant, Session: session, Tool: "everturn canvas merge"},
+					Commit: commit, Into: into, Squash: squash,
+					Title: cmp.Or(message, "Merge "+workspace.Branch(tenant, session)), InWorkTree: true,
 				})
-				var conflict *canvas.ConflictError
+				var conflict *workspace.ConflictError
 				if errors.As(err, &conflict) {
-					return fmt.Errorf("%w: merge %s yourself with git, or ask the session to change its version", err,
-						repo.Branch(tenant, session))
+					return fmt.Errorf("%w: ask the session to change its version", err)
 				}
 				if err == nil {
 					a.Note("merged into %s as commit %.10s", app.Line(into, 100), id)
@@ -190,6 +192,7 @@ Exit codes: 0 merged, 1 a conflict or another failure.`,
 		},
 	}
 	cmd.Flags().StringVar(&into, "into", "", "the `branch` to merge into")
+	cmd.Flags().StringVar(&commit, "commit", "", "merge only if this is the last `commit`, as canvas diff shows it")
 	cmd.Flags().BoolVar(&squash, "squash", false, "make one commit of all changes")
 	cmd.Flags().StringVarP(&message, "message", "m", "", "the first `line` of the commit's message")
 	return cmd
@@ -203,11 +206,10 @@ func canvasDrop(a *app.App) *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.CompleteSessions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return canvasOf(cmd.Context(), a, args, func(repo *canvas.Repo, tenant, session string) error {
-				s, err := repo.Drop(cmd.Context(), tenant, session)
+			return canvasOf(cmd.Context(), a, args, func(store *workspace.Store, tenant, session string) error {
+				s, err := store.Drop(cmd.Context(), tenant, session)
 				if err == nil {
-					a.Note("deleted branch %s; `git branch %s %.10s` restores it until git collects garbage", s.Branch,
-						app.Quoted(s.Branch), s.Head)
+					a.Note("deleted branch %s, whose last commit was %.10s, and its directory", s.Branch, s.Head)
 				}
 				return err
 			})

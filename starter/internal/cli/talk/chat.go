@@ -92,7 +92,7 @@ func talkTo(ctx context.Context, t *app.TurnClient, f sessionFlags, chosen turn.
 	t.NoteOtherSettings(ctx)
 	a := t.App
 	workspace := "" // a worker on another machine has another one
-	if loopback.Address(t.Cfg.Temporal.Address) {
+	if loopback.Address(t.Cfg.Temporal.Address) && t.Cfg.Workspace.Mode == config.WorkspaceFolder {
 		workspace = t.Cfg.Runtime.Workspace
 	}
 	left, err := chat.Run(ctx, chat.Options{

@@ -1,10 +1,11 @@
-package canvas
+package workspace
 
 import (
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,12 +15,12 @@ import (
 )
 
 const (
-	gitTimeout = 30 * time.Second
-	maxOutput  = 16 << 20 // bytes of git's standard output
+	gitTimeout = 2 * time.Minute
+	maxOutput  = 64 << 20 // bytes of git's standard output
 	maxMessage = 2000     // bytes of git's standard error in an error message
 )
 
-// unconfigured are the git options with which no setting of the repository runs a program.
+// unconfigured are the git options with which no setting of a repository runs a program.
 var unconfigured = []string{
 	"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.attributesFile=/dev/null",
 	"-c", "core.quotePath=false", "-c", "core.pager=cat", "-c", "gc.auto=0", "-c", "maintenance.auto=false",
@@ -39,38 +40,56 @@ type gitError struct {
 
 func (e *gitError) Error() string { return fmt.Sprintf("git %s: %s", e.command, e.message) }
 
-// git runs a git command in the repository, with input as its standard input, and returns its standard output. If git
-// exits with an error, git returns a *gitError and the output until then.
-func (r *Repo) git(ctx context.Context, input []byte, args ...string) ([]byte, error) {
+// git runs a git command in the store, with input as its standard input, and returns its standard output. If git exits
+// with an error, git returns a *gitError and the output until then.
+func (s *Store) git(ctx context.Context, input []byte, args ...string) ([]byte, error) {
+	return s.gitIn(ctx, s.store(), input, args...)
+}
+
+// gitIn is git in the git directory dir: that of the store, of the user's repository, or of a tree that no command has
+// reached yet.
+func (s *Store) gitIn(ctx context.Context, dir string, input []byte, args ...string) ([]byte, error) {
+	out := &limitedBuffer{max: maxOutput}
+	err := run(ctx, s.dir, bytes.NewReader(input), out, append([]string{"--git-dir=" + dir}, args...)...)
+	if err == nil && out.cut {
+		err = fmt.Errorf("git %s: its output exceeds %d MiB", args[0], maxOutput>>20)
+	}
+	return out.kept.Bytes(), err
+}
+
+// run runs git in the folder dir. Its arguments may begin with --git-dir=.
+func run(ctx context.Context, dir string, input io.Reader, out io.Writer, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, gitTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "git", append(append([]string{"-C", r.dir}, unconfigured...), args...)...)
+	cmd := exec.CommandContext(ctx, "git", append(append([]string{}, unconfigured...), args...)...)
+	cmd.Dir = dir
 	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "LC_ALL=C", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1",
 		"GIT_TERMINAL_PROMPT=0", "GIT_NO_LAZY_FETCH=1", "GIT_NO_REPLACE_OBJECTS=1", "GIT_OPTIONAL_LOCKS=0",
-		"GIT_LITERAL_PATHSPECS=1", "GIT_CEILING_DIRECTORIES=" + filepath.Dir(r.dir),
+		"GIT_LITERAL_PATHSPECS=1", "GIT_CEILING_DIRECTORIES=" + filepath.Dir(dir),
 		"GIT_AUTHOR_NAME=" + author, "GIT_AUTHOR_EMAIL=" + email, "GIT_COMMITTER_NAME=" + author,
 		"GIT_COMMITTER_EMAIL=" + email,
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no terminal for what git runs
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
-	cmd.Stdin = bytes.NewReader(input)
-	out, problems := &limitedBuffer{max: maxOutput}, &limitedBuffer{max: maxMessage}
-	cmd.Stdout, cmd.Stderr = out, problems
+	problems := &limitedBuffer{max: maxMessage}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = input, out, problems
 	err := cmd.Run()
+	command := args[0]
+	if strings.HasPrefix(command, "--") && len(args) > 1 {
+		command = args[1]
+	}
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("git %s: %w", args[0], ctx.Err())
+		return fmt.Errorf("git %s: %w", command, ctx.Err())
 	case errors.As(err, &exit):
-		return out.kept.Bytes(), &gitError{args[0], exit.ExitCode(), strings.TrimSpace(problems.kept.String())}
+		return &gitError{command, exit.ExitCode(), strings.TrimSpace(problems.kept.String())}
 	case err != nil:
-		return nil, fmt.Errorf("running git: %w", err)
-	case out.cut:
-		return nil, fmt.Errorf("git %s: its output exceeds %d MiB", args[0], maxOutput>>20)
+		return fmt.Errorf("running git: %w", err)
 	}
-	return out.kept.Bytes(), nil
+	return nil
 }
 
 // limitedBuffer is a writer that keeps the first max bytes and drops the others; cut reports whether it has dropped
@@ -88,9 +107,19 @@ func (l *limitedBuffer) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// firstLine runs a git command and returns the first line of its output.
-func (r *Repo) firstLine(ctx context.Context, args ...string) (string, error) {
-	out, err := r.git(ctx, nil, args...)
+// firstLine runs a git command in the store and returns the first line of its output.
+func (s *Store) firstLine(ctx context.Context, args ...string) (string, error) {
+	return s.firstLineIn(ctx, s.store(), args...)
+}
+
+func (s *Store) firstLineIn(ctx context.Context, dir string, args ...string) (string, error) {
+	out, err := s.gitIn(ctx, dir, nil, args...)
 	first, _, _ := strings.Cut(string(out), "\n")
 	return first, err
+}
+
+// refused reports whether err is that of a git command that ended by itself with an error.
+func refused(err error) bool {
+	var failed *gitError
+	return errors.As(err, &failed) && failed.code >= 0
 }

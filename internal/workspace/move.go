@@ -1,0 +1,147 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// settle commits what has changed in the tree outside of calls, for instance by a command in the background.
+func (t *tree) settle(ctx context.Context, a Action) error {
+	changes, _, x, err := t.changed(ctx)
+	if err != nil || len(changes) == 0 {
+		return err
+	}
+	a.Call, a.Tool = "", "" // it is no change by this call
+	_, _, err = t.commit(ctx, a, "what has changed outside of calls", changes, x)
+	return err
+}
+
+// moveTo moves the canvas to another state, and its tree, which must be settled, with it. The branch's head is kept
+// under a reference, unless it is an ancestor of the new one.
+func (t *tree) moveTo(ctx context.Context, a Action, to state) error {
+	s := t.store
+	if err := s.leave(ctx, a, t.state.head, to.head); err != nil {
+		return err
+	}
+	old := t.state.head
+	if old == "" {
+		old = zeroID(to.head)
+	}
+	refs := fmt.Sprintf("update %s %s %s\n", t.ref, to.head, old)
+	if to.base != "" {
+		refs += fmt.Sprintf("update %s %s\n", baseRef(a.Tenant, a.Session), to.base)
+	}
+	if _, err := s.git(ctx, []byte(refs), "update-ref", "--stdin"); err != nil {
+		return err
+	}
+	t.state = to
+	return t.follow(ctx)
+}
+
+// leave keeps a commit under a reference if it is not an ancestor of the commit to.
+func (s *Store) leave(ctx context.Context, a Action, head, to string) error {
+	if head == "" {
+		return nil
+	}
+	_, err := s.git(ctx, nil, "merge-base", "--is-ancestor", head, to)
+	var failed *gitError
+	if errors.As(err, &failed) && failed.code == 1 {
+		_, err = s.git(ctx, nil, "update-ref", leftRefs(a.Tenant, a.Session)+head[:16], head)
+	}
+	return err
+}
+
+// follow gives the tree the content of its branch's head.
+func (t *tree) follow(ctx context.Context) error {
+	changes, _, x, err := t.changed(ctx)
+	if err != nil {
+		return err
+	}
+	paths := make([]string, 0, len(changes))
+	for _, c := range changes {
+		paths = append(paths, c.path)
+	}
+	if err := t.store.restore(ctx, t.root, x, paths); err != nil {
+		return err
+	}
+	return t.store.unmark(t.name)
+}
+
+// Take merges the canvas of the session from into the canvas of the session a.Session and returns the ID of the
+// commit. If the call has already made a commit there, Take returns that one. The error may be a *ConflictError.
+func (s *Store) Take(ctx context.Context, a Action, caller, from string) (id string, err error) {
+	other, err := s.existingState(ctx, a.Tenant, from)
+	if err != nil {
+		return "", err
+	}
+	t, err := s.open(ctx, a, caller)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, t.close()) }()
+	if done, err := s.commitOf(ctx, t.state, a); err != nil || done != "" {
+		return done, err
+	}
+	if err := t.settle(ctx, a); err != nil {
+		return "", err
+	}
+	tree, parents := other.head+"^{tree}", []string{"-p", other.head}
+	if t.state.head != "" {
+		if tree, err = s.mergedTree(ctx, Branch(a.Tenant, a.Session), t.state.head, other.head); err != nil {
+			return "", err
+		}
+		parents = []string{"-p", t.state.head, "-p", other.head}
+	}
+	out, err := s.git(ctx, []byte(a.message("take the changes of "+from, t.state.base)),
+		append([]string{"commit-tree", tree, "-F", "-"}, parents...)...)
+	if err != nil {
+		return "", err
+	}
+	id = strings.TrimSpace(string(out))
+	if err := s.mark(t.name, unfinished{Action: a, Follow: true}); err != nil {
+		return "", err
+	}
+	return id, t.moveTo(ctx, a, state{head: id, base: t.state.base})
+}
+
+// Drop deletes the canvas of a session and returns what it had. The store keeps the commits.
+func (s *Store) Drop(ctx context.Context, tenant, session string) (shown Summary, err error) {
+	if shown, err = s.Show(ctx, tenant, session); err != nil {
+		return shown, err
+	}
+	a := Action{Tenant: tenant, Session: session}
+	t, err := s.open(ctx, a, "")
+	if err != nil {
+		return shown, err
+	}
+	defer func() { err = errors.Join(err, t.close()) }()
+	err = s.leave(ctx, a, t.state.head, t.state.base)
+	if err == nil {
+		err = os.RemoveAll(s.treeDir(t.name))
+	}
+	s.indexes.Remove(t.name)
+	refs := fmt.Sprintf("delete %s\ndelete %s\n", t.ref, baseRef(tenant, session))
+	if err == nil {
+		_, err = s.git(ctx, []byte(refs), "update-ref", "--stdin")
+	}
+	if err == nil {
+		_, err = s.gitIn(ctx, s.gitDir, []byte("delete "+heldRef(tenant, session)+"\n"), "update-ref", "--stdin")
+	}
+	return shown, err
+}
+
+// mergedTree merges the commits target and head without a work tree and returns the ID of the resulting tree. The
+// error is a *ConflictError for the branch into if they conflict. The configuration of the store names no merge drivers.
+func (s *Store) mergedTree(ctx context.Context, into, target, head string) (string, error) {
+	out, err := s.git(ctx, nil, "merge-tree", "--write-tree", "--name-only", "-z", "--no-messages", target, head)
+	parts := strings.Split(strings.TrimRight(string(out), "\x00"), "\x00")
+	// The output is the tree's ID, followed by the paths with conflicts. Exit code 1 means that there are some.
+	var failed *gitError
+	if errors.As(err, &failed) && failed.code == 1 {
+		return "", &ConflictError{into, parts[1:]}
+	}
+	return parts[0], err
+}

@@ -1,0 +1,142 @@
+package workspace
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"path"
+	"strings"
+	"unicode"
+)
+
+// The author and committer of all commits.
+const (
+	author = "Everturn"
+	email  = "everturn@localhost"
+)
+
+// branchPrefix begins the names of the branches of sessions, and distinguishes them from all others.
+const branchPrefix = "everturn/"
+
+// Branch returns the name of the branch of a session.
+func Branch(tenant, session string) string { return branchPrefix + escape(qualified(tenant, session)) }
+
+// qualified returns the name of a session among those of all tenants.
+func qualified(tenant, session string) string {
+	if tenant == "" {
+		return session
+	}
+	return "tenant:" + tenant + "/" + session
+}
+
+// escape escapes all characters but ASCII letters, digits, - and _ as %XX, because a session ID may contain characters
+// that git refuses in the name of a branch.
+func escape(session string) string {
+	var name strings.Builder
+	for _, b := range []byte(session) {
+		if b == '-' || b == '_' || b < unicode.MaxASCII && (unicode.IsLetter(rune(b)) || unicode.IsDigit(rune(b))) {
+			name.WriteByte(b)
+		} else {
+			fmt.Fprintf(&name, "%%%02X", b)
+		}
+	}
+	return name.String()
+}
+
+// dirName returns the name of a session's directory in trees. It is short, and differs from every other also where
+// names ignore letter case.
+func dirName(tenant, session string) string {
+	s := qualified(tenant, session)
+	return fmt.Sprintf("%.40s-%.8x", strings.ToLower(escape(s)), sha256.Sum256([]byte(s)))
+}
+
+// The references of a session in the store: its branch, the commit at which its canvas began, and the commits that its
+// branch has left, each under a name of its own. In the user's repository, heldRef keeps the base from being collected.
+func headRef(tenant, session string) string { return "refs/heads/" + Branch(tenant, session) }
+
+func baseRef(tenant, session string) string {
+	return "refs/everturn/base/" + escape(qualified(tenant, session))
+}
+
+func leftRefs(tenant, session string) string {
+	return "refs/everturn/left/" + escape(qualified(tenant, session)) + "/"
+}
+
+func heldRef(tenant, session string) string {
+	return "refs/everturn/" + escape(qualified(tenant, session))
+}
+
+// Action identifies the call that changes a canvas. It is recorded in the commit's trailers.
+type Action struct {
+	Tenant, Session, Turn, Call, Tool, Model, ArgumentsHash string
+	Step                                                    int
+}
+
+// The trailers of commits.
+const (
+	trailerSession = "Everturn-Session"
+	trailerCall    = "Everturn-Call" // TURN/CALL, which is unique
+)
+
+// message returns the message of a commit: the title and the trailers.
+func (a Action) message(title, base string) string {
+	if base == "" {
+		base = "none"
+	}
+	return fmt.Sprintf("%s\n\n%s: %s\nEverturn-Turn: %s\nEverturn-Step: %d\n%s: %s\nEverturn-Tool: %s\n"+
+		"Everturn-Model: %s\nEverturn-Arguments-Hash: %s\nEverturn-Base: %s\n",
+		oneLine(title, 100), trailerSession, oneLine(qualified(a.Tenant, a.Session), 1000), oneLine(a.Turn, 200), a.Step,
+		trailerCall, a.call(), oneLine(a.Tool, 200), oneLine(a.Model, 200), a.ArgumentsHash, base)
+}
+
+// call returns the value of the trailer that names the call.
+func (a Action) call() string { return oneLine(a.Turn, 200) + "/" + oneLine(a.Call, 100) }
+
+// oneLine replaces control characters by spaces, and cuts s to most bytes and an ellipsis.
+func oneLine(s string, most int) string {
+	s = strings.Map(func(c rune) rune {
+		if unicode.IsControl(c) {
+			return ' '
+		}
+		return c
+	}, s)
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return s
+}
+
+// cleanPath checks the path of a file that a tool names and returns its shortest form.
+func cleanPath(name string) (string, error) {
+	clean := path.Clean(name)
+	if name == "" || clean == "." || path.IsAbs(name) || strings.Contains(name, `\`) || len(name) > maxPath {
+		return "", fmt.Errorf("path %q: give the path of a file relative to the repository, with forward slashes", name)
+	}
+	for _, part := range strings.Split(name, "/") {
+		if part != "" && part != "." && !isOrdinary(part) {
+			return "", fmt.Errorf("path %q: .., .git and .everturn are out of a canvas's reach", name)
+		}
+	}
+	return clean, nil
+}
+
+// maxPath bounds the path of a file in a commit, in bytes.
+const maxPath = 1000
+
+// isOrdinary reports whether a file or directory of this name may be in a commit. Names that some file system takes for
+// .git may not: a checkout of the commit would write into the user's repository.
+func isOrdinary(name string) bool {
+	// Some file systems ignore letter case, characters that are not printed, and dots or spaces at the end, or treat a
+	// colon as the begin of a stream's name. git~1 is the short name of .git on Windows.
+	visible := strings.Map(func(c rune) rune {
+		if !unicode.IsPrint(c) {
+			return -1
+		}
+		return c
+	}, name)
+	visible, _, _ = strings.Cut(strings.ToLower(visible), ":")
+	switch strings.TrimRight(visible, ". ") {
+	case "", ".git", "git~1", ".everturn":
+		return false
+	}
+	return !strings.ContainsAny(name, "/\x00\n")
+}

@@ -1,0 +1,153 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// ErrNoCanvas means that a session has no canvas. A caller may distinguish it with errors.Is.
+var ErrNoCanvas = errors.New("the session has no canvas yet: it begins with the first call that needs it")
+
+// state is the position of a canvas: head is its last commit, base the commit of the repository at which it began. Both
+// are empty if the repository had no commits. A canvas without commits has its base as head.
+type state struct{ head, base string }
+
+// objectID matches the ID of a git object. Anything else could be an option of git.
+var objectID = regexp.MustCompile(`^[0-9a-f]{40,64}$`)
+
+// readState returns the state of a session's canvas; begun is false if it has no branch yet.
+func (s *Store) readState(ctx context.Context, tenant, session string) (st state, begun bool, err error) {
+	head, base := headRef(tenant, session), baseRef(tenant, session)
+	out, err := s.git(ctx, nil, "for-each-ref", "--format=%(refname) %(objectname)", head, base)
+	for _, line := range strings.Split(string(out), "\n") {
+		switch name, id, _ := strings.Cut(line, " "); name {
+		case head:
+			st.head = id
+		case base:
+			st.base = id
+		}
+	}
+	return st, st.head != "", err
+}
+
+// existingState returns the state of a session's canvas, or ErrNoCanvas.
+func (s *Store) existingState(ctx context.Context, tenant, session string) (state, error) {
+	st, begun, err := s.readState(ctx, tenant, session)
+	if err == nil && !begun {
+		err = ErrNoCanvas
+	}
+	return st, err
+}
+
+// repoHead returns the commit that is checked out in the user's repository, or "" if there is none.
+func (s *Store) repoHead(ctx context.Context) (string, error) {
+	id, err := s.firstLineIn(ctx, s.workGit, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+	if refused(err) {
+		return "", nil
+	}
+	return id, err
+}
+
+// commitOf returns the commit that the call a has already made on the canvas, or "" if there is none.
+func (s *Store) commitOf(ctx context.Context, st state, a Action) (string, error) {
+	if st.head == "" {
+		return "", nil
+	}
+	return s.firstLine(ctx, "log", "-1", "--extended-regexp", "--grep=^"+trailerCall+": "+regexp.QuoteMeta(a.call())+"$",
+		"--format=%H", st.revisions(), "--")
+}
+
+// revisions returns the commits of the canvas in the form of an argument of git log.
+func (st state) revisions() string {
+	switch st.base {
+	case "":
+		return st.head
+	case st.head: // only the head itself, which may be the merge that a call has made
+		return st.head + "^!"
+	}
+	return st.base + ".." + st.head
+}
+
+// begin begins the canvas of a session: at the head of the caller's canvas if it is a subagent's, else at the commit
+// that is checked out in the user's repository. It does nothing in a repository without commits.
+func (s *Store) begin(ctx context.Context, a Action, caller string) (state, error) {
+	if caller != "" {
+		from, begun, err := s.readState(ctx, a.Tenant, caller)
+		if err != nil {
+			return state{}, err
+		}
+		if begun {
+			return s.beginAt(ctx, a, state{head: from.head, base: from.head}, heldRef(a.Tenant, caller))
+		}
+	}
+	head, err := s.repoHead(ctx)
+	if err != nil || head == "" {
+		return state{}, err
+	}
+	return s.beginAt(ctx, a, state{head: head, base: head}, head)
+}
+
+// beginAt begins the canvas of a session in a state. The user's repository first gets a reference to the commit held, a
+// revision there, which reaches all objects of the canvas that the store borrows.
+func (s *Store) beginAt(ctx context.Context, a Action, st state, held string) (state, error) {
+	if err := s.hold(ctx, a, held); err != nil {
+		return state{}, err
+	}
+	zero := zeroID(st.head)
+	refs := fmt.Sprintf("update %s %s %s\n", headRef(a.Tenant, a.Session), st.head, zero)
+	if st.base != "" {
+		refs += fmt.Sprintf("update %s %s\n", baseRef(a.Tenant, a.Session), st.base)
+	}
+	_, err := s.git(ctx, []byte(refs), "update-ref", "--stdin")
+	return st, err
+}
+
+// hold makes git keep a commit in the user's repository, with all objects that the canvas borrows. held is a revision; a
+// reference that does not exist is that of a canvas which borrows nothing.
+func (s *Store) hold(ctx context.Context, a Action, held string) error {
+	id, err := s.firstLineIn(ctx, s.gitDir, "rev-parse", "--verify", "--quiet", held+"^{commit}")
+	if refused(err) {
+		return nil
+	}
+	if err == nil {
+		_, err = s.gitIn(ctx, s.gitDir, nil, "update-ref", heldRef(a.Tenant, a.Session), id)
+	}
+	return err
+}
+
+// zeroID returns the null object ID, in the length of id. git update-ref takes it to mean that a reference must not
+// exist.
+func zeroID(id string) string { return strings.Repeat("0", len(id)) }
+
+// entry is a file in a git tree.
+type entry struct{ mode, object string }
+
+// The modes of entries.
+const (
+	modeFile    = "100644"
+	modeProgram = "100755"
+	modeLink    = "120000"
+	modeRepo    = "160000" // a submodule
+)
+
+// list returns the files of a commit by path, or only those of paths that exist. An empty commit has none.
+func (s *Store) list(ctx context.Context, commit string, paths ...string) (map[string]entry, error) {
+	found := map[string]entry{}
+	if commit == "" {
+		return found, nil
+	}
+	out, err := s.git(ctx, nil, append([]string{"ls-tree", "-r", "-z", "--full-tree", commit, "--"}, paths...)...)
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.SplitSeq(string(out), "\x00") {
+		attributes, name, ok := strings.Cut(line, "\t")
+		if f := strings.Fields(attributes); ok && len(f) == 3 { // mode, kind and object
+			found[name] = entry{f[0], f[2]}
+		}
+	}
+	return found, nil
+}
