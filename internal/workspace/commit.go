@@ -189,8 +189,9 @@ func quote(name string) string {
 	return b.String()
 }
 
-// changesOf returns those files of paths that differ from the commit at the head.
-func (t *tree) changesOf(ctx context.Context, paths []string) (changes []change, err error) {
+// changesOf returns those files of paths that differ from the commit at the head. The index x is that of the head; it
+// may be nil.
+func (t *tree) changesOf(ctx context.Context, paths []string, x *index) (changes []change, err error) {
 	if len(paths) == 0 {
 		return nil, nil
 	}
@@ -199,13 +200,16 @@ func (t *tree) changesOf(ctx context.Context, paths []string) (changes []change,
 			return nil, err
 		}
 	}
-	old, err := t.store.list(ctx, t.state.head, paths...)
-	if err != nil {
-		return nil, err
+	if x == nil {
+		files, err := t.store.list(ctx, t.state.head, paths...)
+		if err != nil {
+			return nil, err
+		}
+		x = newIndex(t.state.head, files)
 	}
 	for _, name := range paths {
 		mode, content, _, err := t.read(name)
-		was, tracked := old[name]
+		was, tracked := x.files[name]
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			if tracked {
@@ -213,7 +217,7 @@ func (t *tree) changesOf(ctx context.Context, paths []string) (changes []change,
 			}
 		case err != nil:
 			return nil, fmt.Errorf("%s: %w", name, err)
-		case !tracked || was != (entry{mode, t.store.blobID(content)}):
+		case !tracked || was.entry != (entry{mode, t.store.blobID(content)}):
 			changes = append(changes, change{path: name})
 		}
 	}

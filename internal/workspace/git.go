@@ -72,7 +72,7 @@ func run(ctx context.Context, dir string, input io.Reader, out io.Writer, args .
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no terminal for what git runs
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = 30 * time.Second // whoever reads the output may be slow; all of git is killed at once
 	problems := &limitedBuffer{max: maxMessage}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = input, out, problems
 	err := cmd.Run()

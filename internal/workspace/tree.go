@@ -88,7 +88,7 @@ func (s *Store) Change(ctx context.Context, a Action, caller string, c Change) (
 		if old, ok := s.indexes.Peek(t.name); ok && old.commit == t.state.head {
 			x = old
 		}
-		changes, err = t.changesOf(ctx, paths)
+		changes, err = t.changesOf(ctx, paths, x)
 	} else {
 		changes, res.Skipped, x, err = t.changed(ctx)
 	}
@@ -167,7 +167,7 @@ func (s *Store) open(ctx context.Context, a Action, caller string) (t *tree, err
 			err = errors.Join(err, t.close())
 		}
 	}()
-	begun := false
+	var begun bool
 	if t.state, begun, err = s.readState(ctx, a.Tenant, a.Session); err != nil {
 		return t, err
 	}
