@@ -138,11 +138,15 @@ const settleColumns = `UPDATE inferences SET head_seq = ?1, head_hash = ?2, comp
 		AND r.step = inferences.step AND r.attempt = inferences.attempt), ?18)`
 
 // settlement returns the arguments of settleColumns. head is the head after the message m, which the completion
-// becomes. Its usage counts for the day of its reservation or else for day, or for none if day is "".
+// becomes. Its usage counts for the day of its reservation or else for day, or for none if day is "" or if the turn's
+// plan, and no provider, has made the completion.
 func (t *tx) settlement(in SettleInference, head turn.Head, m turn.Message, day string) ([]any, error) {
 	answer, err := t.PutJSON(storeCompletion(cleanCompletion(in.Answer), m.Text))
 	if err != nil {
 		return nil, err
+	}
+	if in.Answer.Plan {
+		day = ""
 	}
 	encoding, raw := "", []byte(nil)
 	if len(in.Answer.Raw) > 0 {

@@ -1,7 +1,6 @@
 package journal
 
 import (
-	"encoding/json"
 	"time"
 
 	"github.com/everturn/everturn/workflows/plan"
@@ -174,25 +173,34 @@ type LateResult struct {
 	media content
 }
 
-// PlanOf returns the progress of a turn's plan after calls, of which only the accepted ones of plan tools count.
-// requests are the turn's requests, which may have edits of users.
+// PlanOf returns the progress of a turn's plan after calls of the turn. requests are the turn's requests, which have the
+// users' confirmations and edits.
 func PlanOf(calls []CallRecord, requests []turn.Request) (p plan.Progress) {
 	for _, c := range calls {
-		if plan.Is(c.Call.Tool) && c.Outcome == turn.OutcomeOK {
-			p = PlanAfter(p, c.Step, c.Call, requests)
-		}
+		p = PlanAfter(p, c, requests)
 	}
 	return p
 }
 
-// PlanAfter returns the progress of a plan after a call of a plan tool that is accepted. step is the step of the call.
-// If a user answered the call's request with an edited plan, that one counts.
-func PlanAfter(p plan.Progress, step int, c turn.ToolCall, requests []turn.Request) plan.Progress {
-	var edit json.RawMessage
+// PlanAfter returns the progress of a plan after a call of its turn. If a user answered the call's request with an edited
+// plan, that one counts.
+func PlanAfter(p plan.Progress, c CallRecord, requests []turn.Request) plan.Progress {
+	call := PlanCall(c.Step, c.Call)
+	call.Outcome = string(c.Outcome)
 	for _, r := range requests {
-		if r.ID == c.ID && r.Decision != nil && r.Decision.Response != nil {
-			edit = r.Decision.Response.Content
+		if d := r.Decision; r.ID == c.Call.ID && r.Kind == turn.RequestApproval && r.Tool == plan.Tool && d != nil {
+			if d.Response != nil {
+				call.Edit = d.Response.Content
+			}
+			if d.Status == turn.StatusAllowed { // no expiry
+				call.Confirmed = d.At
+			}
 		}
 	}
-	return p.After(step, c.Tool, c.Arguments, edit)
+	return p.After(call)
+}
+
+// PlanCall returns a call of a step for a plan.
+func PlanCall(step int, c turn.ToolCall) plan.Call {
+	return plan.Call{ID: c.ID, Inference: step, Tool: c.Tool, Arguments: c.Arguments}
 }

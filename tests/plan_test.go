@@ -41,13 +41,22 @@ func setting(effects *atomic.Int32) engine.Option {
 
 func set(text string) fakellm.Reply { return fakellm.Call("local_set", `{"text":"`+text+`"}`) }
 
-// propose is a call that proposes a plan with these steps.
+// propose is a call that proposes a plan with these steps, each of which the model does with the tool set.
 func propose(steps ...string) fakellm.Reply {
 	list := make([]plan.Step, len(steps))
 	for i, s := range steps {
-		list[i] = plan.Step{Description: s, Tool: "local/set", Args: json.RawMessage(`{"text":"` + s + `"}`)}
+		list[i] = plan.Step{Description: s, Tool: "local/set"}
 	}
-	raw, _ := json.Marshal(plan.Plan{Steps: list})
+	return proposeSteps(list...)
+}
+
+// written is a step that sets this text as it is written.
+func written(text string) plan.Step {
+	return plan.Step{Description: text, Tool: "local/set", Args: json.RawMessage(`{"text":"` + text + `"}`)}
+}
+
+func proposeSteps(steps ...plan.Step) fakellm.Reply {
+	raw, _ := json.Marshal(plan.Plan{Steps: steps})
 	return fakellm.Call("local_plan", string(raw))
 }
 
@@ -94,7 +103,8 @@ func TestATurnWorksByAPlan(t *testing.T) {
 	asked := e.waits(id, 1)[0]
 	assert.Equal(t, plan.Tool, asked.Tool)
 	assert.Zero(t, effects.Load(), "nothing is changed before the plan is accepted")
-	changed := json.RawMessage(`{"steps":[{"description":"uno"},{"description":"two"},{"description":"three"}]}`)
+	changed := json.RawMessage(`{"steps":[{"description":"uno","tool":"local/set"},` +
+		`{"description":"two","tool":"local/set"},{"description":"three","tool":"local/set"}]}`)
 	decide := func(w turn.Request, in client.DecideInput) error {
 		in.Session, in.Request, in.ArgumentsHash, in.By = session(t), w.ID, w.ArgumentsHash, "ann"
 		_, err := e.people().Approve(t.Context(), in)
@@ -124,14 +134,14 @@ func TestATurnWorksByAPlan(t *testing.T) {
 	got := e.lastResults()
 	require.Len(t, got, 10)
 	assert.Contains(t, got[0], "there is no plan yet")
-	assert.Contains(t, got[1], "as the user has changed it:\n[>] 1. uno\n[ ] 2. two")
+	assert.Contains(t, got[1], "as the user has changed it:\n[>] 1. uno (local/set)\n[ ] 2. two")
 	assert.Contains(t, got[3], "step 2 is pending")
 	assert.Contains(t, got[8], "The plan has ended")
 	assert.Contains(t, got[9], "the plan has ended")
 	drawn := e.drawn(id)
 	require.Len(t, drawn, 4)
-	assert.Equal(t, "[x] 1. uno — as it should be\n[x] 2. two — as it should be\n[x] 3. three — as it should be",
-		drawn[3])
+	assert.Equal(t, "[x] 1. uno (local/set) — as it should be\n[x] 2. two (local/set) — as it should be\n"+
+		"[x] 3. three (local/set) — as it should be", drawn[3])
 	e.keep("v1-plan", session(t), id)
 }
 

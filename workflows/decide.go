@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/everturn/everturn/workflows/plan"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -120,12 +122,32 @@ func (r *run) validateDecide(ctx workflow.Context, in DecideInput) error {
 	if _, err := req.Settle(decision); err != nil {
 		return rejected(err.Code, err.Message)
 	}
+	if err := r.checkPlan(in.ChangedPlan); err != nil {
+		return rejected(err.Code, err.Message)
+	}
 	if req.Kind != turn.RequestQuestion {
 		return nil
 	}
 	answer := Message{Text: in.Text, Blob: in.Blob}
 	if err := cmp.Or(checkMessage(answer), checkEncodedSize(answer, maxAnswerBytes)); err != nil {
 		return rejected(err.Code, err.Message)
+	}
+	return nil
+}
+
+// checkPlan rejects a changed plan with a written step whose tool the turn does not have. Whether its arguments fit is
+// checked when the step is carried out.
+func (r *run) checkPlan(changed json.RawMessage) *turn.Error {
+	p, err := plan.Parse(string(changed))
+	if len(changed) == 0 || err != nil { // Settle has checked it
+		return nil
+	}
+	for _, due := range p.Calls() {
+		has := func(t turn.Tool) bool { return t.ID == due.Tool || t.Wire == due.Tool }
+		if !slices.ContainsFunc(r.progress.Config.Tools, has) {
+			return invalid("the changed plan cannot be carried out: the turn has no tool %q for step %d",
+				turn.Truncate(due.Tool, 120), due.Step)
+		}
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/everturn/everturn/internal/redact"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/plan"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -114,6 +115,7 @@ type callContext struct {
 	// reflecting means that a call of the step reflects on a plan step. Such a completion must not change anything else,
 	// because the change would belong to no step.
 	reflecting bool
+	written    map[string]plan.Due // the calls of the step that the plan makes, by their IDs
 }
 
 // readContext returns the context of the calls of a step. It reads the journal at most once, and not at all if neither
@@ -135,7 +137,7 @@ func (a *Authorizer) readContext(ctx context.Context, key journal.StepKey, promp
 	}
 	found, err := a.journal.CallContext(ctx, in)
 	if err == nil && in.Planned {
-		c.plan, c.reflecting, err = a.planContext(ctx, key, found)
+		err = a.planContext(ctx, &c, found)
 	}
 	if err != nil {
 		c.taint = &journal.TaintSource{Tool: "a server"}
@@ -167,6 +169,7 @@ func (c callContext) decide(promptConfig turn.PromptConfig, call turn.ToolCall) 
 				permit.MaxGrant = turn.GrantNever
 			}
 		}
+		permit = c.binding(d, call, permit, promptConfig.Plan)
 	}
 	permit.Why = turn.Truncate(permit.Why, turn.ResultPreview)
 	return permit

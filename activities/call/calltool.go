@@ -266,6 +266,9 @@ func (r *Runner) release(ctx context.Context, in workflows.CallInput) error {
 func (r *Runner) settle(ctx context.Context, in workflows.CallInput,
 	result turn.ToolResult) (journal.CallRecord, error) {
 	result.Taints = in.Tool.Taints
+	if result.Plan == nil && !plan.Is(in.Tool.ID) {
+		result.Plan = r.planAfter(ctx, in, result.Outcome)
+	}
 	return r.journal.SettleCall(ctx, in.Turn, in.Call.ID, in.Attempt, result, time.Now())
 }
 

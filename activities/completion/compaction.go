@@ -77,16 +77,11 @@ type lastInference struct {
 const maxLastInferences = 256
 
 // openPrompt loads everything that the inference's prompt is rendered from, and compacts it if it would not fit the
-// context window. The returned function frees the memory that is reserved for the prompt. If openPrompt returns an
-// error, it has freed the memory itself.
+// context window. instruction is prompt.plan. The returned function frees the memory that is reserved for the prompt. If
+// openPrompt returns an error, it has freed the memory itself.
 func (r *Runner) openPrompt(ctx context.Context, in *workflows.InferInput, inf journal.Inference,
-	cfg turn.PromptConfig, clock *attempt.Clock) (p *prompt, leave func(), err error) {
-	p = &prompt{config: cfg}
-	if cfg.Plan != "" {
-		if p.plan, err = r.authorizer.PlanInstruction(ctx, inf.Key, cfg.Plan); err != nil {
-			return nil, nil, err
-		}
-	}
+	cfg turn.PromptConfig, instruction string, clock *attempt.Clock) (p *prompt, leave func(), err error) {
+	p = &prompt{config: cfg, plan: instruction}
 	leave, err = r.loadPrompt(ctx, in, inf, p, clock)
 	if errors.As(err, new(*journal.TooLargeError)) && cfg.Compaction != nil {
 		if err = r.truncatePrompt(ctx, in, inf, p); err == nil {

@@ -92,16 +92,25 @@ func (r *Runner) infer(ctx context.Context, in workflows.InferInput,
 	return res, nil
 }
 
-// complete opens the prompt of an attempt, sends it to the model and settles the completion. It returns the settled
+// complete opens the prompt of an attempt, sends it to the model and settles the completion, or settles the calls that the
+// turn's plan makes in place of the model. It returns the settled
 // inference and the usage of its compactions.
 func (r *Runner) complete(ctx context.Context, in workflows.InferInput, inf journal.Inference,
 	promptConfig turn.PromptConfig, model modelInUse, clock *attempt.Clock) (journal.Inference, turn.Usage, error) {
+	instruction, due, err := r.planOf(ctx, in, inf, promptConfig)
+	if err != nil {
+		return inf, turn.Usage{}, r.notSent(ctx, inf, err)
+	}
+	if len(due) > 0 {
+		settled, err := r.dispatch(ctx, in, inf, promptConfig, due)
+		return settled, turn.Usage{}, err
+	}
 	// Attempts that were neither released nor failed were interrupted: their workers died, or the journal failed.
 	if inf.Attempt-inf.Released-inf.Failures > maxAttempts {
 		return inf, turn.Usage{}, turn.NewError(turn.CodeInternal, nil,
 			fmt.Sprintf("the inference was interrupted %d times; it is not tried again", maxAttempts))
 	}
-	p, leave, err := r.openPrompt(ctx, &in, inf, promptConfig, clock)
+	p, leave, err := r.openPrompt(ctx, &in, inf, promptConfig, instruction, clock)
 	if err != nil {
 		return inf, turn.Usage{}, r.notSent(ctx, inf, err)
 	}
@@ -334,7 +343,7 @@ func transcribe(in workflows.InferInput, promptConfig turn.PromptConfig, answer 
 		m.Text = act.Question
 	case turn.CallTools:
 		m.ToolCalls = authorize.CapCalls(act.Calls)
-		if in.Prompt.Mode == turn.ModeJSON {
+		if in.Prompt.Mode == turn.ModeJSON && !answer.Plan {
 			m.Text = ""
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/everturn/everturn/activities/authorize"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/plan"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -57,7 +58,7 @@ func (r *Runner) proposal(ctx context.Context, in workflows.InferInput, promptCo
 			return r.invalidProposal(err, act.Calls)
 		}
 		text := ""
-		if in.Prompt.Mode != turn.ModeJSON {
+		if in.Prompt.Mode != turn.ModeJSON || answer.Plan {
 			text = turn.Truncate(r.secrets.String(answer.Text), turn.ResultPreview)
 		}
 		permits, err := r.authorizer.Permits(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step}, promptConfig, act.Calls)
@@ -123,6 +124,25 @@ func (r *Runner) checkCall(ctx context.Context, promptConfig turn.PromptConfig,
 	if err := r.checker.Check(d, json.RawMessage(c.Arguments)); err != nil {
 		return &turn.InvalidAction{Kind: turn.InvalidArguments,
 			Reason: "its arguments do not fit the tool's schema: " + err.Error()}
+	}
+	if c.Tool == plan.Tool {
+		return r.checkPlan(ctx, promptConfig, c.Arguments)
+	}
+	return nil
+}
+
+// checkPlan returns why a step of a proposed plan cannot be carried out as written, or nil if all can be.
+func (r *Runner) checkPlan(ctx context.Context, promptConfig turn.PromptConfig, arguments string) *turn.InvalidAction {
+	proposed, err := plan.Parse(arguments)
+	if err != nil { // the plan is refused, with the reason
+		return nil
+	}
+	for _, due := range proposed.Calls() {
+		call := turn.ToolCall{Tool: authorize.ToolOf(promptConfig, due.Tool), Arguments: due.Arguments}
+		if inv := r.checkCall(ctx, promptConfig, call); inv != nil {
+			inv.Reason = fmt.Sprintf("step %d cannot be carried out as written with %s: %s", due.Step, due.Tool, inv.Reason)
+			return inv
+		}
 	}
 	return nil
 }

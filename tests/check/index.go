@@ -257,10 +257,13 @@ func (c *checker) asked(t *turnLedger, step int) []Request {
 	if i < 0 {
 		return nil
 	}
+	if t.inferences[i].Completion.Plan { // the turn's plan has made it
+		return nil
+	}
 	key := c.promptOf(t, t.inferences[i])
 	all := c.requests[key]
 	for _, before := range t.inferences[:i] {
-		if c.promptOf(t, before) == key {
+		if !before.Completion.Plan && c.promptOf(t, before) == key {
 			all = all[min(before.Attempt, len(all)):]
 		}
 	}
@@ -282,7 +285,9 @@ func (c *checker) promptOf(t *turnLedger, inf journal.ExportInference) request {
 			}
 			return request{c.messages[m.ID].text, answers + 1}
 		case turn.RoleAssistant:
-			answers++
+			if !m.ByPlan() {
+				answers++
+			}
 		}
 	}
 	return request{}

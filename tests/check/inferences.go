@@ -24,6 +24,9 @@ func (c *checker) inferences() {
 	}
 	for _, t := range c.sortedTurns() {
 		for _, inf := range t.inferences {
+			if inf.Completion.Plan { // no provider has answered it
+				continue
+			}
 			requests := c.asked(t, inf.Key.Step)
 			known += len(requests)
 			c.inference(t, inf, requests)

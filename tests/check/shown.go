@@ -34,7 +34,7 @@ func (c *checker) shown() {
 			for _, r := range c.asked(t, inf.Key.Step) {
 				c.prompt(t, inf, r)
 			}
-			if inf.Settled {
+			if inf.Settled && !inf.Completion.Plan {
 				c.spoken(t, inf)
 			}
 		}
@@ -59,7 +59,7 @@ func (c *checker) prompt(t *turnLedger, inf journal.ExportInference, r Request) 
 		n := min(compactedTo(messages[0]), len(all))
 		messages, all = c.behindCompaction(t, messages, all[:n]), all[n:]
 	}
-	want := c.window(t, all, len(messages))
+	want := c.window(t, reported(all), len(messages))
 	if len(messages) != len(want) {
 		c.breaks(I3, "step %d of turn %s: the provider was shown %d messages and the transcript has %d", inf.Key.Step,
 			t.record.ID, len(messages), len(want))
@@ -124,6 +124,29 @@ func (c *checker) window(t *turnLedger, all []turn.Message, n int) []turn.Messag
 		return all
 	}
 	return append(front, all[from:]...)
+}
+
+// reported returns a transcript as prompts show it: what a plan has carried out is a report at the end of the result
+// before it.
+func reported(all []turn.Message) (out []turn.Message) {
+	byPlan := false
+	var calls []turn.ToolCall
+	for _, m := range all {
+		switch {
+		case m.Role == turn.RoleAssistant:
+			byPlan, calls = m.ByPlan(), m.ToolCalls
+		case m.Role == turn.RoleTool && byPlan && len(out) > 0:
+			call := calls[slices.IndexFunc(calls, func(c turn.ToolCall) bool { return c.ID == m.CallID })]
+			last := &out[len(out)-1]
+			last.Text += fmt.Sprintf("\n\n[The plan has carried out %s %s as written. Its result (%s):]\n%s", call.Tool,
+				call.Arguments, m.Outcome, m.Text)
+			continue
+		}
+		if m.Role != turn.RoleAssistant || !byPlan {
+			out = append(out, m)
+		}
+	}
+	return out
 }
 
 func sameMessage(shown chatMessage, m turn.Message) bool {

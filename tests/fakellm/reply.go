@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 )
@@ -62,6 +63,12 @@ func Call(name, arguments string) Reply { return Calls(ToolCall{Name: name, Argu
 
 // Calls asks for several tool calls in one answer.
 func Calls(calls ...ToolCall) Reply { return Reply{name: "calls", calls: calls, finish: "tool_calls"} }
+
+// And adds the calls of another reply.
+func (r Reply) And(other Reply) Reply {
+	r.calls = append(slices.Clip(r.calls), other.calls...)
+	return r
+}
 
 // JSONFinal answers with the JSON action protocol's final.
 func JSONFinal(content string) Reply { return jsonAction("type", "final", "content", content) }

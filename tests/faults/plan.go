@@ -22,6 +22,7 @@ type turnPlan struct {
 	after             bool          // it starts its own turn, although another turn runs
 	patient           bool          // see patientCall
 	plan              plan.Confirm  // it works by a plan, of which this is confirmed
+	written           bool          // the plan makes the calls after the first one
 }
 
 // callPlan is a call that the model makes. key names it in the tool's ledger; take is how many milliseconds it works on
@@ -138,7 +139,7 @@ func (t *turnPlan) callsFor(q fakellm.Request) []callPlan {
 	if t.patient {
 		return t.patientCall(q)
 	}
-	if q.Step >= len(t.steps) {
+	if q.Step >= len(t.steps) || t.written && q.Step > 0 {
 		return nil
 	}
 	offered := q.Chat.ToolNames()

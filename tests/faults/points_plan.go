@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"github.com/everturn/everturn/journal"
@@ -25,6 +26,15 @@ func plans() []point {
 		byPlan(peopleDie("plan_decide", "a confirmation is in the journal and the workflow does not know",
 			"Decide:after:2", nil)),
 		byPlan(whileWaiting("plan_dead", "the confirmation comes while no worker is there", nil, speakToNobody)),
+		written(dies("plan_dispatch_before", "a plan is accepted and the call of its next step is not in the journal",
+			"SettleInference:before", anyWritten)),
+		written(dies("plan_dispatch_after", "the call of a step is in the journal and the workflow does not know",
+			"SettleInference:after", anyWritten)),
+		written(dies("plan_dispatch_claim", "the call of a written step is claimed and not settled", "ClaimCall:after", anyWritten)),
+		written(dies("plan_dispatch_effect", "the call of a written step has its effect and is not settled",
+			"SettleCall:before", anyWritten)),
+		written(dies("plan_dispatch_settled", "the call of a written step is settled and the workflow does not know",
+			"SettleCall:after", anyWritten)),
 	}
 }
 
@@ -49,27 +59,52 @@ func byPlan(p point) point {
 	p.shape = func(r *harness) {
 		r.target.plan, r.target.steps = confirm, nil
 		r.companion.steps = nil
-		proposed := `{"steps":[`
-		for n := range planSteps {
-			if n > 0 {
-				proposed += ","
-			}
-			proposed += fmt.Sprintf(`{"description":"step %d of %s"}`, n+1, r.target.id)
-		}
-		r.target.add(1, func(int) string { return planTool })
-		r.target.steps[0][0].key = proposed + `]}`
-		for n := range planSteps {
-			r.target.add(1, func(int) string { return tools[r.rng.IntN(3)] })
-			r.target.add(1, func(int) string { return stepTool })
-			r.target.steps[2+2*n][0].key = fmt.Sprintf(`{"step":%d,"assessment":"done","reflection":"step %d is done"}`, n+1, n+1)
-		}
+		r.propose(func(c callPlan) plan.Step { return plan.Step{Tool: c.tool} }, stepTool)
 	}
-	p.then = func(ctx context.Context, r *harness) error { return r.carriedOut(ctx) }
+	p.then = func(ctx context.Context, r *harness) error { return r.carriedOut(ctx, planSteps+1) }
 	return p
 }
 
-// carriedOut checks that the journal has the target's plan with all of its steps, each done once.
-func (r *harness) carriedOut(ctx context.Context) error {
+// written lets the target propose a plan of written steps, which is carried out without the model.
+func written(p point) point {
+	p.shape = func(r *harness) {
+		r.target.plan, r.target.steps, r.target.written = plan.ConfirmNever, nil, true
+		r.companion.steps = nil
+		r.propose(func(c callPlan) plan.Step { return plan.Step{Tool: c.tool, Args: json.RawMessage(c.arguments())} }, "")
+	}
+	p.then = func(ctx context.Context, r *harness) error { return r.carriedOut(ctx, 1) }
+	return p
+}
+
+// anyWritten picks the inference or the call of a written step: the first ones are those of the plan.
+func anyWritten(r *harness) int { return 2 + r.rng.IntN(planSteps) }
+
+// propose gives the target a plan and a call for each of its steps, which step describes. If reflect is a tool, each step
+// ends with a call of it.
+func (r *harness) propose(step func(callPlan) plan.Step, reflect string) {
+	tools := []string{again, quick} // a written call whose outcome is unknown would end the plan
+	if reflect != "" {
+		tools = []string{once, again, quick}
+	}
+	r.target.add(1, func(int) string { return planTool })
+	var proposed plan.Plan
+	for n := range planSteps {
+		r.target.add(1, func(int) string { return tools[r.rng.IntN(len(tools))] })
+		s := step(r.target.steps[len(r.target.steps)-1][0])
+		s.Description = fmt.Sprintf("step %d of %s", n+1, r.target.id)
+		proposed.Steps = append(proposed.Steps, s)
+		if reflect != "" {
+			r.target.add(1, func(int) string { return reflect })
+			r.target.steps[2+2*n][0].key = fmt.Sprintf(`{"step":%d,"assessment":"done","reflection":"step %d is done"}`, n+1, n+1)
+		}
+	}
+	raw, _ := json.Marshal(proposed) // always marshals
+	r.target.steps[0][0].key = string(raw)
+}
+
+// carriedOut checks that the journal has the target's plan with all of its steps, each done once and with the calls of the
+// target, after this many calls of the plan's tools.
+func (r *harness) carriedOut(ctx context.Context, changes int) error {
 	target, err := r.journal.Delivered(ctx, r.target.session, r.target.id)
 	if err != nil {
 		return err
@@ -82,14 +117,18 @@ func (r *harness) carriedOut(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p, changes := journal.PlanOf(calls, requests), 0
-	for _, c := range calls {
+	p, made := journal.PlanOf(calls, requests), 0
+	for i, c := range calls {
+		want := r.target.steps[min(i, len(r.target.steps)-1)][0]
+		if turn.WireName(c.Call.Tool) != want.tool || c.Call.Arguments != want.arguments() {
+			return fmt.Errorf("call %s of the plan is not as it was written: %s %s", c.Call.ID, c.Call.Tool, c.Call.Arguments)
+		}
 		if plan.Is(c.Call.Tool) && c.Outcome == turn.OutcomeOK {
-			changes++
+			made++
 		}
 	}
-	if changes != planSteps+1 || !p.Ended || len(p.Steps) != planSteps || p.Revisions > 0 {
-		return fmt.Errorf("the plan was not carried out once: %d changes\n%s", changes, p)
+	if made != changes || !p.Ended || len(p.Steps) != planSteps || p.Revisions > 0 {
+		return fmt.Errorf("the plan was not carried out once: %d calls of its tools\n%s", made, p)
 	}
 	return nil
 }

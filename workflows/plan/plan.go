@@ -1,11 +1,14 @@
 package plan
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/everturn/everturn/internal/printable"
 )
 
 // The IDs of the tools with which a model works by a plan. Tool proposes the steps, or replaces the steps that are not
@@ -25,6 +28,7 @@ const (
 	MaxRevisions   = 3        // proposals after a turn's first one, whether the user rejected it or the model changed it
 	maxDescription = 500      // bytes
 	maxReflection  = 1000     // bytes
+	maxNames       = 32       // tools, and paths, of a step
 )
 
 // Confirm is what users must confirm of a plan.
@@ -50,20 +54,30 @@ func (c Confirm) Stricter(other Confirm) Confirm {
 	return c
 }
 
+// What a step can name as its tool besides the tools of the turn: an inference in which the model reflects on the steps
+// so far, and one in which it summarizes what the session has changed.
+const (
+	Reflect   = "reflect"
+	Summarize = "summarize"
+)
+
 // Plan is the arguments of a call of Tool.
 type Plan struct {
 	Steps []Step `json:"steps"`
 }
 
-// Step is one step of a plan. Tool, Args and Patch show a user what the step is about to do; the calls of the step have
-// their own permissions.
+// Step is one step of a plan. A step with Tool and Args is *written*: when its turn comes, the plan makes this call
+// without another inference. Any other step is the model's, whose changes are bound to what the step names.
 type Step struct {
 	Description string          `json:"description"`
-	Tool        string          `json:"tool,omitempty"` // the ID of the step's main tool
+	Tool        string          `json:"tool,omitempty"` // the ID of a tool, Reflect or Summarize
 	Args        json.RawMessage `json:"args,omitempty"`
-	Patch       string          `json:"patch,omitempty"`
-	// Independent means that the step does not need the results of adjacent independent steps, so they can be worked on
-	// at the same time.
+	// Tools and Paths bound the calls of a step without Args: the tools that it may call beside Tool, and the files and
+	// folders that they may change. A tool may end in * for all with this beginning.
+	Tools []string `json:"tools,omitempty"`
+	Paths []string `json:"paths,omitempty"`
+	// Independent means that the step does not need the results of adjacent independent steps, so they are carried out at
+	// the same time.
 	Independent bool `json:"independent,omitempty"`
 }
 
@@ -87,15 +101,37 @@ func Parse(raw string) (p Plan, err error) {
 		return p, fmt.Errorf("the plan has %d steps; the maximum is %d", n, MaxSteps)
 	}
 	for i, s := range p.Steps {
-		switch {
-		case strings.TrimSpace(s.Description) == "":
-			return p, fmt.Errorf("step %d has no description", i+1)
-		case len(s.Description) > maxDescription:
-			return p, fmt.Errorf("the description of step %d is %d bytes; the maximum is %d", i+1, len(s.Description),
-				maxDescription)
+		if err := s.check(); err != nil {
+			return p, fmt.Errorf("step %d %w", i+1, err)
 		}
 	}
 	return p, nil
+}
+
+// check returns what is wrong with the step, as the rest of a sentence that begins with its number.
+func (s Step) check() error {
+	switch args := bytes.TrimSpace(s.Args); {
+	case strings.TrimSpace(s.Description) == "":
+		return errors.New("has no description")
+	case len(s.Description) > maxDescription:
+		return fmt.Errorf("has a description of %d bytes; the maximum is %d", len(s.Description), maxDescription)
+	case len(args) > 0 && args[0] != '{':
+		return errors.New("has args that are no JSON object")
+	case len(args) > 0 && s.Tool == "":
+		return errors.New("has args and names no tool")
+	case len(args) > 0 && (s.Tool == Reflect || s.Tool == Summarize || Is(s.Tool)):
+		return fmt.Errorf("has args, and %s takes none here", s.Tool)
+	case len(args) > 0 && len(s.Tools)+len(s.Paths) > 0:
+		return errors.New("has args, so it is one call: leave out tools and paths")
+	case len(s.Tools) > maxNames || len(s.Paths) > maxNames:
+		return fmt.Errorf("names over %d tools or paths", maxNames)
+	}
+	for _, name := range s.Paths {
+		if _, ok := cleanPath(name); !ok {
+			return fmt.Errorf("names the path %q, which is not inside the workspace", printable.Head(name, 100))
+		}
+	}
+	return nil
 }
 
 // String returns the steps for display, one per line.
@@ -107,6 +143,7 @@ type Assessment string
 // The assessments.
 const (
 	Done     Assessment = "done"     // go on with the next step
+	Continue Assessment = "continue" // go on with this step, which is written and has not been carried out
 	Revise   Assessment = "revise"   // replace the steps that are not done
 	Conclude Assessment = "conclude" // leave out the steps that are not done
 )
@@ -123,29 +160,3 @@ func parseReflection(raw string) (r Reflection, err error) {
 	err = json.Unmarshal([]byte(raw), &r)
 	return r, err
 }
-
-// The descriptions and the schemas of the tools.
-const (
-	Description = "Proposes the steps in which you will do what the user asks. The user may have to confirm them, and may " +
-		"change them. Until the plan is accepted, only tools that change nothing may be called. A call of this tool while a " +
-		"plan is carried out replaces the steps that are not done."
-	Schema = `{"additionalProperties":false,"properties":{"steps":{"items":{"additionalProperties":false,"properties":{` +
-		`"args":{"description":"the arguments of the tool, if they are known","type":"object"},` +
-		`"description":{"description":"what the step does, in a line","maxLength":500,"minLength":1,"type":"string"},` +
-		`"independent":{"description":"the step does not need the results of the independent steps next to it",` +
-		`"type":"boolean"},` +
-		`"patch":{"description":"the change that the step makes, as a unified diff, if it is known","type":"string"},` +
-		`"tool":{"description":"the step's main tool","type":"string"}},"required":["description"],"type":"object"},` +
-		`"maxItems":32,"minItems":1,"type":"array"}},"required":["steps"],"type":"object"}`
-	StepDescription = "Reflects on a step of the plan when its work is done, or cannot be done: compare the results with " +
-		"what the step was for. The assessment done goes on with the next step, revise lets you replace the steps that are not " +
-		"done, and conclude ends the plan here."
-	StepSchema = `{"additionalProperties":false,"properties":{"reflection":{"description":"what the step has achieved, ` +
-		`or why it cannot be done","maxLength":1000,"type":"string"},"step":{"description":"its number in the plan",` +
-		`"minimum":1,"type":"integer"},"assessment":{"enum":["done","revise","conclude"],"type":"string"}},` +
-		`"required":["step","assessment","reflection"],"type":"object"}`
-	// System is the part of the system prompt that tells a model to work by a plan.
-	System = "Work by a plan. Look at what you need with tools that change nothing, then propose the steps with local/plan. " +
-		"Do one step at a time, and reflect on each with local/plan_step. Answer when the plan is done. If the user's message " +
-		"needs no change of anything, answer without a plan."
-)

@@ -3,7 +3,9 @@ package plan
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/everturn/everturn/internal/printable"
 )
@@ -23,13 +25,22 @@ const (
 type StepProgress struct {
 	Description string    `json:"description"`
 	Tool        string    `json:"tool,omitempty"`
+	Tools       []string  `json:"tools,omitempty"`
+	Paths       []string  `json:"paths,omitempty"`
 	Independent bool      `json:"independent,omitempty"`
+	Written     bool      `json:"written,omitempty"` // the plan makes the step's call, not the model
 	State       StepState `json:"state"`
-	Reflection  string    `json:"reflection,omitempty"`
+	// Outcome is that of the last call that the plan has made for the step. If it is not OK, the model decides about the
+	// step.
+	Outcome    string `json:"outcome,omitempty"`
+	Reflection string `json:"reflection,omitempty"`
 
-	args  json.RawMessage
-	patch string
+	calls []Due // the calls that the plan makes for the step, in order
+	made  int   // how many of them have ended
 }
+
+// OK is the Outcome of a call that succeeded.
+const OK = "ok"
 
 // Progress is the state of a turn's plan. The zero value is that of a turn without a plan.
 type Progress struct {
@@ -38,24 +49,48 @@ type Progress struct {
 	Revisions int            `json:"revisions,omitempty"` // how often the plan was replaced
 	Revising  bool           `json:"revising,omitempty"`  // the model must replace the steps that are not done
 	Ended     bool           `json:"ended,omitempty"`     // all steps are done or dropped
-	// began is the number of the inference at which the current steps became current.
-	began int
+
+	began     int       // the number of the inference at which the current steps became current
+	proposed  int       // the number of the inference that proposed the plan
+	since     int       // the number of the inference that proposed the plan, or reflected on it last
+	confirmed time.Time // when a user confirmed the plan; zero if no user has
+	unasked   bool      // the current steps began without a reflection, about which users can be asked
 }
 
-// After returns the progress after a call of Tool or StepTool that was accepted: the policy, and the user if necessary,
-// allowed it. inference is the number of the inference that requested the call, and edit is the user's version of the
-// plan, empty if the user has not changed it. After returns p if the call was not possible. It does not change p.
-func (p Progress) After(inference int, tool, arguments string, edit json.RawMessage) Progress {
-	if tool == Tool {
-		return p.propose(inference, arguments, edit)
+// Call is a call of the turn that has ended.
+type Call struct {
+	ID        string
+	Inference int // the number of the inference that requested it
+	Tool      string
+	Arguments string
+	Outcome   string
+	// Edit is the user's version of the plan, empty if the user has not changed it, and Confirmed is when a user allowed
+	// the plan. They are set for calls of Tool only.
+	Edit      json.RawMessage
+	Confirmed time.Time
+}
+
+// After returns the progress after a call of the turn. Calls of Tool and StepTool count if they succeeded: the policy,
+// and the user if necessary, allowed them. A call that the plan makes for a step ends the step, or shows that it has
+// failed. Other calls change nothing. After does not change p.
+func (p Progress) After(c Call) Progress {
+	switch {
+	case !Is(c.Tool) && c.Inference > p.since: // a call beside a proposal or a reflection was not of the step after it
+		return p.made(c)
+	case !Is(c.Tool):
+		return p
+	case c.Outcome != OK:
+		return p
+	case c.Tool == Tool:
+		return p.propose(c)
 	}
-	r, err := parseReflection(arguments)
-	if err != nil || p.refuseReflection(arguments) != "" {
+	r, err := parseReflection(c.Arguments)
+	if err != nil || p.refuseReflection(c.Arguments) != "" {
 		return p
 	}
-	steps := append([]StepProgress(nil), p.Steps...) // a copy: the caller may still use p
-	p.Steps, p.began = steps, inference
-	s := &steps[r.Step-1]
+	p.Steps = slices.Clone(p.Steps) // the caller may still use p
+	p.began, p.since, p.unasked = c.Inference, c.Inference, false
+	s := &p.Steps[r.Step-1]
 	s.Reflection = printable.Head(r.Text, maxReflection)
 	switch r.Assessment {
 	case Done:
@@ -63,9 +98,9 @@ func (p Progress) After(inference int, tool, arguments string, edit json.RawMess
 	case Revise:
 		p.Revising = true
 	case Conclude:
-		for i := range steps {
-			if steps[i].State != StateDone {
-				steps[i].State = StateDropped
+		for i := range p.Steps {
+			if p.Steps[i].State != StateDone {
+				p.Steps[i].State = StateDropped
 			}
 		}
 	}
@@ -74,15 +109,17 @@ func (p Progress) After(inference int, tool, arguments string, edit json.RawMess
 
 // propose returns the progress after a proposed plan: the steps that are done stay, and the plan's steps replace all
 // others. It returns p if the plan is invalid.
-func (p Progress) propose(inference int, arguments string, edit json.RawMessage) Progress {
-	if len(edit) > 0 {
-		arguments = string(edit)
+func (p Progress) propose(c Call) Progress {
+	arguments := c.Arguments
+	if len(c.Edit) > 0 {
+		arguments = string(c.Edit)
 	}
 	proposed, err := Parse(arguments)
 	if err != nil {
 		return p
 	}
-	next := Progress{Edited: len(edit) > 0, began: inference}
+	next := Progress{Edited: len(c.Edit) > 0, began: c.Inference, proposed: c.Inference, since: c.Inference,
+		confirmed: c.Confirmed}
 	for _, s := range p.Steps {
 		if s.State == StateDone {
 			next.Steps = append(next.Steps, s)
@@ -98,8 +135,9 @@ func (p Progress) propose(inference int, arguments string, edit json.RawMessage)
 // unstarted returns the progress of a plan whose steps are all pending.
 func unstarted(p Plan) (out Progress) {
 	for _, s := range p.Steps {
-		out.Steps = append(out.Steps, StepProgress{Description: s.Description, Tool: s.Tool, Independent: s.Independent,
-			State: StatePending, args: s.Args, patch: s.Patch})
+		calls := s.calls()
+		out.Steps = append(out.Steps, StepProgress{Description: s.Description, Tool: s.Tool, Tools: s.Tools, Paths: s.Paths,
+			Independent: s.Independent, Written: len(calls) > 0, State: StatePending, calls: calls})
 	}
 	return out
 }
@@ -138,6 +176,9 @@ func (p Progress) Next(arguments string) string {
 		return ""
 	}
 	for i, s := range p.Steps {
+		if s.State == StatePending && len(s.calls) > 0 {
+			return "" // its call is asked for
+		}
 		if s.State == StatePending {
 			return fmt.Sprintf("step %d is next: %s", i+1, describe(s))
 		}
@@ -172,6 +213,10 @@ func (p Progress) Refuse(t Turn, tool, arguments string, readOnly bool) string {
 		return "the plan is being revised: propose the remaining steps with local/plan first"
 	case t.Reflects:
 		return "the same answer reflects on a step: call this tool in the next one, when the reflection has counted"
+	case p.due(tool, arguments): // the plan itself, or the model in its place
+		return ""
+	case p.Steps[p.first()].Tool == Reflect || p.Steps[p.first()].Tool == Summarize:
+		return fmt.Sprintf("step %d changes nothing: reflect on it with local/plan_step", p.first()+1)
 	case t.Inference-p.began > p.stepInferences(t):
 		return fmt.Sprintf("the step has used its part of the turn's max_steps, which is %d: reflect on it with "+
 			"local/plan_step", p.stepInferences(t)+1)
@@ -179,17 +224,38 @@ func (p Progress) Refuse(t Turn, tool, arguments string, readOnly bool) string {
 	return ""
 }
 
+// first returns the index of the first current step of an active plan.
+func (p Progress) first() int {
+	return slices.IndexFunc(p.Steps, func(s StepProgress) bool { return s.State == StateCurrent })
+}
+
 // stepInferences returns how many inferences the current step may spend on its work, at least 1. The inferences that
-// the turn had left when the step began, without one for the final answer, are divided equally between the unfinished
-// steps. One of each step's part is for its reflection.
+// the turn had left when the step began, without one for the final answer and those of written steps, are divided
+// equally between the unfinished steps of the model. One of each step's part is for its reflection.
 func (p Progress) stepInferences(t Turn) int {
-	unfinished := 0
+	unfinished, written := 0, 0
 	for _, s := range p.Steps {
-		if s.State == StateCurrent || s.State == StatePending {
+		switch {
+		case s.State != StateCurrent && s.State != StatePending:
+		case len(s.calls) > 0:
+			written += s.inferences()
+		default:
 			unfinished++
 		}
 	}
-	return max((t.MaxInferences-p.began-1)/max(unfinished, 1)-1, 1)
+	return max((t.MaxInferences-p.began-1-written)/max(unfinished, 1)-1, 1)
+}
+
+// inferences returns how many of the turn's steps the plan step needs at least: one for each call that the plan makes,
+// or for the model's work, and one for its reflection unless the plan's calls suffice.
+func (s StepProgress) inferences() int {
+	switch {
+	case s.Tool == Reflect:
+		return 1
+	case s.Tool == Summarize || len(s.calls) == 0:
+		return 2
+	}
+	return len(s.calls)
 }
 
 // refuseProposal returns why a call of Tool must not run, or "" if it may.
@@ -201,12 +267,14 @@ func (p Progress) refuseProposal(t Turn, arguments string) string {
 	if t.Proposals > MaxRevisions {
 		return fmt.Sprintf("the plan was revised %d times, which is the maximum: answer with what was done", MaxRevisions)
 	}
-	// Each step needs at least two inferences and two calls: its work and its reflection. One inference is for the final
-	// answer, and one call is this proposal.
-	room := min(t.MaxInferences-t.Inference-1, t.MaxCalls-t.Calls-1) / 2
-	if len(proposed.Steps) > room {
-		return fmt.Sprintf("the plan has %d steps, and the turn's max_steps and max_tool_calls leave room for %d: propose "+
-			"fewer", len(proposed.Steps), max(room, 0))
+	// One inference is for the final answer, and one call is this proposal.
+	left, needed := min(t.MaxInferences-t.Inference-1, t.MaxCalls-t.Calls-1), 0
+	for _, s := range unstarted(proposed).Steps {
+		needed += s.inferences()
+	}
+	if needed > left {
+		return fmt.Sprintf("the plan's steps need at least %d steps and calls of the turn, and its max_steps and "+
+			"max_tool_calls leave %d: propose fewer", needed, max(left, 0))
 	}
 	return ""
 }
@@ -223,6 +291,12 @@ func (p Progress) refuseReflection(arguments string) string {
 		return fmt.Sprintf("the plan has no step %d; its steps are 1 to %d", r.Step, len(p.Steps))
 	case p.Steps[r.Step-1].State != StateCurrent:
 		return fmt.Sprintf("step %d is %s; reflect on %s", r.Step, p.Steps[r.Step-1].State, p.current())
+	}
+	switch waits := p.Steps[r.Step-1].waits(); {
+	case waits && r.Assessment == Done:
+		return fmt.Sprintf("step %d is not carried out yet, which the plan does itself: continue, revise or conclude", r.Step)
+	case !waits && r.Assessment == Continue:
+		return fmt.Sprintf("the plan makes no call for step %d: do it, or say that it is done", r.Step)
 	}
 	return ""
 }
@@ -253,25 +327,31 @@ func (p Progress) Instruction() string {
 		return out + "Propose the remaining steps with local/plan; those that are done stay."
 	case p.Ended:
 		return out + "The plan has ended. Give the final answer."
-	case strings.HasPrefix(p.current(), "steps"): // several are current
-		return out + "Do " + p.current() + ". They do not depend on each other: give those that name an agent to their " +
-			"agents in one answer, and take their canvases in the order of the plan. Then reflect on each with local/plan_step." +
-			p.details()
 	}
-	return out + "Do " + p.current() + " now, and reflect on it with local/plan_step." + p.details()
+	return out + strings.Join(p.tasks(), " ")
 }
 
-// details returns the arguments and patches of the current steps, as text for the model.
-func (p Progress) details() (out string) {
+// tasks say for each current step what the model must do.
+func (p Progress) tasks() (list []string) {
 	for i, s := range p.Steps {
-		if s.State == StateCurrent && len(s.args) > 0 {
-			out += fmt.Sprintf("\nArguments of step %d: %s", i+1, s.args)
-		}
-		if s.State == StateCurrent && s.patch != "" {
-			out += fmt.Sprintf("\nPatch of step %d:\n%s", i+1, s.patch)
+		n := i + 1
+		switch {
+		case s.State != StateCurrent:
+		case s.failed():
+			list = append(list, fmt.Sprintf("The call of step %d ended with outcome %s: decide with local/plan_step whether it "+
+				"counts as done all the same, or revise or conclude the plan.", n, s.Outcome))
+		case s.waits():
+			list = append(list, fmt.Sprintf("Step %d is carried out as written, without you; its result is reported.", n))
+		case s.Tool == Summarize:
+			list = append(list, fmt.Sprintf("Sum up the diff as the reflection on step %d with local/plan_step.", n))
+		case s.Tool == Reflect:
+			list = append(list, fmt.Sprintf("Look at the results so far, and reflect on step %d with local/plan_step: revise or "+
+				"conclude the plan if they are not as they should be.", n))
+		default:
+			list = append(list, fmt.Sprintf("Do step %d now, and reflect on it with local/plan_step.", n))
 		}
 	}
-	return out
+	return list
 }
 
 // marks are the signs of the states in Progress.String.
@@ -281,7 +361,11 @@ var marks = map[StepState]string{StateDone: "x", StateCurrent: ">", StatePending
 func (p Progress) String() string {
 	lines := make([]string, len(p.Steps))
 	for i, s := range p.Steps {
-		lines[i] = fmt.Sprintf("[%s] %d. %s", marks[s.State], i+1, describe(s))
+		mark := marks[s.State]
+		if s.State == StateCurrent && s.failed() {
+			mark = "!"
+		}
+		lines[i] = fmt.Sprintf("[%s] %d. %s", mark, i+1, describe(s))
 		if s.Reflection != "" {
 			lines[i] += " — " + oneLine(s.Reflection)
 		}
@@ -289,11 +373,13 @@ func (p Progress) String() string {
 	return strings.Join(lines, "\n")
 }
 
-// describe returns a step's description and its tool, in one line.
+// describe returns a step's description, its tools and its paths, in one line.
 func describe(s StepProgress) string {
+	names := slices.Concat([]string{s.Tool}, s.Tools, s.Paths)
+	names = slices.DeleteFunc(names, func(n string) bool { return n == "" })
 	out := oneLine(s.Description)
-	if s.Tool != "" {
-		out += " (" + oneLine(s.Tool) + ")"
+	if len(names) > 0 {
+		out += " (" + oneLine(strings.Join(names, ", ")) + ")"
 	}
 	return out
 }

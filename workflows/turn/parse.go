@@ -15,7 +15,7 @@ import (
 // text must be exactly one JSON object of the protocol. The error is an *InvalidAction. Parse does not check whether
 // the tools exist or whether the arguments fit their schemas.
 func Parse(mode Mode, step int, c Completion, tools []Tool) (Action, error) {
-	if mode == ModeJSON {
+	if mode == ModeJSON && !c.Plan {
 		return parseJSON(step, c.Text, tools)
 	}
 	return parseNative(step, c, tools)
@@ -40,8 +40,11 @@ func parseNative(step int, done Completion, tools []Tool) (Action, error) {
 	seen, next := map[string]bool{}, 0
 	for i, c := range done.ToolCalls {
 		wire := c.WireID
-		// Providers require a short, unique ID for each call. The loop repeats if the model itself used a generated ID.
-		for wire == "" || len(wire) > maxWire || seen[wire] {
+		// Providers require a short, unique ID for each call. The loop repeats if the model itself used a generated ID. No
+		// call of a model may look like one of the plan.
+		forged := strings.HasPrefix(wire, planCallPrefix) && !done.Plan
+		for wire == "" || len(wire) > maxWire || seen[wire] || forged {
+			forged = false
 			next = max(next, i)
 			wire = fmt.Sprintf("call_%d_%d", step, next)
 			next++

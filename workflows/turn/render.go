@@ -3,6 +3,7 @@ package turn
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -15,9 +16,7 @@ func Render(plan PromptSpec, promptConfig PromptConfig, anchor *Message, window 
 	if anchor != nil {
 		messages = append(messages, renderMessage(plan.Mode, *anchor))
 	}
-	for _, m := range window {
-		messages = append(messages, renderMessage(plan.Mode, m))
-	}
+	messages = append(messages, renderWindow(plan.Mode, window)...)
 	p := Prompt{
 		Model: plan.Model, System: promptConfig.System, Messages: messages, Note: plan.Note,
 		Temperature: plan.Temperature, MaxTokens: plan.MaxTokens,
@@ -82,6 +81,47 @@ var askUser = WireTool{
 	Description: "Ask the user one question when the request cannot be answered without it. Use it alone.",
 	Schema: json.RawMessage(
 		`{"type":"object","properties":{"question":{"type":"string"}},"required":["question"],"additionalProperties":false}`),
+}
+
+// renderWindow returns the messages of a window in the form that the mode requires. What a plan has carried out is a
+// report at the end of the tool result before it, because the model has not requested it: providers that want a model's
+// reasoning back with its calls refuse calls without. A report at the beginning of the window is a message of its own.
+func renderWindow(mode Mode, window []Message) []Message {
+	out := make([]Message, 0, len(window))
+	var reported Message // the plan's message whose calls have their results next
+	after := -1          // the index in out of the message at whose end a report belongs
+	for _, m := range window {
+		switch {
+		case m.Role == RoleAssistant && m.ByPlan():
+			reported = m
+			if after < 0 {
+				out = append(out, Message{Role: RoleUser, Text: "(The plan's report.)"})
+				after = len(out) - 1
+			}
+		case m.Role == RoleTool && reported.requests(m):
+			out[after].Text += "\n\n" + reportText(reported, m)
+			out[after].Media = append(slices.Clip(out[after].Media), m.Media...)
+		default:
+			out = append(out, renderMessage(mode, m))
+			if reported, after = (Message{}), -1; m.Role == RoleTool {
+				after = len(out) - 1
+			}
+		}
+	}
+	return out
+}
+
+// requests reports whether the result is that of a call of the message.
+func (m Message) requests(result Message) bool {
+	return m.TurnID == result.TurnID && slices.ContainsFunc(m.ToolCalls, func(c ToolCall) bool { return c.ID == result.CallID })
+}
+
+// reportText describes a call that a plan has made, and its result, for the model.
+func reportText(m, result Message) string {
+	i := slices.IndexFunc(m.ToolCalls, func(c ToolCall) bool { return c.ID == result.CallID })
+	c := m.ToolCalls[i]
+	return fmt.Sprintf("[The plan has carried out %s %s as written. Its result (%s):]\n%s", c.Tool, c.Arguments, result.Outcome,
+		result.Text)
 }
 
 // renderMessage returns a message of the transcript in the form that the mode requires. Providers reject assistant

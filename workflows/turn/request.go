@@ -144,6 +144,9 @@ func checkChangedPlan(d Decision) *Error {
 	if d.Status != StatusAllowed || d.Response.Action != ElicitationAccept {
 		return invalid("a changed plan goes with allow")
 	}
+	if err := CheckJSON(string(d.Response.Content)); err != nil {
+		return invalid("the changed plan cannot be carried out: %v", err)
+	}
 	if _, err := plan.Parse(string(d.Response.Content)); err != nil {
 		return invalid("the changed plan cannot be carried out: %v", err)
 	}

@@ -37,49 +37,30 @@ func (c conversation) planSteps() (steps []map[string]any) {
 	return steps
 }
 
-// The lines of a plan's text, as the tools for plans return it: a current step with its number and tool, and the
-// arguments of a step.
-var (
-	currentStep   = regexp.MustCompile(`(?m)^\[>\] (\d+)\. .* \(([\w/.-]+)\)`)
-	stepArguments = regexp.MustCompile(`(?m)^Arguments of step (\d+): (\{.*\})$`)
-)
+// currentStep matches the line of a current step in a plan's text, as the tools for plans return it: with its number, its
+// tool if it names any, and not [>] but [!] if the call that the plan has made for it has failed.
+var currentStep = regexp.MustCompile(`(?m)^\[[>!]\] (\d+)\. `)
 
-// followPlan proposes a plan with these steps, then makes the calls of its current steps, reflects on their results,
-// and so on until the plan has no current step. It takes the steps from the plan's text in the latest result or in the
-// note, because the user may have changed the plan. A result of these tools that is a plan's text begins with "The
-// plan"; any other means that the user does not want the next step.
+// followPlan proposes a plan with these steps, which are written: they are carried out without the model. It then
+// answers, or ends the plan if a step has failed or the user does not want the next one. It takes the steps from the
+// plan's text in the note or else in the latest result. A result of these tools that is a plan's text begins with "The
+// plan"; any other means that the user does not want the plan or its next step.
 func (c conversation) followPlan(steps []map[string]any) step {
-	state := c.note
-	for _, r := range c.results {
-		if strings.HasPrefix(r.call.name, toolPlan) && strings.HasPrefix(r.text, "The plan") {
-			state = r.text
-		}
-	}
 	if len(c.results) == 0 {
 		return step{"I propose a plan.", []call{{toolPlan, map[string]any{"steps": steps}}}}
 	}
 	last := c.results[len(c.results)-1]
+	state := c.note
+	for _, r := range c.results {
+		if !strings.Contains(c.note, "The plan") && strings.HasPrefix(r.text, "The plan") {
+			state = r.text
+		}
+	}
 	current := currentStep.FindAllStringSubmatch(state, -1)
-	planning := strings.HasPrefix(last.call.name, toolPlan) // or toolPlanStep, which begins alike
-	switch {
-	case len(current) == 0:
+	if len(current) == 0 {
 		return step{text: c.answer()}
-	case planning && !strings.HasPrefix(last.text, "The plan"): // the user does not want the next step
-		return step{"I end the plan here.", reflections(current[:1], "conclude", last.text)}
-	case !planning:
-		return step{calls: reflections(current, "done", last.text)}
 	}
-	arguments := map[string]map[string]any{}
-	for _, m := range stepArguments.FindAllStringSubmatch(state, -1) {
-		var object map[string]any
-		_ = json.Unmarshal([]byte(m[2]), &object) // if it is invalid, the tool is called without arguments
-		arguments[m[1]] = object
-	}
-	var calls []call
-	for _, m := range current {
-		calls = append(calls, call{strings.ReplaceAll(m[2], "/", "_"), arguments[m[1]]})
-	}
-	return step{"I do the next step.", calls}
+	return step{"I end the plan here.", reflections(current[:1], "conclude", last.text)}
 }
 
 // reflections returns one call for each current step (the matches of currentStep) that records the assessment of the

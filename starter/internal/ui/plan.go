@@ -39,13 +39,18 @@ func Plan(p plan.Progress) string {
 	return strings.Join(lines, "\n")
 }
 
-// Steps lists the steps of a plan that waits for approval; empty if the request is about something else.
+// Steps lists the steps of a plan that waits for approval, each written one with its arguments; empty if the request is
+// about something else.
 func Steps(r turn.Request) string {
 	proposed, err := plan.Parse(r.Arguments)
 	if err != nil || r.Tool != plan.Tool {
 		return ""
 	}
-	return proposed.String()
+	lines := strings.Split(proposed.String(), "\n")
+	for _, due := range proposed.Calls() {
+		lines[due.Step-1] += "\n    → " + strings.Join(strings.Fields(due.Arguments), " ")
+	}
+	return strings.Join(lines, "\n")
 }
 
 // Editor writes a plan, the arguments of its call, to a temporary file and returns the command that opens the file in

@@ -44,7 +44,8 @@ func TestAPlanIsChangedInTheUsersEditor(t *testing.T) {
 }
 
 func TestAPlanIsDrawnWithoutControls(t *testing.T) {
-	p := plan.Progress{}.After(1, plan.Tool, onePlan, json.RawMessage(onePlan))
+	p := plan.Progress{}.After(plan.Call{Inference: 1, Tool: plan.Tool, Arguments: onePlan, Outcome: plan.OK,
+		Edit: json.RawMessage(onePlan)})
 	assert.Equal(t, "plan: 0 of 1 step done, changed by the user\n  [>] 1. look[2J (local/read_file)", Plan(p))
 	asked := turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: plan.Tool, Arguments: onePlan}
 	assert.NotEmpty(t, Steps(asked))

@@ -53,7 +53,7 @@ The session's prompts must not have been cut or compacted. Content of the sessio
 					return err
 				}
 				for _, inf := range inferences {
-					if inf.Settled {
+					if inf.Settled && !inf.Completion.Plan {
 						answers = append(answers, inf.Completion)
 					}
 				}

@@ -183,12 +183,17 @@ func printTurn(w io.Writer, t client.TurnHistory, messages []turn.Message, hint 
 		if !i.Settled {
 			state = "not settled"
 		}
-		fmt.Fprintf(w, "    step %d  inference %s: %s, %s, %s", i.Key.Step, app.Line(i.Model, 40), state,
-			ui.Count(i.Attempt-i.Released, "attempt"), ui.Count(i.Failures, "failure"))
-		if i.Settled {
-			fmt.Fprint(w, ", ", ui.Usage(i.Completion.Usage))
+		switch {
+		case i.Completion.Plan:
+			fmt.Fprintf(w, "    step %d  the plan, without an inference\n", i.Key.Step)
+		default:
+			fmt.Fprintf(w, "    step %d  inference %s: %s, %s, %s", i.Key.Step, app.Line(i.Model, 40), state,
+				ui.Count(i.Attempt-i.Released, "attempt"), ui.Count(i.Failures, "failure"))
+			if i.Settled {
+				fmt.Fprint(w, ", ", ui.Usage(i.Completion.Usage))
+			}
+			fmt.Fprintln(w)
 		}
-		fmt.Fprintln(w)
 		for _, c := range t.Calls {
 			if c.Step == i.Key.Step {
 				printCall(w, c)
@@ -229,8 +234,11 @@ func printModels(w io.Writer, models []turn.Model) {
 // first line shows it.
 func printMessage(w io.Writer, seq int64, m turn.Message) {
 	number, role := strconv.FormatInt(seq, 10), string(m.Role)
-	if ui.IsNotice(m) {
+	switch {
+	case ui.IsNotice(m):
 		role = "notice"
+	case m.ByPlan():
+		role = "plan"
 	}
 	text := strings.TrimSpace(app.Printable(m.Text))
 	if m.Role == turn.RoleTool {
@@ -242,7 +250,7 @@ func printMessage(w io.Writer, seq int64, m turn.Message) {
 		number = ""
 	}
 	for _, c := range m.ToolCalls {
-		fmt.Fprintf(w, "%6s  %-9s → %s %s\n", number, m.Role, app.Line(c.Tool, 80), ui.Excerpt(c.Arguments, 120, 0))
+		fmt.Fprintf(w, "%6s  %-9s → %s %s\n", number, role, app.Line(c.Tool, 80), ui.Excerpt(c.Arguments, 120, 0))
 		number = ""
 	}
 }
