@@ -27,7 +27,7 @@ type Completion struct {
 	Raw json.RawMessage `json:"raw,omitempty"`
 }
 
-// planCallPrefix is the beginning of the WireIDs of calls that a plan makes. No call of a model has it: see Parse.
+// planCallPrefix is the beginning of the IDs of calls that a plan makes. No call of a model has it: see Parse.
 const planCallPrefix = "plan_"
 
 // PlanCallID returns the WireID of a call that a plan makes in a step.
