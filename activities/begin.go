@@ -13,7 +13,6 @@ import (
 	"github.com/everturn/everturn/internal/skills"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
-	"github.com/everturn/everturn/workflows/plan"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -169,9 +168,10 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput,
 	descriptors = slices.DeleteFunc(descriptors, func(d turn.Descriptor) bool { return !cfg.Policy.Offered(d.Pinned()) })
 	planConfirm := agent.Plan.Stricter(in.Message.Plan)
 	system := a.settings.system(agent, cfg.Unavailable) + limitsPrompt(told, cfg.Policy, descriptors) + chosen.Prompt()
-	if planConfirm != "" { // the turn works by a plan
-		descriptors = a.addPlanTools(&cfg, descriptors)
-		system += "\n\n" + plan.System
+	if planConfirm != "" { // the turn works by a plan, or keeps a list
+		var about string
+		descriptors, about = a.addPlanTools(&cfg, descriptors, planConfirm)
+		system += about
 	}
 	output, err := outputSchema(in.OutputSchema)
 	if err != nil {

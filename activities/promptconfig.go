@@ -71,10 +71,16 @@ func planTool(id, description, schema string) turn.Descriptor {
 	}
 }
 
-// addPlanTools adds the planTools to cfg, and returns the descriptors with theirs.
-func (a *Activities) addPlanTools(cfg *turn.Config, descriptors []turn.Descriptor) []turn.Descriptor {
-	cfg.Tools = append(cfg.Tools, a.toolsOf(planTools)...)
-	return append(descriptors, planTools...)
+// addPlanTools adds the planTools to cfg, and returns the descriptors with theirs and the part of the system prompt about
+// them: those of a list that the model keeps, if confirm says so.
+func (a *Activities) addPlanTools(cfg *turn.Config, descriptors []turn.Descriptor,
+	confirm plan.Confirm) (all []turn.Descriptor, system string) {
+	tools, system := planTools, plan.System
+	if confirm == plan.Todo {
+		tools, system = []turn.Descriptor{planTool(plan.Tool, plan.TodoDescription, plan.Schema), planTools[1]}, plan.TodoSystem
+	}
+	cfg.Tools = append(cfg.Tools, a.toolsOf(tools)...)
+	return append(descriptors, tools...), "\n\n" + system
 }
 
 // outputSchema checks the output schema of a turn's input and returns it in canonical form. It returns nil if the

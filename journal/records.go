@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"strings"
 	"time"
 
 	"github.com/everturn/everturn/workflows/plan"
@@ -187,6 +188,10 @@ func PlanOf(calls []CallRecord, requests []turn.Request) (p plan.Progress) {
 func PlanAfter(p plan.Progress, c CallRecord, requests []turn.Request) plan.Progress {
 	call := PlanCall(c.Step, c.Call)
 	call.Outcome = string(c.Outcome)
+	if session := turn.SubagentSession(c.Turn, c.Call.ID); strings.HasPrefix(c.Call.Tool, turn.AgentTools) &&
+		strings.HasSuffix(c.Text, turn.CanvasNotice(session)) {
+		call.Changed = session
+	}
 	for _, r := range requests {
 		if d := r.Decision; r.ID == c.Call.ID && r.Kind == turn.RequestApproval && r.Tool == plan.Tool && d != nil {
 			if d.Response != nil {

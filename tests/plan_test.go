@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -266,34 +265,29 @@ func TestThePlanStaysInThePrompt(t *testing.T) {
 	}
 }
 
-// TestIndependentStepsAreAgentsWork lets two agents work on independent steps at the same time, each on a canvas of its
-// own, and takes their canvases in the order of the plan.
+// independent is a plan of two independent steps, which agents carry out, and a step that looks at both.
+var independent = fakellm.Call("local_plan", `{"steps":[{"description":"task one","tool":"agent/a","independent":true},
+	{"description":"task two","tool":"agent/b","independent":true},{"description":"look at both","tool":"reflect"}]}`)
+
+// write writes a file to the canvas of the session.
+func write(path, content string) fakellm.Reply {
+	return fakellm.Call("local_write_file", fmt.Sprintf(`{"path":%q,"content":%q}`, path, content))
+}
+
+// TestIndependentStepsAreAgentsWork lets the plan give independent steps to two agents at the same time, each on a canvas
+// of its own, and take their canvases in the order of the plan. The model is asked for the plan, the look at both and the
+// answer.
 func TestIndependentStepsAreAgentsWork(t *testing.T) {
 	t.Parallel()
 	repo := t.TempDir()
 	git := gitIn(t, repo)
 	git("init", "-q", "-b", "main")
 	git("commit", "-q", "--allow-empty", "-m", "begin")
-	write := func(path string) fakellm.Reply {
-		return fakellm.Call("local_write_file", fmt.Sprintf(`{"path":%q,"content":"x\n"}`, path))
-	}
-	from := regexp.MustCompile(`\{\\?"from\\?":\\?"(agent/[^"\\]+)`)
-	take := func(n int) fakellm.Script {
-		return fakellm.Func(func(q fakellm.Request) fakellm.Reply {
-			return fakellm.Call("local_canvas_take", fmt.Sprintf(`{"from":%q}`, from.FindAllStringSubmatch(string(q.Body),
-				-1)[n][1]))
-		})
-	}
-	two := fakellm.Call("local_plan", `{"steps":[{"description":"first","tool":"agent/a","independent":true},
-		{"description":"second","tool":"agent/b","independent":true},{"description":"look at both"}]}`)
 	m := fakellm.Cases(
-		fakellm.When("errand of the user", fakellm.Steps(fakellm.Calls(callAgent("a", "too early")), two,
-			fakellm.Calls(callAgent("a", "task one"), callAgent("b", "task two")), take(0), take(1),
-			fakellm.Calls(fakellm.ToolCall{Name: "local_plan_step", Arguments: `{"step":1,"assessment":"done","reflection":"a"}`},
-				fakellm.ToolCall{Name: "local_plan_step", Arguments: `{"step":2,"assessment":"done","reflection":"b"}`}),
+		fakellm.When("errand of the user", fakellm.Steps(fakellm.Calls(callAgent("a", "too early")), independent,
 			reflects(3, plan.Done), fakellm.Text("All done."))),
-		fakellm.When("task one", fakellm.Steps(write("one.md"), fakellm.Text("One."))),
-		fakellm.When("task two", fakellm.Steps(write("two.md"), fakellm.Text("Two."))))
+		fakellm.When("task one", fakellm.Steps(write("one.md", "x\n"), fakellm.Text("One."))),
+		fakellm.When("task two", fakellm.Steps(write("two.md", "x\n"), fakellm.Text("Two."))))
 	e := newEnv(t, m, agents, func(c *config.Config) {
 		c.Runtime.Workspace, c.Workspace.Mode = repo, config.WorkspaceTree
 		c.Runtime.MaxSteps, c.Runtime.MaxToolCalls = 20, 20
@@ -305,11 +299,41 @@ func TestIndependentStepsAreAgentsWork(t *testing.T) {
 	require.Equal(t, "All done.", res.Answer)
 	got := e.lastResults()
 	assert.Contains(t, got[0], "there is no plan yet", "an agent could change something")
-	assert.Contains(t, got[1], "Do steps 1, 2.")
-	assert.Equal(t, "one.md\ntwo.md", gitIn(t, e.store(repo))("ls-tree", "-r", "--name-only", "everturn/"+session(t)))
+	branch := "everturn/" + session(t)
+	stored := gitIn(t, e.store(repo))
+	assert.Equal(t, "one.md\ntwo.md", stored("ls-tree", "-r", "--name-only", branch))
+	assert.Equal(t, "take what "+turn.SubagentSession(res.Turn, "3.1")+" has changed", stored("log", "-1", "--format=%s", branch),
+		"the second step is taken last")
 	e.subagent(res.Turn, "3.0")
 	e.subagent(res.Turn, "3.1")
+	drawn := e.drawn(res.Turn)
+	assert.Contains(t, drawn[len(drawn)-1], "[x] 1. task one (agent/a)\n[x] 2. task two (agent/b)")
 	e.keep("v1-plan-agents", session(t), res.Turn)
+}
+
+// TestAConflictOfIndependentStepsStopsThePlan lets both agents write the same file: the second canvas is not taken, and
+// the model is told the file.
+func TestAConflictOfIndependentStepsStopsThePlan(t *testing.T) {
+	t.Parallel()
+	repo := t.TempDir()
+	git := gitIn(t, repo)
+	git("init", "-q", "-b", "main")
+	git("commit", "-q", "--allow-empty", "-m", "begin")
+	m := fakellm.Cases(
+		fakellm.When("errand of the user", fakellm.Steps(independent, reflects(2, plan.Conclude), fakellm.Text("One of them."))),
+		fakellm.When("task one", fakellm.Steps(write("same.md", "one\n"), fakellm.Text("One."))),
+		fakellm.When("task two", fakellm.Steps(write("same.md", "two\n"), fakellm.Text("Two."))))
+	e := newEnv(t, m, agents, func(c *config.Config) {
+		c.Canvas.Repo, c.Runtime.MaxSteps, c.Runtime.MaxToolCalls = repo, 20, 20
+	})
+	e.work()
+	run := e.start(session(t), workflows.Input{Message: &workflows.Message{Text: "errand of the user",
+		Plan: plan.ConfirmNever}})
+	require.Equal(t, "One of them.", e.result(run).Answer)
+	assert.Contains(t, e.toldOf(run.GetRunID()), "same.md")
+	assert.Equal(t, "one", git("show", "everturn/"+session(t)+":same.md"))
+	drawn := e.drawn(run.GetRunID())
+	assert.Contains(t, drawn[len(drawn)-1], "[x] 1. task one (agent/a)\n[-] 2. task two (agent/b)")
 }
 
 // TestChangesBesideAReflectionAreRefused lets a model change something in the completion with which it reflects on a

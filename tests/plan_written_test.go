@@ -161,3 +161,23 @@ func TestAWrittenStepOfATaintedSessionAsksAgain(t *testing.T) {
 	assert.Equal(t, "Done.", e.ended(id).Answer)
 	assert.Equal(t, 1, l.count("effect", "c")*l.count("effect", "d"))
 }
+
+// TestATodoListBindsNothing lets a model keep a list: it changes something before and beside it, and nothing is asked for.
+func TestATodoListBindsNothing(t *testing.T) {
+	t.Parallel()
+	var done sets
+	e := newEnv(t, fakellm.Steps(set("before"), proposeSteps(written("no")), proposeSteps(plan.Step{Description: "one"}, plan.Step{Description: "two"}),
+		put("1").And(reflects(1, plan.Done)), proposeSteps(plan.Step{Description: "deux"}), reflects(2, plan.Done), fakellm.Text("Done.")),
+		planner(plan.Todo))
+	e.work(done.tools()...)
+	id := e.planned("change it")
+	assert.Equal(t, "Done.", e.ended(id).Answer)
+	assert.Equal(t, []string{"before", "1"}, done.of(id))
+	assert.Contains(t, e.toldOf(id), "leave out args")
+	drawn := e.drawn(id)
+	require.Len(t, drawn, 4)
+	assert.Equal(t, "[x] 1. one — as it should be\n[x] 2. deux — as it should be", drawn[3])
+	requests, err := e.journal.Requests(t.Context(), id)
+	require.NoError(t, err)
+	assert.Empty(t, requests)
+}

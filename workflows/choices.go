@@ -33,7 +33,7 @@ func checkChoices(m Message) *turn.Error {
 		}
 	}
 	if m.Plan != "" && !m.Plan.Known() {
-		return invalid("the message's plan is %q; it must be plan, step or never", turn.Truncate(string(m.Plan), 40))
+		return invalid("the message's plan is %q; it must be plan, step, never or todo", turn.Truncate(string(m.Plan), 40))
 	}
 	if t := m.Temperature; t != nil && !(*t >= 0 && *t <= maxTemperature) { // also true of NaN
 		return invalid("the message's temperature is %g; it must be from 0 to %d", *t, maxTemperature)

@@ -35,9 +35,9 @@ func (a *Authorizer) Plan(ctx context.Context, key journal.StepKey) (TurnPlan, e
 }
 
 // PlanAfter returns the state of the plan after the turn's calls up to this step, of which the call callID ends with this
-// outcome, and whether that call has changed the plan.
+// result, and whether that call has changed the plan.
 func (a *Authorizer) PlanAfter(ctx context.Context, key journal.StepKey, callID string,
-	outcome turn.Outcome) (next plan.Progress, changed bool, err error) {
+	result turn.ToolResult) (next plan.Progress, changed bool, err error) {
 	found, err := a.journal.CallContext(ctx, journal.CallContextInput{Turn: key.Turn, Planned: true})
 	if err != nil {
 		return next, false, fmt.Errorf("reading the plan: %w", err)
@@ -45,7 +45,7 @@ func (a *Authorizer) PlanAfter(ctx context.Context, key journal.StepKey, callID 
 	before := journal.PlanOf(found.Calls, found.Requests)
 	for i, c := range found.Calls {
 		if c.Call.ID == callID && c.Outcome == "" {
-			found.Calls[i].Outcome = outcome
+			found.Calls[i].Outcome, found.Calls[i].Text = result.Outcome, result.Text
 		}
 	}
 	next = journal.PlanOf(found.Calls, found.Requests)
@@ -98,12 +98,12 @@ func (a *Authorizer) planContext(ctx context.Context, c *callContext, found jour
 // decide and policy does. confirm is what users confirm of the plan; "" means that the turn has no
 // plan. If the plan cannot be read, byPlan refuses no call; the call is checked again when it is claimed.
 func (c callContext) byPlan(d turn.Descriptor, call turn.ToolCall, confirm plan.Confirm) turn.Permit {
-	if confirm == "" {
+	if confirm == "" || confirm == plan.Todo && !plan.Is(d.ID) {
 		return turn.Permit{}
 	}
 	refusal, next := "", ""
 	if p := c.plan; p != nil {
-		at := plan.Turn{Inference: c.key.Step, Reflects: c.reflecting, Proposals: p.proposals,
+		at := plan.Turn{Inference: c.key.Step, Reflects: c.reflecting, Proposals: p.proposals, Todo: confirm == plan.Todo,
 			MaxInferences: p.limits.MaxSteps, MaxCalls: p.limits.MaxToolCalls, Calls: p.calls}
 		refusal = p.Refuse(at, d.ID, call.Arguments, !changes(d))
 		if d.ID == plan.StepTool {
@@ -113,7 +113,7 @@ func (c callContext) byPlan(d turn.Descriptor, call turn.ToolCall, confirm plan.
 	switch {
 	case refusal != "":
 		return turn.Permit{Permission: turn.Deny, Why: refusal, Retry: true}
-	case d.ID == plan.Tool && confirm != plan.ConfirmNever:
+	case d.ID == plan.Tool && (confirm == plan.ConfirmPlan || confirm == plan.ConfirmStep):
 		return turn.Permit{Permission: turn.Ask, MaxGrant: turn.GrantNever, Why: c.whyConfirm()}
 	case confirm == plan.ConfirmStep && next != "":
 		return turn.Permit{Permission: turn.Ask, MaxGrant: turn.GrantNever, Why: next}

@@ -267,7 +267,7 @@ func (r *Runner) settle(ctx context.Context, in workflows.CallInput,
 	result turn.ToolResult) (journal.CallRecord, error) {
 	result.Taints = in.Tool.Taints
 	if result.Plan == nil && !plan.Is(in.Tool.ID) {
-		result.Plan = r.planAfter(ctx, in, result.Outcome)
+		result.Plan = r.planAfter(ctx, in, result)
 	}
 	return r.journal.SettleCall(ctx, in.Turn, in.Call.ID, in.Attempt, result, time.Now())
 }

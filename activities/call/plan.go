@@ -23,7 +23,7 @@ func (r *Runner) changePlan(ctx context.Context, in workflows.CallInput,
 
 // planAfter returns the progress of the turn's plan after a call of another tool, or nil if the call was not one that the
 // plan makes, or if the plan cannot be read: the event of the plan is then left out.
-func (r *Runner) planAfter(ctx context.Context, in workflows.CallInput, outcome turn.Outcome) *plan.Progress {
+func (r *Runner) planAfter(ctx context.Context, in workflows.CallInput, result turn.ToolResult) *plan.Progress {
 	if in.PromptConfig == "" {
 		return nil
 	}
@@ -35,7 +35,7 @@ func (r *Runner) planAfter(ctx context.Context, in workflows.CallInput, outcome 
 	if err != nil || promptConfig.Plan == "" {
 		return nil
 	}
-	next, changed, err := r.authorizer.PlanAfter(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step}, in.Call.ID, outcome)
+	next, changed, err := r.authorizer.PlanAfter(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step}, in.Call.ID, result)
 	if err != nil || !changed {
 		return nil
 	}

@@ -102,8 +102,7 @@ func (r *Runner) settleSubagent(ctx context.Context, in workflows.CallInput) (wo
 			return workflows.CallResult{}, err
 		}
 		if changes {
-			result.Text += fmt.Sprintf("\n\n[Its canvas has changes. Look at them with canvas_diff and take them with "+
-				"canvas_take, both with {\"from\":%q}.]", session)
+			result.Text += "\n\n" + turn.CanvasNotice(session)
 		}
 		taint, err := tenantJournal.Taint(ctx, agentTurn.ID)
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/everturn/everturn/activities/attempt"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/plan"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -18,7 +19,7 @@ func (r *Runner) planOf(ctx context.Context, in workflows.InferInput, inf journa
 		return "", nil, nil
 	}
 	p, err := r.authorizer.Plan(ctx, inf.Key)
-	if err == nil && len(in.Messages) == 0 {
+	if err == nil && len(in.Messages) == 0 && promptConfig.Plan != plan.Todo {
 		due = p.DueCalls(promptConfig, in.Step)
 	}
 	return p.PlanInstruction(), due, err

@@ -36,12 +36,13 @@ type Confirm string
 
 // The confirmations. The zero value means that the agent works without a plan.
 const (
+	Todo         Confirm = "todo" // nothing: the plan is a list that the model keeps, and no call depends on it
 	ConfirmNever Confirm = "never"
 	ConfirmPlan  Confirm = "plan" // the plan as a whole
 	ConfirmStep  Confirm = "step" // the plan, and each later step before it begins
 )
 
-var strictness = map[Confirm]int{"": 0, ConfirmNever: 1, ConfirmPlan: 2, ConfirmStep: 3}
+var strictness = map[Confirm]int{"": 0, Todo: 1, ConfirmNever: 2, ConfirmPlan: 3, ConfirmStep: 4}
 
 // Known reports whether c is a confirmation of this package.
 func (c Confirm) Known() bool { return strictness[c] > 0 }

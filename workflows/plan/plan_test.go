@@ -50,7 +50,7 @@ func reflected(inference, step int, v Assessment) event {
 }
 
 func independent(name string) string {
-	return fmt.Sprintf(`{"description":%q,"tool":"agent/%s","independent":true}`, name, name)
+	return fmt.Sprintf(`{"description":%q,"tool":"local/%s","independent":true}`, name, name)
 }
 
 func TestAPlanAdvancesStepByStep(t *testing.T) {
@@ -82,9 +82,9 @@ func TestAReflectionRevisesOrConcludes(t *testing.T) {
 
 func TestIndependentStepsAreCurrentTogether(t *testing.T) {
 	p := fold(proposal(1, independent("a"), independent("b"), "join", independent("c")))
-	assert.Equal(t, "[>] 1. a (agent/a)\n[>] 2. b (agent/b)\n[ ] 3. join\n[ ] 4. c (agent/c)", p.String())
+	assert.Equal(t, "[>] 1. a (local/a)\n[>] 2. b (local/b)\n[ ] 3. join\n[ ] 4. c (local/c)", p.String())
 	p = after(p, reflected(3, 2, Done))
-	assert.Equal(t, "[>] 1. a (agent/a)\n[x] 2. b (agent/b) — because\n[ ] 3. join\n[ ] 4. c (agent/c)", p.String())
+	assert.Equal(t, "[>] 1. a (local/a)\n[x] 2. b (local/b) — because\n[ ] 3. join\n[ ] 4. c (local/c)", p.String())
 	assert.NotEmpty(t, p.Refuse(Turn{}, StepTool, reflected(4, 3, Done).arguments, false), "step 3 has not begun")
 	p = after(p, reflected(3, 1, Done))
 	assert.Contains(t, p.Instruction(), "Do step 3 now")

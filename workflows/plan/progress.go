@@ -64,6 +64,8 @@ type Call struct {
 	Tool      string
 	Arguments string
 	Outcome   string
+	// Changed is the session of the agent that the call has run, if the agent has changed its canvas.
+	Changed string
 	// Edit is the user's version of the plan, empty if the user has not changed it, and Confirmed is when a user allowed
 	// the plan. They are set for calls of Tool only.
 	Edit      json.RawMessage
@@ -191,6 +193,7 @@ type Turn struct {
 	Inference int  // the number of the inference that proposes the call
 	Reflects  bool // its completion reflects on a step
 	Proposals int  // how many plans the model has proposed earlier in the turn
+	Todo      bool // the plan is a list that the model keeps
 	// MaxInferences and MaxCalls are the turn's limits, and Calls is how many calls the turn has made.
 	MaxInferences, MaxCalls, Calls int
 }
@@ -252,7 +255,7 @@ func (s StepProgress) inferences() int {
 	switch {
 	case s.Tool == Reflect:
 		return 1
-	case s.Tool == Summarize || len(s.calls) == 0:
+	case s.Tool == Summarize || len(s.calls) == 0 || strings.HasPrefix(s.Tool, agentTools): // or takes a canvas
 		return 2
 	}
 	return len(s.calls)
@@ -263,6 +266,12 @@ func (p Progress) refuseProposal(t Turn, arguments string) string {
 	proposed, err := Parse(arguments)
 	if err != nil {
 		return err.Error()
+	}
+	if t.Todo {
+		if len(proposed.Calls()) > 0 {
+			return "this is a list of what you do yourself: leave out args and summarize"
+		}
+		return ""
 	}
 	if t.Proposals > MaxRevisions {
 		return fmt.Sprintf("the plan was revised %d times, which is the maximum: answer with what was done", MaxRevisions)

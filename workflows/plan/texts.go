@@ -9,6 +9,9 @@ const (
 		"is asked for. The tool reflect is a step in which you look at the results so far, and summarize one in which you " +
 		"get the diff of all changes and sum it up. A call of this tool while a plan is carried out replaces the steps that " +
 		"are not done."
+	// TodoDescription is that of Tool for a list that the model keeps.
+	TodoDescription = "Keeps a list of the steps in which you do what the user asks, whom it shows how far you are. Give each " +
+		"step a description only. Another call replaces the steps that are not done."
 	Schema = `{"additionalProperties":false,"properties":{"steps":{"items":{"additionalProperties":false,"properties":{` +
 		`"args":{"description":"the arguments of the tool, with which the step is carried out as written","type":"object"},` +
 		`"description":{"description":"what the step does, in a line","maxLength":500,"minLength":1,"type":"string"},` +
@@ -32,4 +35,7 @@ const (
 		"Steps with tool and args are carried out for you. Do the others one at a time, and reflect on each with " +
 		"local/plan_step. Answer when the plan is done. If the user's message needs no change of anything, answer without a " +
 		"plan."
+	// TodoSystem is that part for a list that the model keeps.
+	TodoSystem = "If a task takes several steps, list them with local/plan first, and reflect on each with local/plan_step when " +
+		"it is done. The list binds nothing: change it as you learn more."
 )

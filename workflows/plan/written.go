@@ -17,8 +17,15 @@ type Due struct {
 	Arguments string
 }
 
-// DiffTool is the tool whose result a step of Summarize sums up.
-const DiffTool = "local/canvas_diff"
+// The tools that a plan calls by itself: DiffTool for a step of Summarize, and TakeTool to merge what an agent has changed
+// on its canvas into that of the session.
+const (
+	DiffTool = "local/canvas_diff"
+	TakeTool = "local/canvas_take"
+)
+
+// agentTools is the beginning of the IDs of agents' tools, as turn.AgentTools.
+const agentTools = "agent/"
 
 // calls returns the calls that the plan makes for a step, without their Step: none if the step is the model's.
 func (s Step) calls() []Due {
@@ -27,6 +34,9 @@ func (s Step) calls() []Due {
 		return []Due{{Tool: DiffTool, Arguments: "{}"}}
 	case len(s.Args) > 0:
 		return []Due{{Tool: s.Tool, Arguments: string(s.Args)}}
+	case s.Independent && strings.HasPrefix(s.Tool, agentTools):
+		task, _ := json.Marshal(map[string]string{"task": s.Description}) // strings always marshal
+		return []Due{{Tool: s.Tool, Arguments: string(task)}}
 	}
 	return nil
 }
@@ -48,12 +58,14 @@ func (s StepProgress) waits() bool { return !s.failed() && s.made < len(s.calls)
 // failed reports whether a call that the plan made for the step did not succeed.
 func (s StepProgress) failed() bool { return s.Outcome != "" && s.Outcome != OK }
 
-// Due returns the calls that the plan makes next, in the order of the steps. It returns nil if the model goes on: because
-// a current step is the model's, or because a call has failed.
-func (p Progress) Due() (list []Due) {
+// Due returns the calls that the plan makes next, in the order of the steps: the first call of each current step at the
+// same time, and then their further calls one by one, so that what agents have changed is merged in the order of the
+// plan. It returns nil if the model goes on: because a current step is the model's, or because a call has failed.
+func (p Progress) Due() (first []Due) {
 	if !p.Active() || p.Revising {
 		return nil
 	}
+	var further []Due
 	for i, s := range p.Steps {
 		switch {
 		case s.State != StateCurrent:
@@ -61,11 +73,17 @@ func (p Progress) Due() (list []Due) {
 			return nil
 		case s.waits():
 			next := s.calls[s.made]
-			next.Step = i + 1
-			list = append(list, next)
+			if next.Step = i + 1; s.made > 0 {
+				further = append(further, next)
+			} else {
+				first = append(first, next)
+			}
 		}
 	}
-	return list
+	if len(first) == 0 && len(further) > 0 {
+		return further[:1]
+	}
+	return first
 }
 
 // due reports whether the plan makes a call with this tool and these arguments next.
@@ -121,6 +139,10 @@ func (p Progress) made(c Call) Progress {
 	s := &p.Steps[d.Step-1]
 	s.Outcome = c.Outcome
 	s.made++
+	if c.Changed != "" && !s.failed() {
+		from, _ := json.Marshal(map[string]string{"from": c.Changed}) // strings always marshal
+		s.calls = append(slices.Clip(s.calls), Due{Tool: TakeTool, Arguments: string(from)})
+	}
 	if s.failed() || s.made < len(s.calls) || s.Tool == Summarize {
 		return p
 	}

@@ -141,3 +141,27 @@ func TestWrittenStepsNeedOneInferenceOfTheTurn(t *testing.T) {
 	at.MaxInferences--
 	assert.Contains(t, Progress{}.Refuse(at, Tool, six.arguments, false), "propose fewer")
 }
+
+func TestAgentsAreTakenInTheOrderOfThePlan(t *testing.T) {
+	agent := func(name string) string {
+		return fmt.Sprintf(`{"description":%q,"tool":"agent/x","independent":true}`, name)
+	}
+	ended := func(index int, name, outcome, changed string) Call {
+		return Call{ID: fmt.Sprintf("2.%d", index), Inference: 2, Tool: "agent/x", Arguments: fmt.Sprintf(`{"task":%q}`, name),
+			Outcome: outcome, Changed: changed}
+	}
+	p := fold(proposal(1, agent("a"), agent("b"), agent("c"), written("d")))
+	assert.Len(t, p.Due(), 3)
+	p = p.After(ended(2, "c", OK, "agent/c")).After(ended(1, "b", OK, "")).After(ended(0, "a", OK, "agent/a"))
+	take := func(step int, from string) Due {
+		return Due{Step: step, Tool: TakeTool, Arguments: fmt.Sprintf(`{"from":%q}`, from)}
+	}
+	assert.Equal(t, []Due{take(1, "agent/a")}, p.Due())
+	p = p.After(Call{ID: "3.0", Inference: 3, Tool: TakeTool, Arguments: `{"from":"agent/a"}`, Outcome: OK})
+	assert.Equal(t, []Due{take(3, "agent/c")}, p.Due(), "the second one has changed nothing")
+	conflict := p.After(Call{ID: "4.0", Inference: 4, Tool: TakeTool, Arguments: `{"from":"agent/c"}`, Outcome: "error"})
+	assert.Empty(t, conflict.Due())
+	assert.Contains(t, conflict.String(), "[!] 3. c")
+	p = p.After(Call{ID: "4.0", Inference: 4, Tool: TakeTool, Arguments: `{"from":"agent/c"}`, Outcome: OK})
+	assert.Equal(t, 4, p.Due()[0].Step)
+}

@@ -29,8 +29,9 @@ type Agent struct {
 	// Tools whose calls need an approval, besides policy.ask.
 	Ask []string `json:"ask,omitempty" toml:"ask"`
 	// If set, it works by a plan: it proposes steps, and changes nothing before they are accepted. Users confirm the plan
-	// as a whole ("plan"), each later step as well ("step"), or nothing ("never").
-	Plan plan.Confirm `json:"plan,omitempty" toml:"plan" enum:",plan,step,never"`
+	// as a whole ("plan"), each later step as well ("step"), or nothing ("never"). With "todo" it keeps a list of steps
+	// that binds nothing.
+	Plan plan.Confirm `json:"plan,omitempty" toml:"plan" enum:",plan,step,never,todo"`
 	// Agents that it may call, each as the tool agent/<id>. It never calls itself, nor an agent that led to its turn.
 	Agents []string `json:"agents,omitempty" toml:"agents"`
 	// Names of the skills that it may use; none means all of them.

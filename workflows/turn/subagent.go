@@ -1,6 +1,9 @@
 package turn
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // AgentTools is the prefix of the IDs of the tools that call agents: "agent/<id>".
 const AgentTools = "agent/"
@@ -36,4 +39,10 @@ func SubagentAnswerID(session string) string { return session + answerSuffix }
 func AnsweringSubagent(messageID string) (session string, ok bool) {
 	session, ok = strings.CutSuffix(messageID, answerSuffix)
 	return session, ok && ReservedSession(session)
+}
+
+// CanvasNotice ends the result of an agent's call if the agent has changed the canvas of its session.
+func CanvasNotice(session string) string {
+	return fmt.Sprintf("[Its canvas has changes. Look at them with canvas_diff and take them with canvas_take, both with {\"from\":%q}.]",
+		session)
 }

@@ -34,8 +34,8 @@ func (c *choices) register(cmd *cobra.Command) {
 	flags.BoolVar(&c.plan, "plan", false, "let the model propose a plan, and change nothing before you confirm it")
 	app.Choose(cmd, flags, &c.confirm, "confirm", "",
 		"what you confirm of a plan: plan (the default of --plan), step (the plan and each later step) or never; "+
-			"implies --plan",
-		string(plan.ConfirmPlan), string(plan.ConfirmStep), string(plan.ConfirmNever))
+			"implies --plan; todo is a list that the model keeps, and binds nothing",
+		string(plan.ConfirmPlan), string(plan.ConfirmStep), string(plan.ConfirmNever), string(plan.Todo))
 	flags.Float64Var(&c.temperature, "temperature", 0, "the sampling temperature of the turn, from 0 to 2")
 }
 
