@@ -302,7 +302,7 @@ func TestIndependentStepsAreAgentsWork(t *testing.T) {
 	branch := "everturn/" + session(t)
 	stored := gitIn(t, e.store(repo))
 	assert.Equal(t, "one.md\ntwo.md", stored("ls-tree", "-r", "--name-only", branch))
-	assert.Equal(t, "take what "+turn.SubagentSession(res.Turn, "3.1")+" has changed", stored("log", "-1", "--format=%s", branch),
+	assert.Equal(t, "take the changes of "+turn.SubagentSession(res.Turn, "3.1"), stored("log", "-1", "--format=%s", branch),
 		"the second step is taken last")
 	e.subagent(res.Turn, "3.0")
 	e.subagent(res.Turn, "3.1")
@@ -324,14 +324,15 @@ func TestAConflictOfIndependentStepsStopsThePlan(t *testing.T) {
 		fakellm.When("task one", fakellm.Steps(write("same.md", "one\n"), fakellm.Text("One."))),
 		fakellm.When("task two", fakellm.Steps(write("same.md", "two\n"), fakellm.Text("Two."))))
 	e := newEnv(t, m, agents, func(c *config.Config) {
-		c.Canvas.Repo, c.Runtime.MaxSteps, c.Runtime.MaxToolCalls = repo, 20, 20
+		c.Runtime.Workspace, c.Workspace.Mode = repo, config.WorkspaceTree
+		c.Runtime.MaxSteps, c.Runtime.MaxToolCalls = 20, 20
 	})
 	e.work()
 	run := e.start(session(t), workflows.Input{Message: &workflows.Message{Text: "errand of the user",
 		Plan: plan.ConfirmNever}})
 	require.Equal(t, "One of them.", e.result(run).Answer)
 	assert.Contains(t, e.toldOf(run.GetRunID()), "same.md")
-	assert.Equal(t, "one", git("show", "everturn/"+session(t)+":same.md"))
+	assert.Equal(t, "one", gitIn(t, e.store(repo))("show", "everturn/"+session(t)+":same.md"))
 	drawn := e.drawn(run.GetRunID())
 	assert.Contains(t, drawn[len(drawn)-1], "[x] 1. task one (agent/a)\n[-] 2. task two (agent/b)")
 }

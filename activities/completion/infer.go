@@ -23,6 +23,9 @@ func (r *Runner) Infer(ctx context.Context, in workflows.InferInput) (workflows.
 	}
 	ctx, clock, end, err := r.attempts.Begin(ctx, in.Turn, in.Step, "")
 	defer end()
+	if err == nil && time.Since(clock.Began) > workflows.BeforeModel { // for an earlier attempt to end
+		err = waitedTooLong()
+	}
 	var res workflows.InferResult
 	if err == nil {
 		res, err = r.infer(ctx, in, clock)
@@ -162,6 +165,13 @@ func (l largeAnswers) enter(ctx context.Context) (leave func()) {
 	}
 }
 
+// waitedTooLong returns the error of an attempt that has spent so much of its activity's timeout on waiting that it could
+// time out before the completion is settled. The Temporal server would then repeat the inference, and it would be paid
+// for twice. The next attempt has the whole timeout again.
+func waitedTooLong() error {
+	return turn.NewError(turn.CodeWorkerUnavailable, nil, "the inference waited too long to begin")
+}
+
 // ask sends the prompt and streams the completion into the journal. If the provider refuses the prompt as too long,
 // ask compacts it and sends it once more. The second result is the completion's last events, which the caller appends
 // when it settles the completion.
@@ -194,12 +204,8 @@ var errOverflow = errors.New("the prompt exceeds the model's context window")
 // the reservation.
 func (r *Runner) send(ctx context.Context, in workflows.InferInput, inf journal.Inference, p turn.Prompt,
 	spending *spending, clock *attempt.Clock, mayCompact bool) (turn.Completion, []turn.Event, error) {
-	// If the attempt has spent much of its activity's timeout on waiting, it could time out before the completion is
-	// settled. The Temporal server would then repeat the inference, and it would be paid for twice. The next attempt has
-	// the whole timeout again.
 	if time.Since(clock.Began) > workflows.BeforeModel {
-		return turn.Completion{}, nil, r.notSent(ctx, inf,
-			turn.NewError(turn.CodeWorkerUnavailable, nil, "the inference waited too long to begin"))
+		return turn.Completion{}, nil, r.notSent(ctx, inf, waitedTooLong())
 	}
 	try, err := r.beginRequest(ctx, in, inf, clock)
 	if err != nil {
