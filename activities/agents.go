@@ -107,11 +107,11 @@ func (s Settings) compactionSettings(cfg turn.Config) (*turn.CompactionSettings,
 	return &c, nil
 }
 
-// workspaceTools are the tools that work in Settings.Workspace.
+// workspaceTools are tools of which every turn that works in Settings.Workspace has one.
 var workspaceTools = []string{"local/list_files", "local/read_file", "local/write_file", "local/shell"}
 
-// environment returns what the model is told of the day on which the turn begins and, if it has one of workspaceTools,
-// of the machine.
+// environment returns the end of the system prompt: the date and, if the turn has one of workspaceTools, the working
+// directory and the operating system.
 func (s Settings) environment(at time.Time, tools []turn.Tool) string {
 	text := "Today's date: " + at.Format("Monday, 2 January 2006")
 	inWorkspace := func(t turn.Tool) bool { return slices.Contains(workspaceTools, t.ID) }

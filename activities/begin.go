@@ -77,10 +77,10 @@ func (a *Activities) begin(ctx context.Context, in workflows.BeginInput) (workfl
 	res.Config, err = frozen.DecodeConfig(begun.Config)
 	if err == nil && !begun.Resumed {
 		a.frozen.AddPromptConfig(res.Config.PromptConfig, promptConfig)
-		a.frozen.PutWindow(begun.Head, begun.Head.Seq, []turn.Message{begun.Message})
+		a.frozen.AddWindow(begun.Head, begun.Head.Seq, []turn.Message{begun.Message})
 	}
 	if isCallerKnown := !turn.ReservedSession(in.Session) || !in.Caller.IsZero(); err == nil && isCallerKnown {
-		a.frozen.PutTurn(in.Turn, frozen.TurnOf(in.Session, in.Tenant, in.Caller, res.Config))
+		a.frozen.AddTurn(in.Turn, frozen.TurnOf(in.Session, in.Tenant, in.Caller, res.Config))
 	}
 	return res, err
 }

@@ -53,7 +53,7 @@ func (a *Activities) refreshTools(ctx context.Context, in workflows.RefreshInput
 		func(a, b turn.Descriptor) int { return cmp.Compare(catalogueOf(a), catalogueOf(b)) })
 	res.Unavailable = slices.DeleteFunc(slices.Clone(in.Unavailable),
 		func(s string) bool { return slices.Contains(res.Recovered, s) })
-	res.PromptConfig, err = a.frozen.PutPromptConfig(ctx, promptConfig)
+	res.PromptConfig, err = a.frozen.StorePromptConfig(ctx, promptConfig)
 	return res, err
 }
 

@@ -18,8 +18,8 @@ var (
 	ErrUnreachable = temporalconn.ErrUnreachable
 	// ErrNoWorker: Temporal has the request and no worker answered in time. The request may still take effect; repeat it.
 	ErrNoWorker = errors.New("no worker has answered in time")
-	// ErrVersionLost is ErrNoWorker for a turn that stays on a version of the worker that does not run; the message names
-	// it.
+	// ErrVersionLost is ErrNoWorker for a turn that is pinned to a version of which no worker runs; the message names the
+	// version.
 	ErrVersionLost = fmt.Errorf("%w: the turn stays on a version of the worker that does not run", ErrNoWorker)
 	// ErrNotFound: neither the journal nor Temporal has such a session, turn or schedule.
 	ErrNotFound = journal.ErrNotFound

@@ -134,8 +134,9 @@ func OpenJournal(ctx context.Context, cfg config.Config) (Journal, error) {
 // connecting.
 func HasJournal(cfg config.Config) bool { return openjournal.Exists(cfg) }
 
-// MigrateJournal creates the journal's tables, and reports whether they were missing. For SQLite, OpenJournal creates
-// them too; for Postgres it does not.
+// MigrateJournal creates the journal's tables, or updates those of an older version, and reports whether it changed
+// anything or, for SQLite, whether the file was missing. For SQLite, OpenJournal does the same; for Postgres it does
+// not.
 func MigrateJournal(ctx context.Context, cfg config.Config) (changed bool, err error) {
 	return openjournal.Migrate(ctx, cfg)
 }

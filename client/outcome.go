@@ -54,9 +54,9 @@ func pause(ctx context.Context) {
 	}
 }
 
-// turnOutcome waits for the end of a turn, across all of its runs. If t names a merged message, turnOutcome waits for
-// the end of each turn that accepts the message, because one that does not use it hands it on to the next. When the
-// last one has ended, the outcome is ErrUndelivered: the message is lost, unless the journal has it in a turn by then.
+// turnOutcome waits for the end of a turn, across all of its runs. A turn that accepted a merged message may end without
+// using it and hand it on; turnOutcome then waits for the next turn. If no turn uses it, the outcome is ErrUndelivered,
+// unless the journal has the message by then.
 func (c *Client) turnOutcome(ctx context.Context, t Turn) outcome {
 	if !t.Merged {
 		return c.runOutcome(ctx, t, t.ID)

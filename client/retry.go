@@ -55,7 +55,7 @@ func (c *Client) askWorker(ctx context.Context, session string, request func(con
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	checkVersion := func() {
-		if why, err := temporalconn.VersionLost(ctx, c.temporal, c.WorkflowID(session)); err == nil && why != "" {
+		if why, err := temporalconn.LostVersionText(ctx, c.temporal, c.WorkflowID(session)); err == nil && why != "" {
 			cancel(temporalconn.WithKind(ErrVersionLost, errors.New(why)))
 		}
 	}

@@ -45,14 +45,14 @@ const (
 type Keys struct {
 	path    string // the key file; empty if the keys come from elsewhere and never change
 	plain   bool   // payloads are decrypted but not encrypted
-	current atomic.Pointer[loaded]
+	current atomic.Pointer[loadedKeyset]
 
 	reading sync.Mutex              // held while the file is read
 	learn   func(secrets ...string) // see Learn; may be nil
 }
 
-// loaded is a keyset that was read.
-type loaded struct {
+// loadedKeyset is a keyset that was read.
+type loadedKeyset struct {
 	data    []byte // the content of the file
 	aead    tink.AEAD
 	list    []Key
@@ -73,7 +73,7 @@ func Open(cfg config.Encryption) (*Keys, error) {
 		return k, err
 	case cfg.Keys != "":
 		k := &Keys{plain: cfg.DecryptOnly}
-		set, err := parse([]byte(cfg.Keys.Reveal()))
+		set, err := parseKeyset([]byte(cfg.Keys.Reveal()))
 		if err != nil {
 			return nil, invalid("encryption.keys: %w", err)
 		}
@@ -102,8 +102,8 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", config.ErrInvalid, fmt.Errorf(format, args...))
 }
 
-// parse reads a keyset in Tink's JSON form. It refuses keys that Keys cannot use.
-func parse(data []byte) (*loaded, error) {
+// parseKeyset reads a keyset in Tink's JSON form. It refuses keys that Keys cannot use.
+func parseKeyset(data []byte) (*loadedKeyset, error) {
 	handle, err := readKeyset(data)
 	if err != nil {
 		return nil, err
@@ -113,16 +113,19 @@ func parse(data []byte) (*loaded, error) {
 		return nil, fmt.Errorf("the keyset does not encrypt (its keys must be of Tink's type AEAD): %w", err)
 	}
 	list, err := keysOf(handle)
-	set := &loaded{data: data, aead: primitive, list: list, at: time.Now()}
+	if err != nil {
+		return nil, err
+	}
+	set := &loadedKeyset{data: data, aead: primitive, list: list, at: time.Now()}
 	for _, key := range insecurecleartextkeyset.KeysetMaterial(handle).GetKey() {
 		set.secrets = append(set.secrets, base64.StdEncoding.EncodeToString(key.GetKeyData().GetValue()))
 	}
-	return set, err
+	return set, nil
 }
 
 // read returns the keyset of the file. before is the keyset that was read last, or nil: if the file has not changed,
 // read returns a copy of it with a new time.
-func (k *Keys) read(before *loaded) (*loaded, error) {
+func (k *Keys) read(before *loadedKeyset) (*loadedKeyset, error) {
 	data, err := readFile(k.path)
 	if err != nil {
 		return nil, err
@@ -132,14 +135,14 @@ func (k *Keys) read(before *loaded) (*loaded, error) {
 		same.at, same.problem = time.Now(), nil
 		return &same, nil
 	}
-	set, err := parse(data)
+	set, err := parseKeyset(data)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", k.path, err)
 	}
 	return set, nil
 }
 
-// refresh replaces the current keyset by that of the file. If the file cannot be read, the keys stay and refresh
+// refresh replaces the current keyset by the file's keyset. If the file cannot be read, the keys stay and refresh
 // records the problem. New keys go to k.learn before they are used. The caller holds k.reading.
 func (k *Keys) refresh() {
 	before := k.current.Load()
@@ -155,9 +158,9 @@ func (k *Keys) refresh() {
 	k.current.Store(set)
 }
 
-// set returns the current keyset. If the file was last read more than refreshEvery ago, set starts to read it in the
+// keyset returns the current keyset. If the file was last read more than refreshEvery ago, keyset starts to read it in the
 // background. It does not wait, because a workflow task may be waiting for it.
-func (k *Keys) set() *loaded {
+func (k *Keys) keyset() *loadedKeyset {
 	set := k.current.Load()
 	if k.path != "" && time.Since(set.at) > refreshEvery && k.reading.TryLock() {
 		go func() {
@@ -170,7 +173,7 @@ func (k *Keys) set() *loaded {
 
 // Seal encrypts with the primary key. The ciphertext can be opened only with the same associated data.
 func (k *Keys) Seal(plain, associated []byte) ([]byte, error) {
-	sealed, err := k.set().aead.Encrypt(plain, associated)
+	sealed, err := k.keyset().aead.Encrypt(plain, associated)
 	if err != nil {
 		return nil, fmt.Errorf("encrypting: %w", err)
 	}
@@ -184,7 +187,7 @@ func (k *Keys) Open(sealed, associated []byte) ([]byte, error) {
 	if !ok {
 		return nil, fmt.Errorf("decrypting %d bytes: %w: they do not begin with a key's ID", len(sealed), ErrCiphertext)
 	}
-	set := k.set()
+	set := k.keyset()
 	if !set.has(id) && k.path != "" && time.Since(set.at) > missEvery {
 		k.reading.Lock()
 		k.refresh()
@@ -202,7 +205,7 @@ func (k *Keys) Open(sealed, associated []byte) ([]byte, error) {
 }
 
 // unknown returns the error for a ciphertext whose key the keyset does not have, or has disabled.
-func (l *loaded) unknown(id uint32) error {
+func (l *loadedKeyset) unknown(id uint32) error {
 	err := fmt.Errorf("decrypting: %w %d: add it to the keyset of this process (it has %s)", ErrUnknownKey, id, l.names())
 	if l.problem != nil {
 		err = fmt.Errorf("%w; the key file could not be read again: %w", err, l.problem)
@@ -211,7 +214,7 @@ func (l *loaded) unknown(id uint32) error {
 }
 
 // has reports whether the keyset can decrypt with the key of this ID.
-func (l *loaded) has(id uint32) bool {
+func (l *loadedKeyset) has(id uint32) bool {
 	for _, k := range l.list {
 		if k.ID == id && k.Enabled {
 			return true
@@ -221,7 +224,7 @@ func (l *loaded) has(id uint32) bool {
 }
 
 // names lists the IDs of the keys for an error message.
-func (l *loaded) names() string {
+func (l *loadedKeyset) names() string {
 	var b bytes.Buffer
 	for i, k := range l.list {
 		if i > 0 {

@@ -41,7 +41,7 @@ func Create(path string) (Key, error) {
 	if err != nil {
 		return Key{}, fmt.Errorf("making a key: %w", err)
 	}
-	data, list, err := write(manager)
+	data, list, err := encode(manager)
 	if err != nil {
 		return Key{}, err
 	}
@@ -73,15 +73,15 @@ func Promote(path string, id uint32) error {
 
 // List returns the keys of a file.
 func List(path string) ([]Key, error) {
-	handle, err := open(path)
+	handle, err := openKeyset(path)
 	if err != nil {
 		return nil, err
 	}
 	return keysOf(handle)
 }
 
-// open reads the keyset in a file.
-func open(path string) (*keyset.Handle, error) {
+// openKeyset reads the keyset in a file.
+func openKeyset(path string) (*keyset.Handle, error) {
 	data, err := readFile(path)
 	if err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func readFile(path string) ([]byte, error) {
 func readKeyset(data []byte) (*keyset.Handle, error) {
 	handle, err := insecurecleartextkeyset.Read(keyset.NewJSONReader(bytes.NewReader(data)))
 	if err != nil {
-		return nil, errors.New("it is no keyset in Tink's JSON form: make one with `everturn keys new`")
+		return nil, errors.New("it is not a keyset in Tink's JSON form: make one with `everturn keys new`")
 	}
 	return handle, nil
 }
@@ -134,7 +134,7 @@ func keysOf(handle *keyset.Handle) (list []Key, err error) {
 // edit applies change to the keyset in a file. It replaces the file as a whole, so that a reader gets either the old or
 // the new keyset. It takes no lock: of two edits at the same time, one may be lost.
 func edit(path string, change func(*keyset.Manager) error) error {
-	handle, err := open(path)
+	handle, err := openKeyset(path)
 	if err != nil {
 		return err
 	}
@@ -142,19 +142,19 @@ func edit(path string, change func(*keyset.Manager) error) error {
 	if err := change(manager); err != nil {
 		return fmt.Errorf("changing the keys of %s: %w", path, err)
 	}
-	data, _, err := write(manager)
+	data, _, err := encode(manager)
 	if err != nil {
 		return err
 	}
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target // a link to the file stays a link
 	}
-	return replace(path, data)
+	return replaceFile(path, data)
 }
 
-// replace atomically replaces the file at path: it writes data to a new file of mode 0600 in the same directory, and
+// replaceFile atomically replaces the file at path: it writes data to a new file of mode 0600 in the same directory, and
 // renames that file.
-func replace(path string, data []byte) error {
+func replaceFile(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".keys-*") // of mode 0600
 	if err != nil {
 		return fmt.Errorf("replacing the key file: %w", err)
@@ -169,8 +169,8 @@ func replace(path string, data []byte) error {
 	return nil
 }
 
-// write returns the manager's keyset in Tink's JSON form, and its keys.
-func write(manager *keyset.Manager) (data []byte, list []Key, err error) {
+// encode returns the manager's keyset in Tink's JSON form, and its keys.
+func encode(manager *keyset.Manager) (data []byte, list []Key, err error) {
 	handle, err := manager.Handle()
 	if err != nil {
 		return nil, nil, fmt.Errorf("making a keyset: %w", err)

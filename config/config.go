@@ -205,8 +205,8 @@ type LLM struct {
 	// The model, as its name or "provider:name"; empty means the one that [llm.select] selects, or else the provider's
 	// default: see docs/models.md. A message can name another (--model).
 	Model string `toml:"model" maxbytes:"200"`
-	// Models that take over, in this order, when an inference has failed for good, or for a minute, with an error that
-	// another model may not have: the provider is unreachable, overloaded or out of quota, or does not have the
+	// Models that take over, in this order, when an inference has failed permanently, or for as long as fallback_after,
+	// with an error that another model may not have: the provider is unreachable, overloaded or out of quota, or does not have the
 	// model. The rest of the turn stays with the model that took over.
 	Fallback []string `toml:"fallback" example:"openai:gpt-4.1"`
 	// Selects the model by what it must do and may cost, if model is empty.

@@ -26,8 +26,8 @@ var knownProviders = map[Provider]ModelProvider{
 	"xai":          {BaseURL: "https://api.x.ai/v1", API: turn.APIResponses},
 }
 
-// defaultModels are the models of the known providers if the configuration names none, and of the demo, which has only
-// one. A test of package engine checks that the built-in list has them.
+// defaultModels has the default model of each known provider, and the demo's only model. A test of package adapters
+// checks that the model list has them.
 var defaultModels = map[Provider]string{
 	ProviderDemo:   "demo",
 	ProviderOpenAI: "gpt-4.1-mini",

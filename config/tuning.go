@@ -2,15 +2,16 @@ package config
 
 import "time"
 
-// Tuning holds what no key of agent.toml sets, because its default is right for everybody. Programs may set it.
+// Tuning holds settings that agent.toml does not have, because their defaults suit every installation. Programs may set
+// them.
 type Tuning struct {
 	// ParallelCalls is the maximum number of tool calls of one completion that run at the same time.
 	ParallelCalls int
 	// ArgumentBytes is the maximum number of bytes of the arguments of one tool call. A larger call does not run, and the
 	// model is told.
 	ArgumentBytes int
-	// AgentDepth is the maximum number of agents above another one, and of turns that answers of subagents begin one after
-	// another.
+	// AgentDepth bounds two chains: agents that call agents, and turns that each begin with the answer of a background
+	// subagent.
 	AgentDepth int
 	// RetryMax is the maximum number of retries of an inference within llm.retry_for; nil means no maximum.
 	RetryMax *int

@@ -50,7 +50,7 @@ func WithEnviron(environ []string) Option { return func(o *options) { o.environ 
 type Model = completion.Model
 
 // WithModel replaces the configured providers by a model of the program's own, for instance one that replays recorded
-// completions. The keys llm.provider and llm.model still say what turns record and how prompts look.
+// completions. Turns still record llm.provider and llm.model, and prompts are still rendered for them.
 func WithModel(m Model) Option { return func(o *options) { o.model = m } }
 
 // WithSlowDemo makes the built-in demo model answer slowly enough to watch.

@@ -43,7 +43,7 @@ func checkBegin(in turn.BeginInput) (turn.BeginInput, error) {
 		checkID("turn", in.Turn), checkID("message", in.Message.ID))
 }
 
-// begin is the transaction of Begin. The caller has checked in and locked the session. The order of the checks
+// begin is the transaction of Begin. The caller has validated the input and locked the session. The order of the checks
 // matters: a repeated Begin must find its own turn before its message counts as a duplicate, and nothing is closed or
 // appended until every check has passed.
 func (t *tx) begin(in turn.BeginInput) (BeginResult, error) {

@@ -56,7 +56,7 @@ func (db *DB) ReserveUsage(ctx context.Context, in ReserveInput) (output int64, 
 			return err
 		}
 		day := dayOf(in.At)
-		ceilings, err := t.ceilings(a.scope, in.Budget, day)
+		ceilings, err := t.lockCeilings(a.scope, in.Budget, day)
 		if err != nil {
 			return err
 		}
@@ -65,7 +65,7 @@ func (db *DB) ReserveUsage(ctx context.Context, in ReserveInput) (output int64, 
 		}
 		in.Usage.OutputTokens = output
 		in.Usage.Cost, in.Usage.Unpriced = in.maxCost(output), in.Price == nil
-		if err := t.insertUsage(a.scope, in.AttemptUsage, day, true); err != nil {
+		if err := t.insertUsage(a.scope, in.AttemptUsage, day, true /* replaceable */); err != nil {
 			return err
 		}
 		return t.addSpending(a.scope, day, in.Usage, turn.Usage{})
@@ -77,14 +77,14 @@ func (db *DB) ReserveUsage(ctx context.Context, in ReserveInput) (output int64, 
 // if the request fits, and a refusal otherwise. It reserves nothing. Key and Attempt of in are not read. ErrNotFound if
 // the session does not exist.
 func (db *DB) CheckBudget(ctx context.Context, session string, in ReserveInput) (refusal *fleet.Refusal, err error) {
-	// It is a write, because ceilings may insert a row of the tenant's spending.
+	// It is a write, because lockCeilings may insert a row of the tenant's spending.
 	err = db.write(ctx, fmt.Sprintf("checking the budget of session %q", session), func(t *tx) error {
 		n, err := t.SessionRow(session)
 		if err != nil {
 			return err
 		}
 		in.Budget.Turn, in.Budget.TurnTokens = nil, nil
-		ceilings, err := t.ceilings(scope{Session: n, Tenant: t.Tenant}, in.Budget, dayOf(in.At))
+		ceilings, err := t.lockCeilings(scope{Session: n, Tenant: t.Tenant}, in.Budget, dayOf(in.At))
 		if err == nil {
 			_, refusal = in.fitOutput(ceilings)
 		}
@@ -100,9 +100,10 @@ type ceiling struct {
 	tokens    bool  // max and used are tokens
 }
 
-// ceilings returns the ceilings that b sets, each with its spending so far. day is the day of the request in UTC,
+// lockCeilings locks the accounts of spending that b bounds, inserts the missing ones, and returns the ceilings that b
+// sets, each with its spending so far. day is the day of the request in UTC,
 // "2006-01-02": it selects the periods of the tenant's ceilings.
-func (t *tx) ceilings(sc scope, b Budget, day string) (list []ceiling, err error) {
+func (t *tx) lockCeilings(sc scope, b Budget, day string) (list []ceiling, err error) {
 	add := func(tokens, cost fleet.LimitName, maxTokens *int64, maxCost *turn.USD, used turn.Usage) {
 		if maxTokens != nil {
 			list = append(list, ceiling{name: tokens, max: *maxTokens, used: used.Total(), tokens: true})

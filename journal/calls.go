@@ -88,7 +88,7 @@ func (t *tx) claim(c *callRow, in CallRecord, approved bool, sensitive []string)
 		c.Rec.ClaimedAt.Equal(in.ClaimedAt): // the same claim again: the reply to the first one was lost
 		return ClaimGranted, nil
 	case outcomeUnknown(c) && (!c.Rec.Repeatable || !in.Repeatable):
-		// The call may have run, so the claim is not granted, and the lack of an approval is no error. The attempt is
+		// The call may have run, so the claim is not granted, and the lack of an approval is not an error. The attempt is
 		// recorded, so that it may settle the call as unknown.
 		c.Rec.Attempt = in.Attempt
 		return ClaimTaken, t.Exec(`UPDATE calls SET attempt = ? WHERE id = ?`, in.Attempt, c.Row)
@@ -411,8 +411,8 @@ func (c *callRow) Scan(scan func(...any) error, before ...any) error {
 	return err
 }
 
-// insertWhole inserts the row of a call with all of its columns but the continuation, and returns its ID. turnRow is
-// the row of its turn.
+// insertWhole inserts the row of an imported call and returns its ID. turnRow is the row of its turn. It leaves out
+// continuation_blob and notes, which exports do not have.
 func (t *tx) insertWhole(turnRow int64, x CallRecord, arguments, text stored, media content) (id int64, err error) {
 	err = t.Row(`INSERT INTO calls (turn, step, call_id, wire_id, tool, arguments, arguments_blob, arguments_hash,
 		attempt, claimed_attempt, runs, repeatable, worker, claimed_at, outcome, text, text_blob, full_blob, size,

@@ -115,8 +115,8 @@ func keptMedia(media []turn.Media) (kept []turn.Media) {
 // CleanRequest returns r in the form in which journals record it: with clean texts, and bounds for those that are shown
 // to users. It drops fields that do not belong to the request's kind: MaxGrant and Beside, which only an approval may
 // have, Question, which an approval may not have, and Elicitation and Call, which only an elicitation may have. An
-// unknown MaxGrant of an approval becomes GrantNever, the narrowest. CleanRequest of its own result is that result,
-// because a request that is opened again is compared with the recorded one.
+// unknown MaxGrant of an approval becomes GrantNever, the narrowest. CleanRequest is idempotent, because a request
+// that is opened again is compared with the recorded one.
 func CleanRequest(r turn.Request) turn.Request {
 	r.MaxGrant, r.Beside = cleanMaxGrant(r), cleanBeside(r)
 	r.Arguments, r.Tool, r.ArgumentsHash = CleanText(r.Arguments), CleanText(r.Tool), CleanText(r.ArgumentsHash)

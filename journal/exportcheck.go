@@ -26,8 +26,8 @@ type exportCheck struct {
 // maxGrants bounds the grants of an export: a user gave each of them.
 const maxGrants = 10_000
 
-// line checks the next line: that it sets one field, that it may follow the lines before, and its content.
-func (c *exportCheck) line(l ExportLine) error {
+// checkLine checks the next line: that it sets one field, that it may follow the lines before, and its content.
+func (c *exportCheck) checkLine(l ExportLine) error {
 	n := 0
 	for _, set := range []bool{l.Header != nil, l.Blob != nil, l.Turn != nil, l.Message != nil, l.Inference != nil,
 		l.Call != nil, l.LateResult != nil, l.Request != nil, l.Grant != nil, l.Compaction != nil, l.Event != nil,
@@ -44,13 +44,13 @@ func (c *exportCheck) line(l ExportLine) error {
 	case (l.Header != nil) != (c.lines == 0):
 		return errors.New("an export has one header, in its first line")
 	}
-	err := c.content(l)
+	err := c.checkContent(l)
 	c.lines++
 	return err
 }
 
-// content checks the content of a line of any kind.
-func (c *exportCheck) content(l ExportLine) error {
+// checkContent checks the content of a line of any kind.
+func (c *exportCheck) checkContent(l ExportLine) error {
 	switch {
 	case l.Header != nil:
 		return c.checkHeader(*l.Header)

@@ -65,7 +65,7 @@ func ReadExport(r io.Reader) iter.Seq2[ExportLine, error] {
 				return
 			}
 			if err == nil {
-				err = check.line(l)
+				err = check.checkLine(l)
 			}
 			if errors.Is(err, io.EOF) {
 				err = errors.New("the export ends here, before its end line: it was cut off")

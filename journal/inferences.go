@@ -11,7 +11,7 @@ import (
 )
 
 // StartInference opens the next attempt of an inference. Before its first attempt, it appends the results of the step
-// before. Before every attempt, it appends what came in meanwhile: late results of the session's calls whose outcome
+// before. Before every attempt, it appends what came in since the last inference: late results of the session's calls whose outcome
 // was unknown, each once as a notice, and the messages that were merged into the turn. An attempt after one that has
 // emitted text emits attempt_restarted. If the inference is settled, StartInference returns its completion with
 // Settled set and changes nothing. ErrClosed if the turn has ended; ErrConflict if another writer has appended to the
@@ -219,7 +219,7 @@ func (t *tx) settleRunning(in SettleInference) (a attemptRow, settled bool, err 
 			(SELECT `+hasAccounts+` FROM turns t JOIN sessions s ON s.id = t.session WHERE t.id = inferences.turn), `+inferenceColumns,
 		append(args, in.Key.Turn, in.Session, in.Base.Seq, in.Base.Hash, in.Key.Step, in.Attempt)...)
 	err = a.Scan(row.Scan, &a.Turn, &a.Session, &a.Tenant, &a.HasAccounts)
-	a.Inf.Key, a.Emitted = in.Key, true // the statement has set it if need be
+	a.Inf.Key, a.Emitted = in.Key, true // the statement has set it unless it was set
 	return a, err == nil, ignoreNoRows(err)
 }
 
@@ -276,7 +276,7 @@ func (t *tx) settleInference(a attemptRow, in SettleInference) (Inference, error
 	if err != nil {
 		return a.Inf, err
 	}
-	a.Emitted = true // the statement has set it if need be
+	a.Emitted = true // the statement has set it unless it was set
 	return t.afterSettlement(a, in)
 }
 

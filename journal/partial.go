@@ -9,7 +9,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// A turn may end in the middle of an inference: it is stopped, its time is up, its provider fails for good, or the
+// A turn may end in the middle of an inference: it is stopped, its time is up, its provider fails permanently, or the
 // session's next turn closes it. The partial answer that followers have seen then becomes a message, so that later
 // prompts contain it, and the usage of the attempt is estimated.
 
@@ -89,7 +89,7 @@ func (t *tx) recordEstimate(a attemptRow, at time.Time) error {
 		used.Usage.Cost = model.Price.Cost(used.Usage)
 	}
 	day := dayOf(at)
-	if err := t.insertUsage(a.scope, used, day, true); err != nil {
+	if err := t.insertUsage(a.scope, used, day, true /* replaceable */); err != nil {
 		return err
 	}
 	return t.addSpending(a.scope, day, used.Usage, turn.Usage{})

@@ -475,23 +475,28 @@ func (q querier) Records(where string, args ...any) (out []turn.Request, err err
 	return out, nil
 }
 
-// InsertRequest inserts the row of an open request; it ignores r.Rec.Decision. r.Arguments must be stored already.
-func (t *tx) InsertRequest(session, turnRow int64, r *requestRow) (err error) {
-	w := r.Rec
-	if w.Elicitation != nil {
-		if r.elicitation, err = t.PutJSON(mustJSON(w.Elicitation)); err != nil {
+// InsertRequest inserts the row of an open request; it ignores row.Rec.Decision. row.Arguments must be stored already.
+func (t *tx) InsertRequest(sessionRow, turnRow int64, row *requestRow) (err error) {
+	req := row.Rec
+	if req.Elicitation != nil {
+		if row.elicitation, err = t.PutJSON(mustJSON(req.Elicitation)); err != nil {
 			return err
 		}
 	}
-	question := w.Question
-	if w.Beside != nil { // then the request is an approval, which has no question
-		question = string(mustJSON(w.Beside))
-	}
 	return t.Row(`INSERT INTO requests (session, turn, request_id, kind, step, tool, arguments, arguments_blob, arguments_hash, arguments_bytes,
 		risk, why, question, expires_at, asked_at, call_id, elicitation, elicitation_blob, max_grant) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
-		session, turnRow, w.ID, string(w.Kind), w.Step, w.Tool, r.Arguments.Inline, r.Arguments.Blob, w.ArgumentsHash, w.ArgumentsBytes,
-		string(w.Risk), contentOf(w.Why), contentOf(question), nanos(w.ExpiresAt), nanos(w.AskedAt),
-		w.Call, r.elicitation.Inline, r.elicitation.Blob, string(w.MaxGrant)).Scan(&r.row)
+		sessionRow, turnRow, req.ID, string(req.Kind), req.Step, req.Tool, row.Arguments.Inline, row.Arguments.Blob, req.ArgumentsHash, req.ArgumentsBytes,
+		string(req.Risk), contentOf(req.Why), contentOf(questionColumn(req)), nanos(req.ExpiresAt), nanos(req.AskedAt),
+		req.Call, row.elicitation.Inline, row.elicitation.Blob, string(req.MaxGrant)).Scan(&row.row)
+}
+
+// questionColumn returns the text of a request in the column question: its question or, of an approval, which has none,
+// the JSON of Beside.
+func questionColumn(req turn.Request) string {
+	if req.Beside != nil {
+		return string(mustJSON(req.Beside))
+	}
+	return req.Question
 }
 
 // DecideRequest records the decision r of a request in its row and in row.Rec.
@@ -511,11 +516,11 @@ func (t *tx) DecideRequest(row *requestRow, r turn.Decision) (err error) {
 }
 
 // Grants returns a session's grants in the order in which they were given.
-func (q querier) Grants(session int64) ([]turn.Grant, error) {
+func (q querier) Grants(sessionRow int64) ([]turn.Grant, error) {
 	return collect(q, func(scan scanner) (g turn.Grant, err error) {
 		var at int64
 		err = scan(&g.Tool, &g.ArgumentsHash, &g.By, &at)
 		g.At = instant(at)
 		return g, err
-	}, `SELECT tool, arguments_hash, decided_by, at FROM grants WHERE session = ? ORDER BY id`, session)
+	}, `SELECT tool, arguments_hash, decided_by, at FROM grants WHERE session = ? ORDER BY id`, sessionRow)
 }

@@ -61,7 +61,7 @@ func answeringSubagent(q querier, sc scope, messageID string) (a subagentRow, er
 		return a, err
 	}
 	if err != nil || !a.Background || a.State == subagentWorking {
-		return a, fmt.Errorf("message %q is no answer of a subagent of this session: %w", preview(messageID, 200),
+		return a, fmt.Errorf("message %q is not the answer of a subagent of this session: %w", preview(messageID, 200),
 			ErrNotFound)
 	}
 	return a, nil

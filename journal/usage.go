@@ -134,22 +134,23 @@ func (t *tx) recordUsage(sc scope, in AttemptUsage) error {
 		return err
 	}
 	if in.Usage != (turn.Usage{}) {
-		if err := t.insertUsage(sc, in, old.day, false); err != nil {
+		if err := t.insertUsage(sc, in, old.day, false /* replaceable */); err != nil {
 			return err
 		}
 	}
 	return t.addSpending(sc, old.day, in.Usage, old.usage)
 }
 
-// insertUsage inserts a row of the ledger. day is the day of UTC that the cost counts for, "2006-01-02". reserved means
-// that the usage is a reservation or an estimate, which recordUsage may replace.
-func (t *tx) insertUsage(sc scope, in AttemptUsage, day string, reserved bool) error {
+// insertUsage inserts a row of the ledger. day is the day of UTC that the cost counts for, "2006-01-02". replaceable
+// marks usage that recordUsage may replace: a reservation, or what recordEstimate assumes of a lost attempt.
+// in.Usage.Estimated is something else: the provider did not report all tokens.
+func (t *tx) insertUsage(sc scope, in AttemptUsage, day string, replaceable bool) error {
 	u := in.Usage
 	return t.Exec(`INSERT INTO inference_usage (turn, step, attempt, provider, model, input_tokens, cached_tokens,
 		cache_write_tokens, output_tokens, reasoning_tokens, cost, unpriced, estimated, reserved, at, day)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, sc.Turn, in.Key.Step, in.attemptColumn(), in.Provider,
 		CleanText(in.Model), u.InputTokens, u.CachedTokens, u.CacheWriteTokens, u.OutputTokens, u.ReasoningTokens,
-		int64(u.Cost), u.Unpriced, u.Estimated, reserved, nanos(in.At), day)
+		int64(u.Cost), u.Unpriced, u.Estimated, replaceable, nanos(in.At), day)
 }
 
 // dayOf returns the day of a time in UTC, "2006-01-02".

@@ -7,6 +7,7 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -40,17 +41,19 @@ func (w words) add(text string) {
 
 // source is the Go files of all modules of the repository.
 type source struct {
-	fset     *token.FileSet
-	files    map[string]*ast.File
-	words    words
-	names    words            // of the packages
-	packages map[string]words // the words of each folder's code
-	hidden   map[string]words // the unexported functions, methods, types, constants and variables of each folder
+	fset       *token.FileSet
+	files      map[string]*ast.File
+	words      words
+	names      words            // of the packages
+	packages   map[string]words // the words of each folder's code
+	named      map[string]words // the words of the code of all packages with a name, and of their tests
+	hidden     map[string]words // the unexported functions, methods, types, constants and variables of each folder
+	unexported words            // those of all folders
 }
 
 // readSource reads the repository, once.
 var readSource = sync.OnceValues(func() (source, error) {
-	s := source{token.NewFileSet(), map[string]*ast.File{}, words{}, words{}, map[string]words{}, map[string]words{}}
+	s := source{token.NewFileSet(), map[string]*ast.File{}, words{}, words{}, map[string]words{}, map[string]words{}, map[string]words{}, words{}}
 	return s, filepath.WalkDir("..", func(p string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -74,20 +77,26 @@ func (s source) read(p string, b []byte) error {
 	if s.packages[dir] == nil {
 		s.packages[dir], s.hidden[dir] = words{}, words{}
 	}
+	f, err := parser.ParseFile(s.fset, p, b, parser.ParseComments)
+	if err != nil {
+		return err
+	}
+	name := strings.TrimSuffix(f.Name.Name, "_test")
+	if s.named[name] == nil {
+		s.named[name] = words{}
+	}
 	var code scanner.Scanner
 	code.Init(token.NewFileSet().AddFile(p, -1, len(b)), b, nil, 0)
 	for _, tok, text := code.Scan(); tok != token.EOF; _, tok, text = code.Scan() {
 		s.words.add(text)
 		s.packages[dir].add(text)
-	}
-	f, err := parser.ParseFile(s.fset, p, b, parser.ParseComments)
-	if err != nil {
-		return err
+		s.named[name].add(text)
 	}
 	s.files[p], s.names[f.Name.Name] = f, true
 	for _, d := range f.Decls {
 		for _, id := range declared(d) {
 			s.hidden[dir][id.Name] = !id.IsExported()
+			s.unexported[id.Name] = !id.IsExported()
 		}
 	}
 	return nil
@@ -114,8 +123,9 @@ func declared(d ast.Decl) (ids []*ast.Ident) {
 // has reports whether a name exists. A name that is one word elsewhere, such as a provider's, is a proper name.
 func (s source) has(name string) bool { return s.words[name] || s.words[strings.ToLower(name)] }
 
-// TestCommentsNameWhatExists finds identifiers in comments that the code does not have. Names of other modules count if
-// they come with their package.
+// TestCommentsNameWhatExists finds identifiers in comments that the code does not have. A name with a package must be in
+// that package, and an unexported name in the package of the comment. Names of other modules count if they come with
+// their package.
 func TestCommentsNameWhatExists(t *testing.T) {
 	s, err := readSource()
 	require.NoError(t, err)
@@ -123,9 +133,16 @@ func TestCommentsNameWhatExists(t *testing.T) {
 		for _, group := range f.Comments {
 			for _, m := range identifier.FindAllStringSubmatch(group.Text(), -1) {
 				name := strings.TrimSuffix(m[2], "()")
-				foreign := m[1] != "" && !s.names[m[1]] || m[3] != ""
-				assert.True(t, foreign || s.has(name), "%s: the comment names %s, which does not exist",
-					s.fset.Position(group.Pos()), name)
+				foreign := m[1] != "" && (!s.names[m[1]] || importsForeign(f, m[1])) || m[3] != "" || name == "main"
+				exists := s.has(name)
+				switch {
+				case s.named[m[1]] != nil:
+					exists = s.named[m[1]][name]
+				case m[1] == "" && s.unexported[name]:
+					exists = s.packages[filepath.Dir(p)][name]
+				}
+				assert.True(t, foreign || exists, "%s: the comment names %s, which does not exist there",
+					s.fset.Position(group.Pos()), m[0])
 			}
 			for _, m := range reference.FindAllStringSubmatch(group.Text(), -1) {
 				assert.True(t, s.packages[filepath.Dir(p)][m[1]], "%s: the comment points to %s, which is not in its package",
@@ -133,6 +150,14 @@ func TestCommentsNameWhatExists(t *testing.T) {
 			}
 		}
 	}
+}
+
+// importsForeign reports whether a file imports a package of another module by this name.
+func importsForeign(f *ast.File, name string) bool {
+	return slices.ContainsFunc(f.Imports, func(s *ast.ImportSpec) bool {
+		p := strings.Trim(s.Path.Value, `"`)
+		return s.Name == nil && path.Base(p) == name && !strings.HasPrefix(p, "github.com/everturn/everturn/")
+	})
 }
 
 // TestDocumentationNamesWhatItsReaderSees finds unexported names in the documentation of exported ones.

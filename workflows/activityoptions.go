@@ -231,12 +231,13 @@ func (r *run) localCall(ctx workflow.Context, in CallInput) (CallResult, error) 
 	return callLocal(ctx, Activities.CallTool, in)
 }
 
-// regularCall runs a call as a regular activity on the task queue sticky. If sticky is "", it runs the call on the
-// queue of the tool's server, if the server has one, or else on the turn's queue for tools.
-func (r *run) regularCall(ctx workflow.Context, c *callState, in CallInput, sticky string) (CallResult, error) {
-	queue, startWithin := sticky, stickyTimeout // startWithin bounds the wait for a worker; 0: no bound
+// regularCall runs a call as a regular activity. home is the queue of the one worker that must run the call; if it is
+// empty, any worker may, and regularCall uses the queue of the tool's server, if the server has one, or else the turn's
+// queue for tools.
+func (r *run) regularCall(ctx workflow.Context, c *callState, in CallInput, home string) (CallResult, error) {
+	queue, startWithin := home, stickyTimeout // startWithin bounds the wait for a worker; 0: no bound
 	switch {
-	case sticky != "":
+	case home != "":
 	case in.Tool.Queue != "":
 		queue, startWithin = in.Tool.Queue, in.Budget
 	default:

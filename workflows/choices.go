@@ -28,7 +28,7 @@ func checkChoices(m Message) *turn.Error {
 	}
 	for _, pattern := range m.Tools {
 		if _, err := path.Match(pattern, ""); err != nil || pattern == "" || len(pattern) > maxToolPattern {
-			return invalid("the message's tools: %q is no pattern of tools; write one such as \"local/*\" or "+
+			return invalid("the message's tools: %q is not a pattern of tools; write one such as \"local/*\" or "+
 				"\"mcp/files/read\"", turn.Truncate(pattern, 80))
 		}
 	}

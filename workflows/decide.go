@@ -182,7 +182,7 @@ func byAuthor(who string) string {
 }
 
 // findRequest returns the request that a client decides, or an error that says why it accepts no decision. A request
-// that is already settled is no error, because the client may repeat its decision. If a workflow task has both the
+// that is already settled is not an error, because the client may repeat its decision. If a workflow task has both the
 // update and a stop or the end of a call, the SDK runs findRequest before the workflow code that notices the latter.
 func (r *run) findRequest(ctx workflow.Context, in DecideInput) (turn.Request, error) {
 	req, known := r.requests.find(in.Request)

@@ -204,7 +204,7 @@ func (r *run) collect(ctx workflow.Context, open []turn.Request, within time.Dur
 		if err != nil {
 			return err
 		}
-		r.decideRemaining(ctx, open, ended())
+		r.decideWithoutUser(ctx, open, ended())
 		fresh := r.requests.decided(open)
 		if len(fresh) == 0 && r.mayMove(ctx, open) { // new decisions are recorded first
 			return errMoves
@@ -242,9 +242,9 @@ func recordUpdate[In, Out any](ctx workflow.Context, act func(Activities, contex
 	return out, err
 }
 
-// decideRemaining decides requests that need no explicit decision: a question that a message has answered, requests
-// that have expired and, if ended is true, the elicitations of a call that has ended.
-func (r *run) decideRemaining(ctx workflow.Context, open []turn.Request, ended bool) {
+// decideWithoutUser decides the requests that need no decision of a user: a question that a message has answered,
+// requests that have expired and, if ended is true, the elicitations of a call that has ended. The others stay open.
+func (r *run) decideWithoutUser(ctx workflow.Context, open []turn.Request, ended bool) {
 	for _, req := range open {
 		expired := turn.Decision{
 			ID: req.ID, Status: turn.StatusExpired, At: workflow.Now(ctx), ArgumentsHash: req.ArgumentsHash,

@@ -68,8 +68,8 @@ func (r *run) resumePhase() turn.Phase {
 	return phase
 }
 
-// requestTimeout returns the time until new requests expire: configured, in which 0 means never, or the rest of their
-// time if an earlier run has opened them. The latter is so only for the first requests of a continued run.
+// requestTimeout returns the time until new requests expire: configured (0 means never). If an earlier run opened the
+// requests, which is possible only for the first requests of a continued run, it returns what is left of their time.
 func (r *run) requestTimeout(ctx workflow.Context, configured time.Duration) time.Duration {
 	at := r.expiresAt
 	r.expiresAt = time.Time{}

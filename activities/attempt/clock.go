@@ -12,7 +12,8 @@ import (
 const heartbeatEvery = time.Second
 
 // Clock measures how long an activity has worked over all its attempts, and sends heartbeats meanwhile. The
-// heartbeat's details carry the measurement to the next attempt, even after a crash.
+// heartbeat's details carry the measurement to the next attempt, even after a crash. The clock also carries to the next
+// attempt what earlier ones met: refusals of a tool's server, and the wait for a model.
 type Clock struct {
 	Before time.Duration // working time of earlier attempts
 	// Refused counts the attempts that ended in a turn.Error with Refused set, including this one once it has ended. It

@@ -20,9 +20,10 @@ import (
 // working time of the turn.
 
 // journalDelay returns the delay until the next attempt of an activity that has found the journal unavailable with
-// err. A delay of 0 means that of the activity's retry policy. The second result reports whether there is a next
+// err. If the delay is 0, the activity's retry policy decides. The second result reports whether there is a next
 // attempt. There is none after retryFor, counted from when the activity was scheduled or the outage began, whichever
-// is later, and none if neither time is known. A journal that lacks what was recorded before has no limit.
+// is later, and none if neither time is known. After an ErrBehind there is always a next attempt, because an operator
+// must act.
 func journalDelay(ctx context.Context, err error, retryFor time.Duration) (time.Duration, bool) {
 	since, delay := Scheduled(ctx), time.Duration(0)
 	var away *journal.AwayError
@@ -32,7 +33,7 @@ func journalDelay(ctx context.Context, err error, retryFor time.Duration) (time.
 			since = away.Since
 		}
 	}
-	// It was restored from an older copy: the operator restores a later one or stops the turn.
+	// The journal was restored from an older copy: the operator restores a later one or stops the turn.
 	behind := errors.Is(err, journal.ErrBehind)
 	return delay, behind || !since.IsZero() && time.Since(since) < retryFor
 }

@@ -9,8 +9,8 @@ func (c *Clock) ModelWait() ModelWait {
 	return c.wait
 }
 
-// BeginWait records that an inference waits for its model, and returns the wait. A wait that has begun before keeps
-// its time.
+// BeginWait records that an inference waits for its model, and returns the wait. If the inference waits already, the
+// beginning of its wait stays.
 func (c *Clock) BeginWait(now time.Time) ModelWait {
 	c.mu.Lock()
 	defer c.mu.Unlock()

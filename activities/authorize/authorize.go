@@ -82,9 +82,18 @@ func (a *Authorizer) Authorize(ctx context.Context, in workflows.CallInput,
 		return tool, false, err
 	}
 	permit := permits[call.ID]
-	d, _ := promptConfig.Find(call.Tool) // empty if no worker offers the tool; its ID is then not in.Tool.ID
-	if permit.Permission != turn.Allow && permit.Permission != turn.Ask || d.ID != in.Tool.ID {
-		return tool, false, turn.NewError(turn.CodePolicyDenied, nil, "the turn's policy denies this call: "+permit.Why)
+	d, offered := promptConfig.Find(call.Tool)
+	denied := ""
+	switch {
+	case !offered:
+		denied = "no running worker offers this tool any more; the call was not run"
+	case d.ID != in.Tool.ID:
+		denied = "the call names another tool than its turn has"
+	case permit.Permission != turn.Allow && permit.Permission != turn.Ask:
+		denied = "the turn's policy denies this call: " + permit.Why
+	}
+	if denied != "" {
+		return tool, false, turn.NewError(turn.CodePolicyDenied, nil, denied)
 	}
 	return d.Pinned(), permit.Permission == turn.Ask, nil
 }
@@ -144,7 +153,7 @@ func (a *Authorizer) readContext(ctx context.Context, key journal.StepKey, promp
 		return c, err
 	}
 	c.grants, c.catalogues = found.Grants, a.usable(found.Catalogues)
-	// A text that the model had not read when it proposed the calls does not taint them.
+	// Only taint of an earlier step or turn counts: the model had not read anything later when it proposed the calls.
 	if t := found.Taint; t != nil && (t.Turn != key.Turn || stepOf(t.CallID) < key.Step) {
 		c.taint = t
 	}

@@ -178,7 +178,7 @@ const unknownText = "Outcome unknown: the worker died while this call ran. It ma
 func (r *Runner) requestedCall(ctx context.Context, in workflows.CallInput) (turn.ToolCall, error) {
 	m, err := r.frozen.StepMessage(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step})
 	if err != nil {
-		return turn.ToolCall{}, fmt.Errorf("reading the call %s: %w", in.Call.ID, attempt.BehindIfMissing(err))
+		return turn.ToolCall{}, fmt.Errorf("reading the call %s: %w", in.Call.ID, err)
 	}
 	for _, c := range m.ToolCalls {
 		if c.ID != in.Call.ID {

@@ -36,7 +36,7 @@ type elicitor struct {
 	update func(context.Context, workflows.ElicitInput) (request string, err error)
 	asked  atomic.Bool // the user was asked
 	mu     sync.Mutex
-	left   time.Duration // of the tool's ElicitationTimeout
+	left   time.Duration // what remains of the tool's ElicitationTimeout for further elicitations
 }
 
 // elicitor returns the elicitor of an attempt whose server may elicit in the middle of the call.

@@ -9,7 +9,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// changePlan runs a call of one of the planTools. The journal has the call already, and the plan is computed from the
+// changePlan runs a call of a plan tool (see plan.Is). The journal has the call already, and the plan is computed from the
 // calls, so changePlan writes nothing. The result tells the model the state of the plan after the call.
 func (r *Runner) changePlan(ctx context.Context, in workflows.CallInput,
 	call turn.ToolCall) (turn.ToolResult, error) {

@@ -18,8 +18,9 @@ import (
 )
 
 // A call that was not sent waits for its server: the activity fails with tool_not_sent and a delay, and the Temporal
-// server retries it after the delay on any worker. Each try claims the call and releases the claim. The heartbeat's
-// details carry the working time, with the delays, and the number of refused tries from one try to the next. So the
+// server retries it after the delay on any worker. Each activity attempt claims the call and releases the
+// claim. The heartbeat's details carry the working time, with the delays, and the number of refused activity attempts
+// from one activity attempt to the next. So the
 // wait counts as working time of the turn, and time in which no worker ran does not count. For a call that could not
 // be claimed, see attempt.JournalDelay.
 

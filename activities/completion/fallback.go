@@ -11,7 +11,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// If an inference has failed for good, the turn's next model takes over, provided that it might succeed. The journal
+// If an inference has failed permanently, the turn's next model takes over, provided that it might succeed. The journal
 // records the change. The attempt then ends, and the next attempt of the activity, on any worker, uses the model that
 // the journal names. The rest of the turn stays with that model: each change would lose the provider's cache, and the
 // reasoning that only one model can read.
@@ -77,7 +77,7 @@ func mightSucceed(e *turn.Error, failed, next turn.Model) bool {
 	return false
 }
 
-// canFallBack reports whether there is a next model and it might succeed where this one has failed with e.
+// canFallBack reports whether there is a next model and it might succeed although this one has failed with e.
 func (m modelInUse) canFallBack(e *turn.Error) bool {
 	return len(m.fallbacks) > 0 && mightSucceed(e, m.Model, m.fallbacks[0])
 }
@@ -99,7 +99,7 @@ func (r *Runner) fallBack(ctx context.Context, inf journal.Inference, m modelInU
 		return err
 	}
 	clock.EndWait()
-	return tryAgain(ctx, clock, e.Code, e.Message, nextModelAfter)
+	return retryLater(ctx, clock, e.Code, e.Message, nextModelAfter)
 }
 
 // nextModelAfter is the delay before the attempt with the next model. It is not 0, because Temporal would then use the

@@ -244,14 +244,14 @@ func (r *Runner) send(ctx context.Context, in workflows.InferInput, inf journal.
 		try.Up() // the model has answered, although with a refusal
 		return answer, nil, errOverflow
 	}
-	wait := r.endTry(asking, in, try, s.received(), err, clock, asked)
+	wait := r.noteFailure(asking, in, try, s.received(), err, clock, asked)
 	r.recordUsage(ctx, *spending, spending.failedUsage(p, answer, s.received()))
 	return answer, nil, r.inferenceError(ctx, asking, in, inf, clock, s.partial(), err, wait)
 }
 
-// notSent records that an attempt failed with err before its request was sent, so that it does not count as one that
-// was interrupted. It returns err, or the journal's error if that must be retried first: not if ctx has ended, or if a
-// newer attempt or turn has replaced this one.
+// notSent records that an attempt failed with err before its request was sent, so that the attempt does not count as
+// interrupted: it releases the inference. It returns err. If the release fails, it returns the journal's error instead,
+// so that the activity is retried; but if ctx has ended, or a newer attempt or turn has taken over, it returns err.
 func (r *Runner) notSent(ctx context.Context, inf journal.Inference, err error) error {
 	failed := r.journal.ReleaseInference(context.WithoutCancel(ctx), inf.Key, inf.Attempt)
 	if failed == nil || ctx.Err() != nil || errors.Is(failed, journal.ErrStale) || errors.Is(failed, journal.ErrClosed) {
@@ -319,8 +319,8 @@ func (r *Runner) settle(ctx context.Context, in workflows.InferInput, inf journa
 	}
 	r.rememberInference(in, settled, p, inf.Base.Seq)
 	if len(settled.Message.ToolCalls) > 0 {
-		r.frozen.PutWindow(settled.Head, in.Prompt.From, append(p.messages, settled.Message), in.Expect, inf.Base)
-		r.frozen.PutStep(inf.Key, settled.Head, settled.Message)
+		r.frozen.AddWindow(settled.Head, in.Prompt.From, append(p.messages, settled.Message), in.Expect, inf.Base)
+		r.frozen.AddStep(inf.Key, settled.Head, settled.Message)
 	} else { // the turn most likely ends here
 		r.frozen.ForgetWindows(in.Expect, inf.Base)
 	}

@@ -22,8 +22,8 @@ const (
 
 // loadPrompt loads the messages of the inference's prompt, up to its base, and the compaction that applies to it. A
 // large prompt first waits up to workflows.PromptWithin until it fits into largePrompts with the others; the wait does
-// not count as working time. The returned function ends the prompt's share of largePrompts. Messages over maxPrompt are
-// a journal.TooLargeError.
+// not count as working time. The caller calls leave when it no longer needs the prompt; leave returns the prompt's bytes
+// to largePrompts. Messages over maxPrompt are a journal.TooLargeError.
 func (r *Runner) loadPrompt(ctx context.Context, in *workflows.InferInput, inf journal.Inference, p *prompt,
 	clock *attempt.Clock) (leave func(), err error) {
 	if err := r.readPrompt(ctx, in, inf, p); err != nil {
@@ -49,9 +49,9 @@ func (r *Runner) loadPrompt(ctx context.Context, in *workflows.InferInput, inf j
 }
 
 // readPrompt sets p.messages to the messages from in.Prompt.From up to the inference's base, and applies the compaction
-// that the inference's prompt has so far, which moves in.Prompt.From. It reads from the journal what this worker does
-// not have: nothing if it ran the session's last inference and this attempt has appended the rest, such as the last
-// step's results.
+// that the inference's prompt has so far, which moves in.Prompt.From. It reads only what this worker does not have
+// in memory. If the worker ran the session's last inference, and this attempt appended everything since, it reads
+// nothing.
 func (r *Runner) readPrompt(ctx context.Context, in *workflows.InferInput, inf journal.Inference, p *prompt) error {
 	p.read = p.read || r.recall(in, inf, p)
 	var cached bool
@@ -79,7 +79,7 @@ func (r *Runner) readPrompt(ctx context.Context, in *workflows.InferInput, inf j
 	}
 	if !cached {
 		p.messages = found.Messages
-		r.frozen.PutWindow(inf.Base, in.Prompt.From, p.messages, in.Expect)
+		r.frozen.AddWindow(inf.Base, in.Prompt.From, p.messages, in.Expect)
 	}
 	return nil
 }
@@ -127,7 +127,7 @@ func (r *Runner) extendWindow(in workflows.InferInput, inf journal.Inference) ([
 		return nil, false
 	}
 	messages := append(before, inf.Appended...)
-	r.frozen.PutWindow(inf.Base, in.Prompt.From, messages, in.Expect)
+	r.frozen.AddWindow(inf.Base, in.Prompt.From, messages, in.Expect)
 	return messages, true
 }
 
@@ -144,7 +144,7 @@ func (r *Runner) anchor(ctx context.Context, in workflows.InferInput) (*turn.Mes
 		if len(messages) != 1 {
 			return nil, turn.NewError(turn.CodeInternal, nil, "the turn's request is not in the journal")
 		}
-		r.frozen.PutWindow(key, in.Prompt.Anchor, messages)
+		r.frozen.AddWindow(key, in.Prompt.Anchor, messages)
 	}
 	return &messages[0], nil
 }

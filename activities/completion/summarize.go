@@ -24,8 +24,8 @@ func (s *byteCounter) Text(delta string) { s.up(); s.received += int64(len(delta
 
 func (s *byteCounter) Reasoning(delta string) { s.Text(delta) }
 
-// summaryDivisors has a number for each attempt to get a summary. The attempt shows the model the text divided by this
-// number, and asks for a summary that is as much shorter.
+// summaryDivisors has a divisor for each request for a summary. The request shows the model at most the usual number of
+// bytes of the conversation divided by it, and asks for at most the usual number of tokens divided by it.
 var summaryDivisors = []int{1, 3}
 
 // summaryBytes is how much of the conversation a request for a summary may contain, in bytes for each token of the
@@ -150,7 +150,7 @@ func (r *Runner) askSummary(ctx context.Context, in workflows.InferInput, inf jo
 		try.Up()
 		return answer, failedSummary{}, nil
 	}
-	failed := failedSummary{wait: r.endTry(limited, in, try, sink.received, err, clock, asked)}
+	failed := failedSummary{wait: r.noteFailure(limited, in, try, sink.received, err, clock, asked)}
 	s := spending{reserved: *reserved, most: turn.Usage{InputTokens: maxInput(p), OutputTokens: int64(p.MaxTokens)}}
 	answer.Usage = s.failedUsage(p, answer, sink.received)
 	if limited.Err() != nil {
@@ -192,5 +192,45 @@ func (r *Runner) summaryError(ctx context.Context, in workflows.InferInput, inf 
 	summaryModel := model
 	summaryModel.Provider, summaryModel.Name = in.Provider, in.Prompt.Model
 	r.showModelWait(ctx, inf, summaryModel, e, now.Add(delay), left, clock)
-	return fatalError{tryAgain(ctx, clock, e.Code, waitingText(e, now.Add(delay), now.Add(left)), delay)}
+	return fatalError{retryLater(ctx, clock, e.Code, waitingText(e, now.Add(delay), now.Add(left)), delay)}
+}
+
+// failedSummary describes a request for a summary that failed, or was not sent.
+type failedSummary struct {
+	wait     time.Duration // until the model may be asked again
+	notAsked bool          // no request was sent, because the model is unavailable
+}
+
+// reserveSummary reserves the most that the n-th request for a summary may cost, and then sets *reserved. Without a
+// budget it reserves nothing. If the turn, its session or its tenant has less than that left, it returns an ordinary
+// error, and the prompt is truncated without a summary; if the journal fails, the error is a fatalError. The
+// reservation ends when the compaction is settled, or in summarizeFor if that fails.
+func (r *Runner) reserveSummary(ctx context.Context, in workflows.InferInput, inf journal.Inference,
+	p turn.Prompt, price *turn.Price, n int, reserved *bool) error {
+	t, err := r.frozen.Turn(ctx, in.Turn)
+	if err != nil {
+		return fatalError{err}
+	}
+	budget := r.budgetOf(in, t.Limits)
+	if budget.Empty() {
+		return nil
+	}
+	reserve := summaryReserve(budget, p, price)
+	reserve.Key, reserve.Attempt, reserve.Summary = inf.Key, inf.Attempt, n
+	reserve.Provider, reserve.Model = in.Provider, in.Prompt.Model
+	_, refusal, err := r.journal.ReserveUsage(ctx, reserve)
+	switch {
+	case err != nil:
+		return fatalError{err}
+	case refusal != nil:
+		return turn.NewError(turn.CodeBudgetUsedUp, nil, refusal.String())
+	}
+	*reserved = true
+	return nil
+}
+
+// summaryReserve returns the reservation of the most that a request for a summary may use.
+func summaryReserve(budget journal.Budget, p turn.Prompt, price *turn.Price) journal.ReserveInput {
+	return journal.ReserveInput{Price: price, Output: int64(p.MaxTokens), Least: int64(p.MaxTokens), Budget: budget,
+		AttemptUsage: journal.AttemptUsage{At: time.Now(), Usage: turn.Usage{InputTokens: maxInput(p)}}}
 }

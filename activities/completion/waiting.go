@@ -91,9 +91,9 @@ func (r *Runner) stillAway(ctx context.Context, in workflows.InferInput, m model
 	case left <= 0 && m.canFallBack(e), left > 0 && isNews(w, now.Add(delay)):
 		return nil // to record the change of the model, or another waiting event, the attempt needs the journal
 	case left <= 0:
-		return finally(clock, e, gaveUpWaiting(e, m, w, 0, now), "")
+		return failedForGood(clock, e, gaveUpWaiting(e, m, w, 0, now), "")
 	}
-	return tryAgain(ctx, clock, e.Code, waitingText(e, now.Add(delay), now.Add(left)), delay)
+	return retryLater(ctx, clock, e.Code, waitingText(e, now.Add(delay), now.Add(left)), delay)
 }
 
 // beginRequest begins a request to the inference's model. If the model is unavailable, it returns the error of an
@@ -125,10 +125,10 @@ func (r *Runner) notAsked(ctx context.Context, in workflows.InferInput, inf jour
 	return r.afterFailure(ctx, inf, m, e, failedAttempt{wait: wait}, clock)
 }
 
-// endTry records in r.outages and the clock what the failure err of a request says about the model, and returns the
+// noteFailure records in r.outages and the clock what the failure err of a request says about the model, and returns the
 // delay until the next attempt: 0 if the failure is not one of the model's availability. The request was sent at asked,
 // and received bytes of its answer had arrived.
-func (r *Runner) endTry(asking context.Context, in workflows.InferInput, try *outage.Try, received int64, err error,
+func (r *Runner) noteFailure(asking context.Context, in workflows.InferInput, try *outage.Try, received int64, err error,
 	clock *attempt.Clock, asked time.Time) time.Duration {
 	e := attempt.AsTurnError(err)
 	switch {
@@ -162,6 +162,8 @@ type failedAttempt struct {
 	partial  string        // the text that arrived
 }
 
+// Every failed attempt ends here: send calls inferenceError, and beginRequest and admit call notAsked.
+//
 // afterFailure decides what follows a failed attempt (another attempt, a fallback model, or the end of the inference)
 // and returns the activity's error for it.
 func (r *Runner) afterFailure(ctx context.Context, inf journal.Inference, m modelInUse, e *turn.Error,
@@ -174,18 +176,18 @@ func (r *Runner) afterFailure(ctx context.Context, inf journal.Inference, m mode
 	if e.Code.Retryable() && hasTime && hasTries {
 		delay := min(max(f.wait, e.RetryAfter), left)
 		r.showModelWait(ctx, inf, m, e, now.Add(delay), left, clock)
-		return tryAgain(ctx, clock, e.Code, waitingText(e, now.Add(delay), now.Add(left)), delay)
+		return retryLater(ctx, clock, e.Code, waitingText(e, now.Add(delay), now.Add(left)), delay)
 	}
 	if err := r.fallBack(ctx, inf, m, e, clock); err != nil {
 		return err
 	}
 	r.attempts.ShowFailure(ctx, inf.Key, inf.Attempt, e.Message, turn.ErrorEvent{Code: e.Code, Final: true})
-	return finally(clock, e, gaveUpWaiting(e, m, w, f.failures, now), f.partial)
+	return failedForGood(clock, e, gaveUpWaiting(e, m, w, f.failures, now), f.partial)
 }
 
-// tryAgain stops the clock, records its measurements for the next attempt, and returns the error after which the
+// retryLater stops the clock, records its measurements for the next attempt, and returns the error after which the
 // Temporal server begins that attempt.
-func tryAgain(ctx context.Context, clock *attempt.Clock, code turn.Code, message string, delay time.Duration) error {
+func retryLater(ctx context.Context, clock *attempt.Clock, code turn.Code, message string, delay time.Duration) error {
 	clock.Stop() // no heartbeat may follow the one recorded here
 	if activity.IsActivity(ctx) {
 		activity.RecordHeartbeat(ctx, clock.Busy(), clock.Refused, clock.ModelWait())
@@ -194,8 +196,8 @@ func tryAgain(ctx context.Context, clock *attempt.Clock, code turn.Code, message
 		NextRetryDelay: delay, Details: []any{clock.Busy()}, Category: temporal.ApplicationErrorCategoryBenign})
 }
 
-// finally returns the error of an inference that has failed for good.
-func finally(clock *attempt.Clock, e *turn.Error, message, partial string) error {
+// failedForGood returns the error of an inference that has failed permanently.
+func failedForGood(clock *attempt.Clock, e *turn.Error, message, partial string) error {
 	if e.Code != turn.CodeLimitExceeded { // when the turn's time is up, the text so far is its partial result
 		partial = ""
 	}
@@ -211,7 +213,7 @@ func waitingText(e *turn.Error, next, end time.Time) string {
 		next.UTC().Format(clockTime), end.UTC().Format(clockTime))
 }
 
-// gaveUpWaiting says why an inference has failed for good: e's message and, if trying again might have helped, what
+// gaveUpWaiting says why an inference has failed permanently: e's message and, if trying again might have helped, what
 // ended the retries. failures is the number of failed attempts with this model; 0 if it is not known.
 func gaveUpWaiting(e *turn.Error, m modelInUse, w attempt.ModelWait, failures int, now time.Time) string {
 	message := strings.TrimSuffix(e.Message, ".")

@@ -58,7 +58,7 @@ func TestAPromptOnWhichItsProviderFailsIsSentEverLessOften(t *testing.T) {
 				try, away = a.outages.Begin("k", false)
 			}
 			failed := &turn.Error{Code: turn.CodeLLMTransport, Status: http.StatusInternalServerError}
-			time.Sleep(a.endTry(t.Context(), workflows.InferInput{}, try, 0, failed, clock, time.Now()))
+			time.Sleep(a.noteFailure(t.Context(), workflows.InferInput{}, try, 0, failed, clock, time.Now()))
 			a.outages.Insist("k").Up()
 		}
 		assert.Greater(t, time.Since(began), 40*time.Second, "without growing pauses it takes at most 2 s for each")

@@ -66,8 +66,8 @@ func (c *Cache) Turn(ctx context.Context, id string) (Turn, error) {
 	return t, nil
 }
 
-// PutTurn stores what Begin has recorded of a turn.
-func (c *Cache) PutTurn(id string, t Turn) { c.turns.Add(id, t) }
+// AddTurn stores what Begin has recorded of a turn.
+func (c *Cache) AddTurn(id string, t Turn) { c.turns.Add(id, t) }
 
 // Config reads the config of a turn from the journal.
 func (c *Cache) Config(ctx context.Context, turnID string) (turn.Config, error) {
@@ -88,7 +88,7 @@ func DecodeConfig(raw json.RawMessage) (turn.Config, error) {
 }
 
 // StepMessage returns the assistant message of a settled step. It never changes, so the worker that ran the inference
-// has it in its cache.
+// has it in its cache. If the journal lacks it, the error wraps journal.ErrBehind.
 func (c *Cache) StepMessage(ctx context.Context, step journal.StepKey) (turn.Message, error) {
 	c.mu.Lock()
 	w, ok := c.lru.Get(key{step: step})
@@ -96,7 +96,8 @@ func (c *Cache) StepMessage(ctx context.Context, step journal.StepKey) (turn.Mes
 	if ok {
 		return w.messages[0], nil
 	}
-	return c.journal.StepMessage(ctx, step)
+	m, err := c.journal.StepMessage(ctx, step)
+	return m, attempt.BehindIfMissing(err)
 }
 
 // Turn is the part of a turn's recorded config that its inferences and calls need.
@@ -141,8 +142,8 @@ func (c *Cache) EncodePromptConfig(p turn.PromptConfig) (hash string, raw json.R
 // AddPromptConfig adds a prompt config that the journal has.
 func (c *Cache) AddPromptConfig(hash string, p turn.PromptConfig) { c.promptConfigs.Add(hash, p) }
 
-// PutPromptConfig stores the prompt config as a blob of the journal, unless the journal has it, and returns its hash.
-func (c *Cache) PutPromptConfig(ctx context.Context, p turn.PromptConfig) (string, error) {
+// StorePromptConfig stores the prompt config as a blob of the journal, unless the journal has it, and returns its hash.
+func (c *Cache) StorePromptConfig(ctx context.Context, p turn.PromptConfig) (string, error) {
 	hash, raw, err := c.EncodePromptConfig(p)
 	if err != nil || raw == nil {
 		return hash, err

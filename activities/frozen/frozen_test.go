@@ -62,7 +62,7 @@ func TestAPromptConfigIsWrittenOnceAndReadOnce(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, journal.HashOf(raw), hash, "the journal does not have it yet")
 	for range 2 {
-		put, err := c.PutPromptConfig(t.Context(), p)
+		put, err := c.StorePromptConfig(t.Context(), p)
 		require.NoError(t, err)
 		assert.Equal(t, hash, put)
 	}
@@ -86,7 +86,7 @@ func TestAWindowIsTheEndOfItsTranscript(t *testing.T) {
 	c, _ := newCache(t, 8<<10)
 	head := func(name string) turn.Head { return turn.Head{Seq: 7, Hash: name} }
 	messages := []turn.Message{{Text: "five"}, {Text: "six"}, {Text: "seven"}}
-	c.PutWindow(head("h"), 5, messages)
+	c.AddWindow(head("h"), 5, messages)
 	got, ok := c.Window(head("h"), 6)
 	assert.True(t, ok)
 	assert.Equal(t, messages[1:], got)
@@ -97,10 +97,10 @@ func TestAWindowIsTheEndOfItsTranscript(t *testing.T) {
 	_ = append(got, turn.Message{Text: "eight"})
 	again, _ := c.Window(head("h"), 5)
 	assert.Equal(t, messages, again, "an append copies")
-	c.PutWindow(head("large"), 1, []turn.Message{{Text: strings.Repeat("x", 9<<10)}})
+	c.AddWindow(head("large"), 1, []turn.Message{{Text: strings.Repeat("x", 9<<10)}})
 	_, ok = c.Window(head("large"), 1)
 	assert.False(t, ok)
-	c.PutWindow(head("next"), 1, []turn.Message{{Text: strings.Repeat("x", 7<<10)}})
+	c.AddWindow(head("next"), 1, []turn.Message{{Text: strings.Repeat("x", 7<<10)}})
 	_, ok = c.Window(head("h"), 5)
 	assert.False(t, ok, "it made room")
 	c.ForgetWindows(head("next"))

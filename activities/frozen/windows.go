@@ -55,14 +55,14 @@ func (c *windows) Window(head turn.Head, from int64) ([]turn.Message, bool) {
 	return slices.Clip(w.messages[from-w.from:]), true // clipped, so that an append copies instead of changing the window
 }
 
-// PutWindow stores the window of head, and removes those of older heads, which it replaces. Its first message has the
+// AddWindow stores the window of head, and removes those of older heads, which it replaces. Its first message has the
 // sequence number from.
-func (c *windows) PutWindow(head turn.Head, from int64, messages []turn.Message, older ...turn.Head) {
+func (c *windows) AddWindow(head turn.Head, from int64, messages []turn.Message, older ...turn.Head) {
 	c.add(key{hash: head.Hash}, window{from: from, messages: slices.Clip(messages)}, older...)
 }
 
-// PutStep stores the assistant message of a settled step, after which the transcript has this head.
-func (c *windows) PutStep(step journal.StepKey, head turn.Head, m turn.Message) {
+// AddStep stores the assistant message of a settled step, after which the transcript has this head.
+func (c *windows) AddStep(step journal.StepKey, head turn.Head, m turn.Message) {
 	c.add(key{step: step}, window{messages: []turn.Message{m}, head: head})
 }
 

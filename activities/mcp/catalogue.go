@@ -249,14 +249,14 @@ func (d describer) describe(t *sdk.Tool) (turn.Descriptor, schema.Schema, error)
 	desc := turn.Descriptor{ID: d.prefix + "/" + t.Name, Description: description, Schema: canonical,
 		Activity: turn.ActivityRegular}
 	desc.Wire = turn.WireName(desc.ID)
-	desc.Hash, desc.Details = identity(t, canonical), d.details(t)
+	desc.Hash, desc.Details = declarationHash(t, canonical), d.details(t)
 	d.applySettings(&desc, t)
 	return desc, parsed, nil
 }
 
-// identity returns a hash of a tool's declaration: everything on which a model or an operator relies. A tool with
+// declarationHash returns a hash of a tool's declaration: everything on which a model or an operator relies. A tool with
 // another hash counts as changed, so the hash of an unchanged declaration must stay the same in later versions.
-func identity(t *sdk.Tool, schema json.RawMessage) string {
+func declarationHash(t *sdk.Tool, schema json.RawMessage) string {
 	declared := map[string]any{
 		"name": t.Name, "description": t.Description, "input": schema, "output": t.OutputSchema, "annotations": t.Annotations,
 	}

@@ -21,13 +21,19 @@ func (a *attempt) run(ctx context.Context) (turn.ToolResult, error) {
 		return turn.ToolResult{}, notCalledError(a.req.Tool, err)
 	}
 	defer leave()
-	if a.session, err = a.acquireSession(ctx); err != nil {
+	connecting, cancel := ctx, context.CancelFunc(func() {})
+	if a.req.Waits { // the caller can retry
+		connecting, cancel = context.WithTimeout(ctx, maxConnectWait)
+	}
+	a.session, err = a.connector.sessionFor(connecting, a.req)
+	cancel()
+	if err != nil {
 		return turn.ToolResult{}, notCalledError(a.req.Tool, err)
 	}
 	defer a.session.leave()
 	offered, err := a.session.offer(ctx, true)
 	if err != nil {
-		a.settle(ctx, err) // the server did not answer the request for its list
+		a.reportEnd(ctx, err) // the server did not answer the request for its list
 		return turn.ToolResult{}, notCalledError(a.req.Tool, err)
 	}
 	d, err := tool.Matching(offered.tools, a.req, a.connector.name())
@@ -43,7 +49,7 @@ func (a *attempt) run(ctx context.Context) (turn.ToolResult, error) {
 	if result.Detached {
 		return result, err // it may still be answered: this is no failure of the server
 	}
-	a.settle(ctx, err)
+	a.reportEnd(ctx, err)
 	var e *turn.Error
 	if !a.req.Waits && errors.As(err, &e) && e.RetryAfter > 0 {
 		// The caller makes the next attempt without a pause, so the pause is here. Meanwhile the call keeps its permit: the
@@ -111,20 +117,9 @@ const noPlacePause = 500 * time.Millisecond
 // occupying the worker.
 const maxConnectWait = 2 * time.Second
 
-// acquireSession returns the session for the call, with one more user. If the caller retries, it waits at most
-// maxConnectWait for a connection.
-func (a *attempt) acquireSession(ctx context.Context) (*session, error) {
-	if a.req.Waits {
-		limited, cancel := context.WithTimeout(ctx, maxConnectWait)
-		defer cancel()
-		ctx = limited
-	}
-	return a.connector.sessionFor(ctx, a.req)
-}
-
-// settle reports the attempt's end to the pool's breaker: see pool.Admission.Settle. The end of the caller's time does
+// reportEnd reports the attempt's end to the pool's breaker: see pool.Admission.Settle. The end of the caller's time does
 // not count as a cancellation. err, which may be nil, is only for operators.
-func (a *attempt) settle(ctx context.Context, err error) {
+func (a *attempt) reportEnd(ctx context.Context, err error) {
 	problem := "it did not answer"
 	if err != nil {
 		problem = a.connector.clean(err.Error(), 400)

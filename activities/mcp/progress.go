@@ -50,7 +50,7 @@ func withCallDeadline(ctx context.Context, idle, total time.Duration,
 	}
 }
 
-// stop stops the clock for good, when the call has ended.
+// stop stops the clock permanently, when the call has ended.
 func (d *callDeadline) stop() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -88,7 +88,7 @@ func register(ctx context.Context, r *tools.Registry, cfg config.Config, o ToolO
 	}
 	if w := cfg.Web; w.Fetch {
 		if err := web.Register(r, web.Options{Hosts: w.Hosts, Networks: w.Networks}); err != nil {
-			return err
+			return temporalconn.WithKind(config.ErrInvalid, err)
 		}
 	}
 	errs := []error{registerFiles(ctx, r, cfg, rules), registerArtifacts(r, o.Artifacts, cfg.Runtime.MaxResultBytes)}

@@ -86,9 +86,9 @@ func escapeLen(s string, r rune, size int) int {
 	}
 	switch kind {
 	case '[':
-		return csiLen(s, at)
+		return csiEnd(s, at)
 	case ']', 'P', 'X', '^', '_':
-		return stringLen(s, at)
+		return stringEnd(s, at)
 	}
 	for at < len(s) && kind >= 0x20 && kind <= 0x2f { // intermediates, as in ESC ( B
 		kind = s[at]
@@ -100,10 +100,10 @@ func escapeLen(s string, r rune, size int) int {
 	return at
 }
 
-// csiLen returns the index in s after a control sequence whose introducer ends at index at. The sequence consists of
-// parameters and intermediates, then one byte from @ to ~. If another byte breaks it off, csiLen returns the index of
-// that byte. If it is unterminated, csiLen returns at, so that only the introducer is removed.
-func csiLen(s string, at int) int {
+// csiEnd returns the index in s after a control sequence whose introducer ends at index at. The sequence consists of
+// parameters and intermediates, then one byte from @ to ~. If another byte breaks it off, csiEnd returns the index of
+// that byte. If it is unterminated, csiEnd returns at, so that only the introducer is removed.
+func csiEnd(s string, at int) int {
 	for end := at; end < len(s) && end < at+maxEscape; end++ {
 		switch c := s[end]; {
 		case c >= 0x40 && c <= 0x7e:
@@ -115,10 +115,10 @@ func csiLen(s string, at int) int {
 	return at
 }
 
-// stringLen returns the index in s after a control string whose introducer ends at index at. BEL or ST terminates the
-// string, which may be longer than other sequences. If it is unterminated, stringLen returns at, so that only the
+// stringEnd returns the index in s after a control string whose introducer ends at index at. BEL or ST terminates the
+// string, which may be longer than other sequences. If it is unterminated, stringEnd returns at, so that only the
 // introducer is removed.
-func stringLen(s string, at int) int {
+func stringEnd(s string, at int) int {
 	for end := at; end < len(s) && end < at+maxEscape*16; end++ {
 		switch {
 		case s[end] == 0x07:

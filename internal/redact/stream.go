@@ -205,18 +205,20 @@ func (f *finder) drop(n int) {
 	}
 }
 
-// step moves all threads over the character r at pos, or to the end of the text if r is -1.
+// step moves each thread over the character r at pos, which removes the threads that r does not continue. r is -1 at
+// the end of the text. If a thread reaches the end of the pattern before r, follow sets found and match, and step
+// discards the threads of lower priority.
 func (f *finder) step(r rune) {
 	f.flags = syntax.EmptyOpContext(f.prev, r)
 	f.round++
 	f.ready = f.ready[:0]
-	ended := false
+	matched := false
 	for _, t := range f.threads {
-		if ended = f.follow(t.pc, t.start); ended {
+		if matched = f.follow(t.pc, t.start); matched {
 			break
 		}
 	}
-	if !ended && !f.found { // another match may begin here, with the lowest priority
+	if !matched && !f.found { // another match may begin here, with the lowest priority
 		f.follow(uint32(f.prog.Start), f.pos)
 	}
 	f.threads = f.threads[:0]

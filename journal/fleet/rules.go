@@ -157,7 +157,7 @@ func (rows Rows) Lease(in CapacityInput, now time.Time, again bool) CapacityResu
 			refusal = earlierRefusal(request, waiting)
 		}
 		if refusal == nil {
-			rows.grant(in.Worker, request, now)
+			rows.admit(in.Worker, request, now)
 		} else if !refusal.Final && waiting[refusal.Scope] == nil { // a request with a final refusal does not wait
 			waiting[refusal.Scope] = refusal
 		}
@@ -272,9 +272,9 @@ func (r *Row) usedWithin(s span, now time.Time) (n int64) {
 	return n
 }
 
-// grant counts a request as sent, in all its scopes, with its estimated tokens and as one of the worker's requests in
+// admit counts a request as sent, in all its scopes, with its estimated tokens and as one of the worker's requests in
 // flight.
-func (rows Rows) grant(worker string, request CapacityRequest, now time.Time) {
+func (rows Rows) admit(worker string, request CapacityRequest, now time.Time) {
 	for _, scope := range request.Scopes {
 		if r := rows[scope]; r != nil {
 			r.count(1, request.Tokens, now)

@@ -54,6 +54,8 @@ func settledComesBack(t *testing.T, open func() *journal.DB) {
 	assert.Equal(t, "look", texts[started].Text)
 }
 
+// lateAnswer starts three attempts of an inference. The third settles it, then the first answers, and after the turn has
+// ended the second does.
 func lateAnswer(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	s.start(1)
@@ -124,6 +126,7 @@ func secondAttempt(t *testing.T, open func() *journal.DB) {
 	assert.Equal(t, transcript, s.transcript())
 }
 
+// staleAttempt starts two attempts of an inference: the first may write nothing any more, and the second settles it.
 func staleAttempt(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	s.start(1)
@@ -159,6 +162,8 @@ func shownTextWithdrawn(t *testing.T, open func() *journal.DB) {
 	assert.Equal(t, "a whole answer", reader.Text())
 }
 
+// failuresCounted starts four attempts of an inference. The first fails and reports it twice, the second fails and is
+// released afterwards, and the third is released without a failure.
 func failuresCounted(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	fail := func(attempt int) int {
@@ -168,14 +173,14 @@ func failuresCounted(t *testing.T, open func() *journal.DB) {
 	}
 	s.start(1)
 	assert.Equal(t, []int{1, 1}, []int{fail(1), fail(1)})
-	assert.Equal(t, 1, s.start(1).Failures)
+	assert.Equal(t, 1, s.start(1).Failures) // the second attempt
 	assert.Equal(t, 2, fail(2))
 	_, err := s.FailInference(t.Context(), s.key(1), 3, turn.CodeLLMTransport, "reset")
 	assert.Error(t, err, "there is no third attempt")
 	require.NoError(t, s.ReleaseInference(t.Context(), s.key(1), 2))
-	assert.Zero(t, s.start(1).Released, "a failed attempt was sent")
+	assert.Zero(t, s.start(1).Released, "the second attempt has failed, so it was sent") // the third attempt
 	require.NoError(t, s.ReleaseInference(t.Context(), s.key(1), 3))
-	assert.Equal(t, 1, s.start(1).Released, "the third was not")
+	assert.Equal(t, 1, s.start(1).Released, "the third attempt was not sent") // the fourth attempt
 }
 
 func modelChanged(t *testing.T, open func() *journal.DB) {

@@ -53,6 +53,8 @@ func (s *script) notices() (ids []string) {
 	return ids
 }
 
+// toldLate checks the transcript after late results. Calls 1.0 and 1.1 are settled as unknown and 1.2 on time. Then 1.1
+// ends after all, and step 2 begins.
 func toldLate(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 3)
 	s.unknown(list[0])
@@ -116,7 +118,7 @@ func toldElsewhere(t *testing.T, open func() *journal.DB) {
 	s.start(1)
 	assert.Equal(t, []string{journal.LateID("t1", "1.0", 1)}, s.notices())
 	assert.Contains(t, s.transcript()[4].Text, "is error")
-	assert.Len(t, s.resolved(), 1, "whoever follows this turn hears of it")
+	assert.Len(t, s.resolved(), 1, "a client that follows this turn gets the event")
 }
 
 func toldAgain(t *testing.T, open func() *journal.DB) {

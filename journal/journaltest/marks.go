@@ -50,7 +50,7 @@ func marked(t *testing.T, open func() *journal.DB) {
 	s.finish()
 	s.turn = "t2"
 	s.begin()
-	assert.Equal(t, want, s.mark("s"), "for good")
+	assert.Equal(t, want, s.mark("s"), "permanently")
 	other := &script{T: t, DB: s.DB, session: "other", turn: "t3", at: s.at}
 	other.begin()
 	assert.Nil(t, s.mark("other"))

@@ -219,7 +219,7 @@ func (c *checker) withApprovals(t *turnLedger, one turn.ToolCall) {
 		return
 	case a == nil || a.requests == 0:
 		if allowed = c.grantedAt(t.session, one); allowed.IsZero() {
-			c.breaks(I5, "%s has run, and nobody was asked", name)
+			c.breaks(I5, "%s has run without a request for approval", name)
 			return
 		}
 	case len(a.decisions) == 0 || !a.decisions[0].Allowed:

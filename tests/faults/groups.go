@@ -17,7 +17,7 @@ func groups() []group {
 		{"The network", "Clients and workers reconnect. The journal has what could not be reported.", network()},
 		{"The model's provider",
 			"The failed attempt is counted and retried with the same prompt, for at most `retry_for`. " +
-				"An answer over the limits is refused for good.", provider()},
+				"An answer over the limits is refused permanently.", provider()},
 		{"A provider or a journal that is away for long", "Turns wait without slots of a worker and without working time; " +
 			"one of them asks whether the other side is back.", longOutages()},
 		{"A fallback, a compaction or a provider's limit", "The journal names the model that took over, and has the " +

@@ -13,7 +13,7 @@ import (
 )
 
 // notAsked is the error for a call that ran without the approval it needed.
-const notAsked = " has run, and nobody was asked"
+const notAsked = " has run without a request for approval"
 
 // danger is a tool of high risk.
 const danger = "mcp_danger_append"

@@ -181,12 +181,12 @@ func (c *Compaction) prune(from int64, messages []Message) []Message {
 }
 
 // RenderCompacted renders a prompt like Render, but with the compaction c in place of the beginning of the
-// transcript. If c is nil, nothing is replaced. The window begins at plan.From, which must be after c.To.
-func RenderCompacted(plan PromptSpec, cfg PromptConfig, c *Compaction, anchor *Message, window []Message) Prompt {
+// transcript. If c is nil, nothing is replaced. The window begins at spec.From, which must be after c.To.
+func RenderCompacted(spec PromptSpec, cfg PromptConfig, c *Compaction, anchor *Message, window []Message) Prompt {
 	if c == nil {
-		return Render(plan, cfg, anchor, window)
+		return Render(spec, cfg, anchor, window)
 	}
-	p := Render(plan, cfg, anchor, c.prune(plan.From, window))
+	p := Render(spec, cfg, anchor, c.prune(spec.From, window))
 	if c.To > 0 {
 		p.Messages = slices.Insert(p.Messages, 0, Message{Role: RoleUser, Text: c.Text()})
 	}

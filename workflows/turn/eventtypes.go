@@ -71,7 +71,7 @@ var eventTypes = []EventType{
 	{Kind: EventInferenceWaiting, Data: WaitingEvent{}, HasText: true, ByWorker: true,
 		Doc: "The inference failed, or was not tried, because its provider is unavailable; it is tried again. The text says why."},
 	{Kind: EventModelChanged, Data: ModelEvent{}, HasText: true, Line: textLine,
-		Doc: "An inference failed for good, and a fallback takes over for the rest of the turn. The text says why."},
+		Doc: "An inference failed permanently, and a fallback takes over for the rest of the turn. The text says why."},
 	{Kind: EventCompacted, Data: CompactedEvent{}, Line: dataLine[CompactedEvent],
 		Doc: "The beginning of the conversation was compacted for the prompts from now on. The text is a warning, if there is one."},
 	{Kind: EventError, Data: ErrorEvent{}, HasText: true, ByWorker: true,

@@ -164,12 +164,12 @@ func (b BuildPrompt) LlmInfer() LlmInfer {
 	p.Counters.Spent++
 	// The head is the completion whose results are pending. The window must include it, however many results there are.
 	p.From = min(Window(p.From, p.Head.Seq+int64(len(p.Pending)+len(p.Merging)), p.Config.Limits), p.Head.Seq)
-	plan := PromptSpec{
+	spec := PromptSpec{
 		Model: p.Config.Model, Mode: p.Config.Mode, PromptConfig: p.Config.PromptConfig, From: p.From, Anchor: p.Anchor,
 		Note: p.Note, Catalogue: p.Catalogue, Temperature: p.Config.Temperature, MaxTokens: p.Config.MaxTokens,
 	}
 	p.Note, p.Catalogue = "", false
-	return LlmInfer{p: p.observe(PhaseBuildPrompt, PhaseLlmInfer), Prompt: plan}
+	return LlmInfer{p: p.observe(PhaseBuildPrompt, PhaseLlmInfer), Prompt: spec}
 }
 
 // Done ends the turn because a limit does not allow another inference.

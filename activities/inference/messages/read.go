@@ -88,11 +88,11 @@ func (r *reader) add(data []byte) error {
 	case "": // every event of the API has a type
 		return inference.ErrGarbage
 	}
-	if err := r.collector.Event(data, 0); err != nil {
+	if err := r.collector.Event(data, 0); err != nil { // 0: addMessage counts the parts of a whole message
 		return err
 	}
 	switch e.Type {
-	case "message":
+	case "message": // the whole answer, from an endpoint that does not stream
 		return r.addMessage(e)
 	case "message_start":
 		if e.Message != nil {

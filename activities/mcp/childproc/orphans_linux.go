@@ -30,9 +30,9 @@ var ownMark = sync.OnceValue(func() string {
 
 // ReapOrphans kills the orphans of programs that no longer run, and returns how many it killed. When a program is
 // killed, the kernel also kills its children, which lead sessions of their own, but not the processes that these have
-// started: the orphans. ReapOrphans finds them by the mark in their environment. It does not kill a process in a
-// session whose leader runs, because such a process has left its server's session on purpose, one in another PID
-// namespace, where PIDs have another meaning, and one whose environment cannot be read.
+// started: the orphans. ReapOrphans finds them by the mark in their environment. It spares three kinds of process: a
+// process in a session whose leader runs, because it has left its server's session on purpose; a process in another PID
+// namespace, because PIDs have another meaning there; and a process whose environment cannot be read.
 func ReapOrphans() int {
 	killed := 0
 	for range maxScans {

@@ -103,8 +103,8 @@ func (p *Process) State() string {
 	return p.state
 }
 
-// Fate returns the State of a process that ended unexpectedly. It returns an empty string while the process runs. It
-// also does if the process, after this program had closed its stdin, ended with status 0 or by TERM or KILL.
+// Fate returns the State of a process that ended unexpectedly. It returns "" while the process runs, and for a process
+// that this program told to end, by closing its stdin, and that ended with status 0 or by SIGTERM or SIGKILL.
 func (p *Process) Fate() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

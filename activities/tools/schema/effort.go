@@ -5,7 +5,7 @@ type validationCost struct {
 	cost             // for one value
 	instructions int // of all compiled patterns
 	// unique means that the schema has uniqueItems. The library then compares items with equal hashes to each other, and
-	// whoever sends the arguments can choose such items.
+	// the sender of the arguments can choose such items.
 	unique bool
 }
 

@@ -51,7 +51,7 @@ func Register(r *tools.Registry, o Options) error {
 	for i, pattern := range o.Hosts {
 		o.Hosts[i] = strings.ToLower(pattern)
 		if _, err := path.Match(pattern, ""); err != nil {
-			return fmt.Errorf("web.hosts: %q is no pattern of hosts", pattern)
+			return fmt.Errorf("web.hosts: %q is not a pattern of hosts", pattern)
 		}
 	}
 	if _, err := netguard.New("https://example.org", o.Networks); err != nil {

@@ -53,7 +53,7 @@ func (v Verdict) Refused(r turn.Request) error {
 		return err
 	}
 	if v.Edit && r.Tool != plan.Tool {
-		return fmt.Errorf("call %s is no plan: allow it or deny it", termsafe.Line(r.ID, 80))
+		return fmt.Errorf("call %s is not a plan: allow it or deny it", termsafe.Line(r.ID, 80))
 	}
 	if v.Grant != "" && !r.Grants(v.Grant) {
 		return fmt.Errorf("%s", r.WhyNoGrant())

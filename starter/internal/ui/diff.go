@@ -48,8 +48,9 @@ func Diff(tool, arguments string) string {
 	return withHeader(path, hunks)
 }
 
-// DiffIn is Diff with the numbers of lines and the lines around each change. It takes them from the file of a tool of
-// this program, in the folder workspace. If the call does not fit that file, or workspace is "", it returns Diff.
+// DiffIn is Diff with the numbers of lines and the lines around each change. It reads the file that the call changes, in
+// the folder workspace. If tool is not one of local/write_file and local/edit_file, the change does not apply to the file, or
+// workspace is "", it returns Diff.
 func DiffIn(workspace, tool, arguments string) string {
 	plain := Diff(tool, arguments)
 	if plain == "" || workspace == "" || !slices.Contains(inWorkspace, tool) {
@@ -67,9 +68,9 @@ func DiffIn(workspace, tool, arguments string) string {
 	return withHeader(path, cmp.Or(hunksOf(string(old), text), "the file does not change"))
 }
 
-// Changed returns the diff of a call that has ended with a result. It takes the diff in the result of a tool of this
-// program, which has the lines around each change, and otherwise returns Diff.
-func Changed(tool, arguments, result string) string {
+// ResultDiff returns the diff of a call that has ended with result. The result of a file tool of this program contains a
+// diff with the lines around each change; ResultDiff returns that one if Diff shows the call too, and Diff otherwise.
+func ResultDiff(tool, arguments, result string) string {
 	plain := Diff(tool, arguments)
 	_, hunks, ok := strings.Cut(result, "\n@@ ")
 	if path, _ := target(arguments); plain != "" && ok && strings.HasPrefix(tool, "local/") {

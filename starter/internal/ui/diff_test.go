@@ -91,9 +91,9 @@ func TestADiffHasContextFromTheWorkspace(t *testing.T) {
 
 func TestTheResultOfAToolOfThisProgramIsItsDiff(t *testing.T) {
 	const edit, result = `{"path":"a","old_string":"x","new_string":"y"}`, "edited a\n@@ -7,2 +7,2 @@\n w\n-x\n+y\u001b"
-	assert.Equal(t, "--- a\n+++ a\n@@ -7,2 +7,2 @@\n w\n-x\n+y\\x1b", Changed("local/edit_file", edit, result))
-	assert.Equal(t, Diff("mcp/x/edit", edit), Changed("mcp/x/edit", edit, result), "a server may say anything")
-	assert.Empty(t, Changed("local/fetch_url", `{"url":"https://example.com"}`, result))
+	assert.Equal(t, "--- a\n+++ a\n@@ -7,2 +7,2 @@\n w\n-x\n+y\\x1b", ResultDiff("local/edit_file", edit, result))
+	assert.Equal(t, Diff("mcp/x/edit", edit), ResultDiff("mcp/x/edit", edit, result), "a server may say anything")
+	assert.Empty(t, ResultDiff("local/fetch_url", `{"url":"https://example.com"}`, result))
 }
 
 // A line that is split can turn the rest of a comment into a command.

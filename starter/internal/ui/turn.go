@@ -87,9 +87,9 @@ func IsNotice(m turn.Message) bool {
 	return m.Role == turn.RoleUser && m.Step > 0 && strings.HasPrefix(m.ID, "late:")
 }
 
-// CutShort returns a note why an assistant message is only the beginning of an answer, or "" if the message is
+// CutShortNote returns a note why an assistant message is only the beginning of an answer, or "" if the message is
 // complete.
-func CutShort(m turn.Message) string {
+func CutShortNote(m turn.Message) string {
 	switch {
 	case m.Role != turn.RoleAssistant || m.Outcome == "":
 		return ""

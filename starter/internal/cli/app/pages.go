@@ -111,7 +111,7 @@ func (a *App) Seen(ctx context.Context, text string) (bool, error) {
 		line, err := a.Line(ctx, p.Prompt())
 		switch {
 		case ctx.Err() != nil:
-			return false, err
+			return false, context.Cause(ctx)
 		case err != nil || strings.TrimSpace(line) != "": // the terminal is closed, or the user wants to see no more
 			return false, nil
 		}
@@ -124,8 +124,8 @@ func (a *App) Seen(ctx context.Context, text string) (bool, error) {
 // ctx ends, Agrees returns an error.
 func (a *App) Agrees(ctx context.Context, question string) (bool, error) {
 	line, err := a.Line(ctx, question+" [y]es, [n]o: ")
-	if ctx.Err() != nil {
-		return false, err
+	if ctx.Err() != nil { // perhaps after Line has read the answer
+		return false, context.Cause(ctx)
 	}
 	word := strings.ToLower(strings.TrimSpace(line))
 	return err == nil && (word == "y" || word == "yes"), nil

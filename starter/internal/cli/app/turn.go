@@ -166,7 +166,7 @@ func (t *TurnClient) connect(c temporalconn.Conn) {
 // be answered exactly once.
 func (t *TurnClient) Send(ctx context.Context, in client.SendInput) (Started, error) {
 	var sent client.Turn
-	err := t.UntilWorkerAnswers(func() (err error) { sent, err = t.Client.Send(ctx, in); return err })
+	err := t.AwaitWorker(ctx, func() (err error) { sent, err = t.Client.Send(ctx, in); return err })
 	if err != nil {
 		return Started{}, sendError(sent, in.Alone, err)
 	}
@@ -242,9 +242,9 @@ func NoWorker(err error, then string) error {
 // worker answers in much less time.
 const answerWithin = 2 * time.Second
 
-// UntilWorkerAnswers calls ask, a request that a worker must answer, and returns its error. If no worker answers for a
-// while, it prints a note, which says whether a worker runs.
-func (t *TurnClient) UntilWorkerAnswers(ask func() error) error {
+// AwaitWorker calls ask, which a worker must answer, and returns its error. If ask takes longer than two seconds,
+// AwaitWorker prints once why (see NoteSilence) and goes on waiting.
+func (t *TurnClient) AwaitWorker(ctx context.Context, ask func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- ask() }()
 	select {
@@ -252,13 +252,21 @@ func (t *TurnClient) UntilWorkerAnswers(ask func() error) error {
 		return err
 	case <-time.After(answerWithin):
 	}
-	t.NoteSilence(context.Background(), t.whyNoAnswer())
+	why := t.whyNoAnswer(ctx)
+	select { // the answer may have arrived while the pollers were read
+	case err := <-done:
+		return err
+	default:
+	}
+	if ctx.Err() == nil {
+		t.NoteSilence(ctx, why)
+	}
 	return <-done
 }
 
 // whyNoAnswer describes what a request waits for that no worker has answered for answerWithin.
-func (t *TurnClient) whyNoAnswer() string {
-	ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
+func (t *TurnClient) whyNoAnswer(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	pollers, err := temporalconn.Pollers(ctx, t.conn, t.Cfg.Temporal.TaskQueue)
 	if err != nil || len(pollers) == 0 {
@@ -273,7 +281,7 @@ func (t *TurnClient) NoteVersionLost(ctx context.Context, session string) {
 	if !t.Online || t.quiet {
 		return
 	}
-	if why, err := temporalconn.VersionLost(ctx, t.conn, t.Client.WorkflowID(session)); err == nil && why != "" {
+	if why, err := temporalconn.LostVersionText(ctx, t.conn, t.Client.WorkflowID(session)); err == nil && why != "" {
 		t.App.Note("%s", why)
 	}
 }

@@ -110,7 +110,7 @@ func answerNamed(ctx context.Context, t *app.TurnClient, names []string, text st
 		return app.Usage("%s is a question of the model, which takes a text: `everturn answer %s %s \"...\"`", r.ID,
 			app.Quoted(r.Session), r.ID)
 	case r.Kind == turn.RequestQuestion:
-		err = t.UntilWorkerAnswers(func() error { return answer(ctx, t, r, client.DecideInput{Text: text}) })
+		err = t.AwaitWorker(ctx, func() error { return answer(ctx, t, r, client.DecideInput{Text: text}) })
 	default:
 		status, err = respondWith(ctx, t, r, text, f)
 	}
@@ -130,7 +130,7 @@ func respondWith(ctx context.Context, t *app.TurnClient, r client.Request,
 	if err != nil {
 		return "", app.Usage("nothing was sent: %w; `everturn approvals %s` shows the request", err, app.Quoted(r.Session))
 	}
-	return form.Acted(response), t.UntilWorkerAnswers(func() error {
+	return form.Acted(response), t.AwaitWorker(ctx, func() error {
 		return answer(ctx, t, r, client.DecideInput{Response: &response})
 	})
 }
@@ -164,6 +164,6 @@ func converse(ctx context.Context, t *app.TurnClient, r client.Request) (status 
 	if err != nil {
 		return "", fmt.Errorf("reading the answer: %w", err)
 	}
-	err = t.UntilWorkerAnswers(func() (err error) { status, _, err = send(ctx); return err })
+	err = t.AwaitWorker(ctx, func() (err error) { status, _, err = send(ctx); return err })
 	return status, err
 }

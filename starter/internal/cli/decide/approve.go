@@ -146,7 +146,7 @@ func (f decideFlags) permits(a *app.App, r client.Request) error {
 	}
 	switch changes := f.edit || f.plan != ""; {
 	case changes && r.Tool != plan.Tool:
-		return app.Usage("nothing was decided: call %s is no plan, and only plans can be changed: remove --edit and "+
+		return app.Usage("nothing was decided: call %s is not a plan, and only plans can be changed: remove --edit and "+
 			"--plan", r.ID)
 	case f.edit && !a.OnTerminal():
 		return app.Usage("nothing was decided: there is no terminal for an editor: give the changed plan with --plan FILE")
@@ -169,7 +169,7 @@ func decideOne(ctx context.Context, t *app.TurnClient, r client.Request, f decid
 	if in.ChangedPlan, err = f.changedPlan(t.App, r); err != nil {
 		return nil, err
 	}
-	err = t.UntilWorkerAnswers(func() (err error) { decided, err = decide(ctx, t, r, in); return err })
+	err = t.AwaitWorker(ctx, func() (err error) { decided, err = decide(ctx, t, r, in); return err })
 	if err != nil {
 		return nil, err
 	}

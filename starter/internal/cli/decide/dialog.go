@@ -22,19 +22,19 @@ type Dialog struct {
 // NewDialog returns a dialog about the request r.
 func NewDialog(t *app.TurnClient, r client.Request) *Dialog { return &Dialog{t, r} }
 
-// send sends a decision to the turn. status is the decision in one word, and empty for an approval; decided are the IDs
+// sendFunc sends a decision to the turn. status is the decision in one word, and empty for an approval; decided are the IDs
 // of the call and of others that the decision's grant has allowed, if it is an approval.
-type send func(context.Context) (status string, decided []string, err error)
+type sendFunc func(context.Context) (status string, decided []string, err error)
 
 // Ask shows the request to the user, asks for the decision, and returns the function that sends it. Ask discards input
 // that was typed before, so that it cannot approve a request that was not on the screen yet. The error is
 // app.ErrInterrupted after Ctrl-C in a form, the cause of ctx if ctx has ended, or a read error if the terminal is
 // closed.
-func (d *Dialog) Ask(ctx context.Context) (send, error) {
+func (d *Dialog) Ask(ctx context.Context) (sendFunc, error) {
 	a, r := d.t.App, d.Request
 	app.DiscardInput(a.In)
 	l := LayoutOf(a.Err)
-	l.asked = true
+	l.omitFields = true
 	var err error
 	if l.quarantined, err = quarantinedTools(ctx, d.t.Journal); err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func (d *Dialog) Ask(ctx context.Context) (send, error) {
 }
 
 // askForm shows the form of an elicitation and returns the function that sends the user's response.
-func (d *Dialog) askForm(ctx context.Context) (send, error) {
+func (d *Dialog) askForm(ctx context.Context) (sendFunc, error) {
 	response, err := d.t.App.RunForm(ctx, form.NewDialog(form.ElicitationOf(d.Request)))
 	return func(ctx context.Context) (string, []string, error) {
 		return form.Acted(response), nil, answer(ctx, d.t, d.Request, client.DecideInput{Response: &response})
@@ -71,7 +71,7 @@ func (d *Dialog) askForm(ctx context.Context) (send, error) {
 
 // askApproval shows the pages of an approval and asks for the decision. The user must see all pages before allowing the
 // call, but may deny it at any page.
-func (d *Dialog) askApproval(ctx context.Context, pages *app.Pages) (send, error) {
+func (d *Dialog) askApproval(ctx context.Context, pages *app.Pages) (sendFunc, error) {
 	a, r := d.t.App, d.Request
 	a.Note("%s", pages.Next())
 	for {

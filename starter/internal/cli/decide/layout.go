@@ -18,8 +18,8 @@ import (
 type layout struct {
 	// columns is the width of the terminal; 0 means that lines are not wrapped.
 	columns int
-	// asked omits the list of a form's fields, because the command asks for them one by one.
-	asked bool
+	// omitFields omits the list of a form's fields, because the command asks for them one by one.
+	omitFields bool
 	// quarantined maps the IDs of quarantined tools to their servers.
 	quarantined map[string]string
 	// callers maps the session of a subagent to a line that names its callers: see callersOf.
@@ -36,7 +36,7 @@ func LayoutOf(w any) layout {
 func (l layout) describe(r client.Request) string {
 	var lines []string
 	for _, p := range ui.Describe(r.Session, r) {
-		if p.Fields && l.asked {
+		if p.Fields && l.omitFields {
 			continue
 		}
 		if p.Quoted {

@@ -244,7 +244,7 @@ func printMessage(w io.Writer, seq int64, m turn.Message) {
 	if m.Role == turn.RoleTool {
 		text = ui.Excerpt(text, 200, 0)
 	}
-	text = strings.TrimSpace(text + ui.Media(m.Media) + "\n" + ui.CutShort(m))
+	text = strings.TrimSpace(text + ui.Media(m.Media) + "\n" + ui.CutShortNote(m))
 	if text != "" {
 		fmt.Fprintf(w, "%6s  %-9s %s\n", number, role, strings.ReplaceAll(text, "\n", "\n                  "))
 		number = ""

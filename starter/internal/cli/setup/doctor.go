@@ -270,26 +270,18 @@ func checkModel(ctx context.Context, x *examination) (string, error) {
 	return found, err
 }
 
-// checkTools connects to the MCP servers and counts their tools. It adds the problems that running workers report,
-// because a worker on another machine may have others. It warns if workers of the same task queue offer different
-// tools.
+// checkTools connects to the MCP servers and counts the tools. It fails if this process or a running worker cannot use a
+// server, because a worker on another machine may have other problems. It warns if workers of the same task queue offer
+// different tools, and counts the quarantined tools. If there is no journal, it knows neither workers nor quarantine.
 func checkTools(ctx context.Context, x *examination) (string, error) {
 	if err := x.app.CheckEnviron(); err != nil {
 		return "", err
 	}
-	catalogues, _, err := adapters.AskServers(ctx, x.cfg, x.app.Environ)
+	catalogues, servers, err := adapters.AskServers(ctx, x.cfg, x.app.Environ)
 	if err != nil {
 		return "", err
 	}
-	tools := 0
-	var problems []error
-	for _, c := range catalogues {
-		tools += len(c.Tools)
-		if c.Problem != "" {
-			problems = append(problems, errors.New(c.Problem))
-		}
-	}
-	found := fmt.Sprintf("%s of %s", ui.Count(tools, "tool"), ui.Count(len(catalogues), "server"))
+	found, problems := countTools(catalogues, len(servers))
 	j, err := x.journal()
 	if err != nil || j == nil { // checkJournal reports err
 		return found, errors.Join(problems...)
@@ -301,24 +293,45 @@ func checkTools(ctx context.Context, x *examination) (string, error) {
 	if n := known.Quarantined(); n > 0 {
 		found += fmt.Sprintf(", %d quarantined (see `everturn tools diff`)", n)
 	}
-	if err := errors.Join(append(problems, workersProblems(known.Workers)...)...); err != nil {
+	if err := errors.Join(append(problems, reportedProblems(known.Workers)...)...); err != nil {
 		return found, err
 	}
-	queue := x.cfg.Temporal.TaskQueue
+	return found, toolDifferences(known, x.cfg.Temporal.TaskQueue)
+}
+
+// countTools describes how many tools the catalogues have, and of how many servers. The local tools are one of the
+// catalogues, but of no server. problems has an error for each server that is unavailable.
+func countTools(catalogues []turn.Catalogue, servers int) (found string, problems []error) {
+	tools := 0
+	for _, c := range catalogues {
+		tools += len(c.Tools)
+		if c.Problem != "" {
+			problems = append(problems, errors.New(c.Problem))
+		}
+	}
+	found = ui.Count(tools, "tool")
+	if servers > 0 {
+		found += ", with those of " + ui.Count(servers, "server")
+	}
+	return found, problems
+}
+
+// toolDifferences returns a warning if the workers of a task queue offer different tools, and nil otherwise.
+func toolDifferences(known client.Servers, queue string) error {
 	var differences []string
 	for _, d := range known.Differences(queue) {
 		differences = append(differences,
 			fmt.Sprintf("%s by %s", app.Line(d.Tool, 60), app.Line(strings.Join(d.Workers, ", "), 120)))
 	}
-	if len(differences) > 0 {
-		return "", &warning{fmt.Sprintf("the workers of task queue %s offer different tools: %s. A turn has the tools of the "+
-			"worker that begins it: give all of them the same agent.toml and program", queue, strings.Join(differences, "; "))}
+	if len(differences) == 0 {
+		return nil
 	}
-	return found, nil
+	return &warning{fmt.Sprintf("the workers of task queue %s offer different tools: %s. A turn has the tools of the "+
+		"worker that begins it: give all of them the same agent.toml and program", queue, strings.Join(differences, "; "))}
 }
 
-// workersProblems returns an error for each server that a running worker cannot use.
-func workersProblems(workers []client.WorkerReport) (problems []error) {
+// reportedProblems returns an error for each server that a running worker cannot use.
+func reportedProblems(workers []client.WorkerReport) (problems []error) {
 	for _, w := range workers {
 		for _, s := range w.Servers {
 			if s.State == turn.ServerFailing {

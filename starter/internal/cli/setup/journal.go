@@ -8,6 +8,6 @@ import (
 
 // Journal returns the commands for the journal.
 func Journal(a *app.App) *cobra.Command {
-	return app.Parent("journal", "Create the journal's tables, or copy a journal", journalMigrate(a),
+	return app.Parent("journal", "Create or update the journal's tables, or copy a journal", journalMigrate(a),
 		journalCopy(a))
 }

@@ -13,10 +13,10 @@ import (
 func journalMigrate(a *app.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "migrate",
-		Short: "Create the journal's tables",
-		Long: `Create the tables of the configured journal, or do nothing if they exist. A Postgres database needs
-this once, before the first worker starts; workers never change its tables. A SQLite file is also
-created when it is first used.`,
+		Short: "Create or update the journal's tables",
+		Long: `Create the tables of the configured journal, or update those of an older version. If they are current,
+the command changes nothing. With Postgres, run it before the first worker starts and before each
+upgrade; workers never change its tables. A SQLite file is created and updated when a program opens it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			loaded, err := a.Load()
@@ -28,9 +28,9 @@ created when it is first used.`,
 				return app.JournalError(cmd.Context(), err)
 			}
 			if changed {
-				fmt.Fprintln(a.Out, "created the tables")
+				fmt.Fprintln(a.Out, "created or updated the tables")
 			} else {
-				fmt.Fprintln(a.Out, "nothing to do: the tables exist")
+				fmt.Fprintln(a.Out, "nothing to do: the tables are current")
 			}
 			return nil
 		},

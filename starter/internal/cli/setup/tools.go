@@ -89,7 +89,7 @@ func printTools(a *app.App, catalogues []client.OfferedCatalogue) error {
 // another version.
 func offeredBy(c client.OfferedCatalogue) string {
 	switch n := len(c.Workers); {
-	case c.Others == 0: // also if no worker offers the server
+	case c.Others == 0: // even if no worker offers the server
 		return "offered"
 	case n == 0:
 		return "no worker"

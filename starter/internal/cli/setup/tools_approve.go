@@ -74,7 +74,7 @@ func (f approveToolsFlags) check(args []string) error {
 // approves exactly the versions that it has shown.
 func approveTools(ctx context.Context, a *app.App, j client.Journal, server string,
 	names []string, f approveToolsFlags) error {
-	all, err := quarantined(ctx, j, []string{server})
+	all, err := quarantined(ctx, j, server)
 	if err != nil {
 		return err
 	}

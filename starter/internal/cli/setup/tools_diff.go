@@ -23,7 +23,7 @@ import (
 // first argument, and the server's quarantined tools for the others.
 func completeQuarantined(a *app.App) cobra.CompletionFunc {
 	return a.Completion(func(ctx context.Context, j client.Journal, args []string) (offers []cobra.Completion) {
-		tools, _ := quarantined(ctx, j, args[:min(len(args), 1)])
+		tools, _ := quarantined(ctx, j, firstOf(args))
 		for _, q := range tools {
 			offer := q.Server
 			if len(args) > 0 {
@@ -51,7 +51,7 @@ Exit codes: 0 no tool is quarantined, 1 a tool is quarantined.`,
 		ValidArgsFunction: completeQuarantined(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.WithJournal(cmd.Context(), func(j client.Journal) error {
-				tools, err := quarantined(cmd.Context(), j, args)
+				tools, err := quarantined(cmd.Context(), j, firstOf(args))
 				if err != nil {
 					return err
 				}
@@ -78,9 +78,12 @@ type quarantinedTool struct {
 	Diff string `json:"diff"`
 }
 
-// quarantined returns the quarantined tools of the first of servers or, if servers is empty, of all servers. It returns
-// an error if no worker has published the named server.
-func quarantined(ctx context.Context, j client.Journal, servers []string) ([]quarantinedTool, error) {
+// firstOf returns the first argument, or "" if there is none.
+func firstOf(args []string) string { return strings.Join(args[:min(len(args), 1)], "") }
+
+// quarantined returns the quarantined tools of a server or, if server is "", of all servers. It returns an error if no
+// worker has published tools of the server.
+func quarantined(ctx context.Context, j client.Journal, server string) ([]quarantinedTool, error) {
 	catalogues, err := j.Catalogues(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("reading the quarantined tools: %w", err)
@@ -90,7 +93,7 @@ func quarantined(ctx context.Context, j client.Journal, servers []string) ([]qua
 		if !slices.Contains(known, c.Server) {
 			known = append(known, c.Server)
 		}
-		if len(servers) > 0 && c.Server != servers[0] {
+		if server != "" && c.Server != server {
 			continue
 		}
 		for _, q := range c.Quarantined {
@@ -102,12 +105,12 @@ func quarantined(ctx context.Context, j client.Journal, servers []string) ([]qua
 			tools = append(tools, quarantinedTool{Server: c.Server, Tool: q.Now.ID, QuarantinedTool: q, Diff: changes(q)})
 		}
 	}
-	if len(servers) > 0 && !slices.Contains(known, servers[0]) {
+	if server != "" && !slices.Contains(known, server) {
 		hint := "; no worker has published tools yet"
 		if len(known) > 0 {
 			hint = "; known servers: " + app.Line(strings.Join(known, ", "), 200)
 		}
-		return nil, app.Usage("no worker has published tools of a server %q%s", app.Line(servers[0], 60), hint)
+		return nil, app.Usage("no worker has published tools of a server %q%s", app.Line(server, 60), hint)
 	}
 	return tools, nil
 }

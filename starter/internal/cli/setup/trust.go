@@ -23,8 +23,8 @@ with the programs in the folder that it runs, and its AGENTS.md instructs the mo
 commands use nothing of an agent.toml that they find, and on a terminal they ask. If agent.toml or a
 program that it names changes, they ask again.
 
-A file that --config names needs no trust, and neither does a worker: whoever starts it decides. The
-global flag --trust-once trusts the working folder for one command.`,
+A file that --config names needs no trust, and neither does a worker, because the operator who starts
+it chooses its file. The global flag --trust-once trusts the working folder for one command.`,
 		Example: `  everturn trust --show
   everturn trust
   everturn trust --remove ~/src/project`,

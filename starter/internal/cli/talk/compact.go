@@ -44,7 +44,7 @@ func compact(ctx context.Context, a *app.App, t *app.TurnClient, in client.Compa
 		return err
 	}
 	var res workflows.CompactResult
-	err := t.UntilWorkerAnswers(func() (err error) { res, err = t.Client.Compact(ctx, in); return err })
+	err := t.AwaitWorker(ctx, func() (err error) { res, err = t.Client.Compact(ctx, in); return err })
 	if errors.Is(err, client.ErrBusy) {
 		return fmt.Errorf("%w: wait for its end, or stop it with `everturn stop %s`", err, app.Quoted(in.Session))
 	}

@@ -86,7 +86,7 @@ func cancelAndWait(ctx context.Context, t *app.TurnClient, s app.Started,
 	if stopped = err == nil; err != nil && !errors.Is(err, client.ErrNotRunning) {
 		return r, false, err
 	}
-	err = t.UntilWorkerAnswers(func() (err error) { r, err = t.Client.Wait(limited, s.Turn); return err })
+	err = t.AwaitWorker(ctx, func() (err error) { r, err = t.Client.Wait(limited, s.Turn); return err })
 	switch {
 	case err == nil || limited.Err() != context.DeadlineExceeded:
 		return r, stopped, err

@@ -43,7 +43,7 @@ func (m *Model) loadSession(session string) tea.Cmd {
 	}
 }
 
-// read fills in the message from the journal. A session that the journal does not have is no error.
+// read fills in the message from the journal. A session that the journal does not have is not an error.
 func (o *openedMsg) read(ctx context.Context, j client.Journal) error {
 	var err error
 	o.record, err = j.Session(ctx, o.session)
@@ -144,7 +144,7 @@ func (m *Model) showPast(msg openedMsg) {
 			if text != "" {
 				m.addText(entryAnswer, text)
 			}
-			if cut := ui.CutShort(p); cut != "" {
+			if cut := ui.CutShortNote(p); cut != "" {
 				m.addText(entryNote, cut)
 			}
 		case turn.RoleTool:

@@ -189,7 +189,7 @@ func changeOf(c turn.ToolCall, outcome turn.Outcome, result string) string {
 	if outcome != turn.OutcomeOK && outcome != turn.OutcomeUnknown {
 		return ""
 	}
-	return ui.Changed(c.Tool, c.Arguments, result)
+	return ui.ResultDiff(c.Tool, c.Arguments, result)
 }
 
 // showProgress shows the progress of a running call.

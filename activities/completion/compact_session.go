@@ -10,7 +10,6 @@ import (
 
 	"github.com/everturn/everturn/activities/attempt"
 	"github.com/everturn/everturn/activities/capacity"
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/fleet"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -78,44 +77,4 @@ func (r *Runner) askCompact(ctx context.Context, in workflows.CompactInput, m tu
 		return answer, fatalError{err}
 	}
 	return answer, err
-}
-
-// failedSummary describes a request for a summary that failed, or was not sent.
-type failedSummary struct {
-	wait     time.Duration // until the model may be asked again
-	notAsked bool          // no request was sent, because the model is unavailable
-}
-
-// reserveSummary reserves the most that the n-th request for a summary may cost, and then sets *reserved. Without a
-// budget it reserves nothing. If the turn, its session or its tenant has less than that left, it returns an ordinary
-// error, and the prompt is truncated without a summary; if the journal fails, the error is a fatalError. The
-// reservation ends when the compaction is settled, or in summarizeFor if that fails.
-func (r *Runner) reserveSummary(ctx context.Context, in workflows.InferInput, inf journal.Inference,
-	p turn.Prompt, price *turn.Price, n int, reserved *bool) error {
-	t, err := r.frozen.Turn(ctx, in.Turn)
-	if err != nil {
-		return fatalError{err}
-	}
-	budget := r.budgetOf(in, t.Limits)
-	if budget.Empty() {
-		return nil
-	}
-	reserve := summaryReserve(budget, p, price)
-	reserve.Key, reserve.Attempt, reserve.Summary = inf.Key, inf.Attempt, n
-	reserve.Provider, reserve.Model = in.Provider, in.Prompt.Model
-	_, refusal, err := r.journal.ReserveUsage(ctx, reserve)
-	switch {
-	case err != nil:
-		return fatalError{err}
-	case refusal != nil:
-		return turn.NewError(turn.CodeBudgetUsedUp, nil, refusal.String())
-	}
-	*reserved = true
-	return nil
-}
-
-// summaryReserve returns the reservation of the most that a request for a summary may use.
-func summaryReserve(budget journal.Budget, p turn.Prompt, price *turn.Price) journal.ReserveInput {
-	return journal.ReserveInput{Price: price, Output: int64(p.MaxTokens), Least: int64(p.MaxTokens), Budget: budget,
-		AttemptUsage: journal.AttemptUsage{At: time.Now(), Usage: turn.Usage{InputTokens: maxInput(p)}}}
 }
