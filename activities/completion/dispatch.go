@@ -36,7 +36,7 @@ func (r *Runner) dispatch(ctx context.Context, in workflows.InferInput, inf jour
 			Base: inf.Base, Answer: answer, Message: m, At: time.Now()})
 	})
 	if err == nil {
-		r.frozen.PutStep(inf.Key, settled.Head, settled.Message)
+		r.frozen.AddStep(inf.Key, settled.Head, settled.Message)
 	}
 	return settled, err
 }
