@@ -30,6 +30,7 @@ func (e *Engine) openTools(ctx context.Context) (err error) {
 		Environ: e.options.environ, Secrets: e.secrets, Log: e.log, Logins: e.options.logins, Add: e.options.tools,
 		OnProcess: e.sendProcess,
 		Artifacts: func() adapters.Artifacts { return e.journal }, // opened after the tools
+		Sessions:  func() adapters.Sessions { return e.journal },
 	})
 	return err
 }

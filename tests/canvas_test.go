@@ -84,6 +84,30 @@ func TestASessionChangesItsCanvas(t *testing.T) {
 	h.everturn("canvas", "diff", "changing").exits(3)
 }
 
+// TestForksAndUndoHaveTheFilesOfTheirMessages forks a session before its second change, and takes that change back.
+func TestForksAndUndoHaveTheFilesOfTheirMessages(t *testing.T) {
+	t.Parallel()
+	h := newCanvasUserFolder(t)
+	h.worker()
+	h.everturn("canvas", "undo", "both").exits(3)
+	h.everturn("run", "-s", "both", `call local/write_file {"path":"page.md","content":"second\n","overwrite":true}`).exits(0)
+	at := len(h.shown("both").Messages)
+	h.everturn("run", "-s", "both", `call local/write_file {"path":"page.md","content":"third\n","overwrite":true}`).exits(0)
+	h.everturn("rewind", "both", "--to", fmt.Sprint(at), "--as", "back").exits(0)
+	h.everturn("fork", "both", "--at", "1", "--as", "begin").exits(0)
+	h.everturn("fork", "both", "--as", "end").exits(0)
+	read := func(session string) string {
+		return h.everturn("run", "-s", session, `call local/read_file {"path":"page.md"}`).exits(0).out.String()
+	}
+	for session, want := range map[string]string{"back": "second", "begin": "first", "end": "third", "both": "third"} {
+		assert.Contains(t, read(session), want, session)
+	}
+	h.everturn("canvas", "undo", "both").exits(0)
+	assert.Contains(t, read("both"), "second")
+	h.everturn("canvas", "merge", "both", "--commit", strings.Repeat("0", 40)).exits(1)
+	assert.Equal(t, "first\n", h.read("repo/page.md"))
+}
+
 // TestAKilledWorkerCommitsOnce kills a worker when git has made a commit and the call is not settled.
 func TestAKilledWorkerCommitsOnce(t *testing.T) {
 	t.Parallel()

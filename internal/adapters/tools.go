@@ -28,6 +28,8 @@ type ToolOptions struct {
 	Logins  map[string]mcp.Login // by server
 	// Artifacts returns the journal of local/read_artifact, or nil if there is none.
 	Artifacts func() Artifacts
+	// Sessions returns the journal of the sessions that are forks, or nil if there is none. It may be nil.
+	Sessions func() Sessions
 	// OnProcess gets the start and the end of each process of an MCP server; it may be nil.
 	OnProcess func(server string, p turn.ProcessEvent)
 	// Add registers the embedding program's own tools.
@@ -91,7 +93,7 @@ func register(ctx context.Context, r *tools.Registry, cfg config.Config, o ToolO
 			return temporalconn.WithKind(config.ErrInvalid, err)
 		}
 	}
-	errs := []error{registerFiles(ctx, r, cfg, rules), registerArtifacts(r, o.Artifacts, cfg.Runtime.MaxResultBytes)}
+	errs := []error{registerFiles(ctx, r, cfg, rules, o.Sessions), registerArtifacts(r, o.Artifacts, cfg.Runtime.MaxResultBytes)}
 	for _, add := range o.Add {
 		errs = append(errs, add(r))
 	}
@@ -99,7 +101,8 @@ func register(ctx context.Context, r *tools.Registry, cfg config.Config, o ToolO
 }
 
 // registerFiles adds the tools that act on files: in the folder of all sessions, or in the tree of the call's session.
-func registerFiles(ctx context.Context, r *tools.Registry, cfg config.Config, rules files.Options) error {
+func registerFiles(ctx context.Context, r *tools.Registry, cfg config.Config, rules files.Options,
+	sessions func() Sessions) error {
 	if cfg.Workspace.Mode == config.WorkspaceFolder {
 		return files.Register(r, cfg.Runtime.Workspace, rules)
 	}
@@ -107,7 +110,7 @@ func registerFiles(ctx context.Context, r *tools.Registry, cfg config.Config, ru
 	if err != nil {
 		return temporalconn.WithKind(config.ErrInvalid, err)
 	}
-	return canvas.Register(r, store, rules)
+	return canvas.Register(r, canvas.Roots{Store: store, Lineage: lineage(sessions)}, rules)
 }
 
 // AskServers connects to the configured servers that this worker hosts, lists their tools and closes the connections.

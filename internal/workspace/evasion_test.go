@@ -91,7 +91,7 @@ func TestALinkInTheWayIsNotFollowed(t *testing.T) {
 	a := call("s", 1)
 	a.Turn = "other"
 	assert.Panics(t, func() {
-		_, _ = s.Change(t.Context(), a, "", Change{Run: func(string) ([]string, error) {
+		_, _ = s.Change(t.Context(), a, nil, Change{Run: func(string) ([]string, error) {
 			require.NoError(t, os.RemoveAll(filepath.Join(tree, "d")))
 			require.NoError(t, os.Symlink(outside, filepath.Join(tree, "d")))
 			require.NoError(t, os.Remove(filepath.Join(tree, "top")))
@@ -99,7 +99,7 @@ func TestALinkInTheWayIsNotFollowed(t *testing.T) {
 			panic("killed")
 		}})
 	})
-	_, err := s.Take(t.Context(), a, "", "agent")
+	_, err := s.Take(t.Context(), a, nil, "agent")
 	require.NoError(t, err)
 	assert.Equal(t, map[string]string{"d/e/f": "2\n", "d/g": "1\n", "d/new": "2\n", "top": "1\n"}, files(t, s, "s"))
 	assert.Equal(t, "mine\n", string(must(os.ReadFile(filepath.Join(outside, "e/f")))))

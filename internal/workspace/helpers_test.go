@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -73,7 +74,7 @@ func inStore(t *testing.T, s *Store, args ...string) string {
 // write changes a file of the session's tree as a file tool does, and returns the commit.
 func write(t *testing.T, s *Store, a Action, name, text string) string {
 	t.Helper()
-	res, err := s.Change(t.Context(), a, "", Change{Title: "write " + name, Run: func(dir string) ([]string, error) {
+	res, err := s.Change(t.Context(), a, nil, Change{Title: "write " + name, Run: func(dir string) ([]string, error) {
 		return []string{name}, put(dir, name, text)
 	}})
 	require.NoError(t, err)
@@ -89,7 +90,7 @@ func put(dir, name, text string) error {
 // command changes the session's tree by a command of the shell.
 func command(t *testing.T, s *Store, a Action, script string) Result {
 	t.Helper()
-	res, err := s.Change(t.Context(), a, "", Change{Title: "run", Run: func(dir string) ([]string, error) {
+	res, err := s.Change(t.Context(), a, nil, Change{Title: "run", Run: func(dir string) ([]string, error) {
 		cmd := exec.Command("sh", "-ec", script)
 		cmd.Dir = dir
 		out, err := cmd.CombinedOutput()
@@ -137,4 +138,9 @@ func users(t *testing.T, dir string) string {
 		return nil
 	}))
 	return fmt.Sprintf("%x", sum.Sum(nil))
+}
+
+// from is the origin of a subagent's canvas.
+func from(caller string) Begins {
+	return func(context.Context) (Origin, error) { return Origin{Caller: caller}, nil }
 }

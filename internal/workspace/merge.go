@@ -81,7 +81,7 @@ func (s *Store) Merge(ctx context.Context, in MergeInput) (id string, err error)
 	if _, err := s.existingState(ctx, in.Tenant, in.Session); err != nil {
 		return "", err
 	}
-	t, err := s.open(ctx, in.Action, "")
+	t, err := s.open(ctx, in.Action, nil)
 	if err != nil {
 		return "", err
 	}
@@ -121,7 +121,7 @@ func (s *Store) Merge(ctx context.Context, in MergeInput) (id string, err error)
 	if err := s.moveTarget(ctx, in, dir, id, target); err != nil {
 		return "", errors.Join(err, s.unmark(t.name))
 	}
-	return id, t.moveTo(ctx, in.Action, state{head: id, base: id})
+	return id, t.moveTo(ctx, in.Action, state{head: id, base: id}, leftRefs)
 }
 
 // target returns the last commit of the branch into which a canvas is merged, and the work tree that has it checked
@@ -156,7 +156,7 @@ func (s *Store) mergeCommit(ctx context.Context, in MergeInput, target, head str
 	if !in.Squash {
 		args = append(args, "-p", head)
 	}
-	id, err := s.git(ctx, []byte(in.message(in.Title, target)), append(args, "-F", "-")...)
+	id, err := s.git(ctx, []byte(in.message(in.Title, itself)), append(args, "-F", "-")...)
 	return strings.TrimSpace(string(id)), err
 }
 

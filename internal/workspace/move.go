@@ -20,36 +20,36 @@ func (t *tree) settle(ctx context.Context, a Action) error {
 }
 
 // moveTo moves the canvas to another state, and its tree, which must be settled, with it. The branch's head is kept
-// under a reference, unless it is an ancestor of the new one.
-func (t *tree) moveTo(ctx context.Context, a Action, to state) error {
+// under one of the references refs, unless it is an ancestor of the new one.
+func (t *tree) moveTo(ctx context.Context, a Action, to state, refs func(tenant, session string) string) error {
 	s := t.store
-	if err := s.leave(ctx, a, t.state.head, to.head); err != nil {
+	if err := s.leave(ctx, refs(a.Tenant, a.Session), t.state.head, to.head); err != nil {
 		return err
 	}
 	old := t.state.head
 	if old == "" {
 		old = zeroID(to.head)
 	}
-	refs := fmt.Sprintf("update %s %s %s\n", t.ref, to.head, old)
+	updates := fmt.Sprintf("update %s %s %s\n", t.ref, to.head, old)
 	if to.base != "" {
-		refs += fmt.Sprintf("update %s %s\n", baseRef(a.Tenant, a.Session), to.base)
+		updates += fmt.Sprintf("update %s %s\n", baseRef(a.Tenant, a.Session), to.base)
 	}
-	if _, err := s.git(ctx, []byte(refs), "update-ref", "--stdin"); err != nil {
+	if _, err := s.git(ctx, []byte(updates), "update-ref", "--stdin"); err != nil {
 		return err
 	}
 	t.state = to
 	return t.follow(ctx)
 }
 
-// leave keeps a commit under a reference if it is not an ancestor of the commit to.
-func (s *Store) leave(ctx context.Context, a Action, head, to string) error {
+// leave keeps a commit under a reference that begins with refs, if it is not an ancestor of the commit to.
+func (s *Store) leave(ctx context.Context, refs, head, to string) error {
 	if head == "" {
 		return nil
 	}
 	_, err := s.git(ctx, nil, "merge-base", "--is-ancestor", head, to)
 	var failed *gitError
 	if errors.As(err, &failed) && failed.code == 1 {
-		_, err = s.git(ctx, nil, "update-ref", leftRefs(a.Tenant, a.Session)+head[:16], head)
+		_, err = s.git(ctx, nil, "update-ref", refs+head[:16], head)
 	}
 	return err
 }
@@ -72,12 +72,12 @@ func (t *tree) follow(ctx context.Context) error {
 
 // Take merges the canvas of the session from into the canvas of the session a.Session and returns the ID of the
 // commit. If the call has already made a commit there, Take returns that one. The error may be a *ConflictError.
-func (s *Store) Take(ctx context.Context, a Action, caller, from string) (id string, err error) {
+func (s *Store) Take(ctx context.Context, a Action, origin Begins, from string) (id string, err error) {
 	other, err := s.existingState(ctx, a.Tenant, from)
 	if err != nil {
 		return "", err
 	}
-	t, err := s.open(ctx, a, caller)
+	t, err := s.open(ctx, a, origin)
 	if err != nil {
 		return "", err
 	}
@@ -104,7 +104,7 @@ func (s *Store) Take(ctx context.Context, a Action, caller, from string) (id str
 	if err := s.mark(t.name, unfinished{Action: a, Follow: true}); err != nil {
 		return "", err
 	}
-	return id, t.moveTo(ctx, a, state{head: id, base: t.state.base})
+	return id, t.moveTo(ctx, a, state{head: id, base: t.state.base}, leftRefs)
 }
 
 // Drop deletes the canvas of a session and returns what it had. The store keeps the commits.
@@ -113,12 +113,12 @@ func (s *Store) Drop(ctx context.Context, tenant, session string) (shown Summary
 		return shown, err
 	}
 	a := Action{Tenant: tenant, Session: session}
-	t, err := s.open(ctx, a, "")
+	t, err := s.open(ctx, a, nil)
 	if err != nil {
 		return shown, err
 	}
 	defer func() { err = errors.Join(err, t.close()) }()
-	err = s.leave(ctx, a, t.state.head, t.state.base)
+	err = s.leave(ctx, leftRefs(tenant, session), t.state.head, t.state.base)
 	if err == nil {
 		err = os.RemoveAll(s.treeDir(t.name))
 	}

@@ -49,8 +49,9 @@ func dirName(tenant, session string) string {
 	return fmt.Sprintf("%.40s-%.8x", strings.ToLower(escape(s)), sha256.Sum256([]byte(s)))
 }
 
-// The references of a session in the store: its branch, the commit at which its canvas began, and the commits that its
-// branch has left, each under a name of its own. In the user's repository, heldRef keeps the base from being collected.
+// The references of a session in the store: its branch, the commit at which its canvas began, and under names of their
+// own the commits that its branch has left by a merge, and those that were taken back or never on the branch. In the
+// user's repository, heldRef keeps the base from being collected.
 func headRef(tenant, session string) string { return "refs/heads/" + Branch(tenant, session) }
 
 func baseRef(tenant, session string) string {
@@ -59,6 +60,10 @@ func baseRef(tenant, session string) string {
 
 func leftRefs(tenant, session string) string {
 	return "refs/everturn/left/" + escape(qualified(tenant, session)) + "/"
+}
+
+func asideRefs(tenant, session string) string {
+	return "refs/everturn/aside/" + escape(qualified(tenant, session)) + "/"
 }
 
 func heldRef(tenant, session string) string {
@@ -75,17 +80,25 @@ type Action struct {
 const (
 	trailerSession = "Everturn-Session"
 	trailerCall    = "Everturn-Call" // TURN/CALL, which is unique
+	trailerBase    = "Everturn-Base" // the ID of a commit, none or itself
+)
+
+// The values of trailerBase that are no ID: the canvas began in a repository without commits, and it begins again with
+// this commit, which a merge has made.
+const (
+	none   = "none"
+	itself = "itself"
 )
 
 // message returns the message of a commit: the title and the trailers.
 func (a Action) message(title, base string) string {
 	if base == "" {
-		base = "none"
+		base = none
 	}
 	return fmt.Sprintf("%s\n\n%s: %s\nEverturn-Turn: %s\nEverturn-Step: %d\n%s: %s\nEverturn-Tool: %s\n"+
-		"Everturn-Model: %s\nEverturn-Arguments-Hash: %s\nEverturn-Base: %s\n",
+		"Everturn-Model: %s\nEverturn-Arguments-Hash: %s\n%s: %s\n",
 		oneLine(title, 100), trailerSession, oneLine(qualified(a.Tenant, a.Session), 1000), oneLine(a.Turn, 200), a.Step,
-		trailerCall, a.call(), oneLine(a.Tool, 200), oneLine(a.Model, 200), a.ArgumentsHash, base)
+		trailerCall, a.call(), oneLine(a.Tool, 200), oneLine(a.Model, 200), a.ArgumentsHash, trailerBase, base)
 }
 
 // call returns the value of the trailer that names the call.

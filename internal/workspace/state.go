@@ -71,16 +71,34 @@ func (st state) revisions() string {
 	return st.base + ".." + st.head
 }
 
-// begin begins the canvas of a session: at the head of the caller's canvas if it is a subagent's, else at the commit
-// that is checked out in the user's repository. It does nothing in a repository without commits.
-func (s *Store) begin(ctx context.Context, a Action, caller string) (state, error) {
-	if caller != "" {
-		from, begun, err := s.readState(ctx, a.Tenant, caller)
+// Origin is where the canvas of a session begins. The zero value means the commit that is checked out in the user's
+// repository.
+type Origin struct {
+	// Caller is the session of the caller, if the session is a subagent's: it begins at the head of that canvas.
+	Caller string
+	// Parents are the sessions that the session was forked from, the nearest first, and Calls the calls whose results it
+	// shares with them, as TURN/CALL, the latest first: it begins at the last of their commits.
+	Parents, Calls []string
+}
+
+// begin begins the canvas of a session at its origin. It does nothing in a repository without commits.
+func (s *Store) begin(ctx context.Context, a Action, origin Origin) (state, error) {
+	if origin.Caller != "" {
+		from, begun, err := s.readState(ctx, a.Tenant, origin.Caller)
 		if err != nil {
 			return state{}, err
 		}
 		if begun {
-			return s.beginAt(ctx, a, state{head: from.head, base: from.head}, heldRef(a.Tenant, caller))
+			return s.beginAt(ctx, a, state{head: from.head, base: from.head}, heldRef(a.Tenant, origin.Caller))
+		}
+	}
+	for _, parent := range origin.Parents {
+		st, err := s.forkPoint(ctx, a.Tenant, parent, origin.Calls)
+		if err != nil {
+			return state{}, err
+		}
+		if st.head != "" {
+			return s.beginAt(ctx, a, st, heldRef(a.Tenant, parent))
 		}
 	}
 	head, err := s.repoHead(ctx)

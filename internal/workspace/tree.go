@@ -33,14 +33,17 @@ func (s *Store) Borrowed() []string {
 	return []string{filepath.Join(s.store(), "objects"), filepath.Join(s.gitDir, "objects")}
 }
 
-// Read makes the session's tree if it does not exist, and returns its directory. caller is the session of the caller
-// if the session is a subagent's.
-func (s *Store) Read(ctx context.Context, a Action, caller string) (dir string, err error) {
+// Begins returns where the canvas of a session begins. It is called if the canvas does not exist; nil means the zero
+// Origin.
+type Begins func(ctx context.Context) (Origin, error)
+
+// Read makes the session's tree if it does not exist, and returns its directory.
+func (s *Store) Read(ctx context.Context, a Action, origin Begins) (dir string, err error) {
 	dir = s.Path(a.Tenant, a.Session)
 	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
 		return dir, err
 	}
-	t, err := s.open(ctx, a, caller)
+	t, err := s.open(ctx, a, origin)
 	if err != nil {
 		return "", err
 	}
@@ -66,8 +69,8 @@ type Result struct {
 // Change runs a call that changes the session's tree, and commits what it has changed. If the call has already made a
 // commit, Change returns that one. A tree has one call at a time: others wait until shortly before their deadline.
 // The error is that of Run, or one of the tree; the result is valid in both cases.
-func (s *Store) Change(ctx context.Context, a Action, caller string, c Change) (res Result, err error) {
-	t, err := s.open(ctx, a, caller)
+func (s *Store) Change(ctx context.Context, a Action, origin Begins, c Change) (res Result, err error) {
+	t, err := s.open(ctx, a, origin)
 	if err != nil {
 		return res, err
 	}
@@ -149,7 +152,7 @@ const beforeDeadline = 500 * time.Millisecond
 var errBusy = errors.New("another call of this session is changing the files; nothing was done: call again when it has ended")
 
 // open locks the session's tree, makes it if it does not exist, and ends what an interrupted call has left unfinished.
-func (s *Store) open(ctx context.Context, a Action, caller string) (t *tree, err error) {
+func (s *Store) open(ctx context.Context, a Action, origin Begins) (t *tree, err error) {
 	t = &tree{store: s, name: dirName(a.Tenant, a.Session), ref: headRef(a.Tenant, a.Session)}
 	waiting, cancel := context.WithCancel(ctx)
 	if deadline, ok := ctx.Deadline(); ok {
@@ -174,7 +177,14 @@ func (s *Store) open(ctx context.Context, a Action, caller string) (t *tree, err
 	// A tree without a branch began in a repository without commits. It stays without them if the user makes some.
 	_, missing := os.Lstat(s.treeDir(t.name))
 	if !begun && missing != nil {
-		if t.state, err = s.begin(ctx, a, caller); err != nil {
+		var from Origin
+		if origin != nil {
+			from, err = origin(ctx)
+		}
+		if err == nil {
+			t.state, err = s.begin(ctx, a, from)
+		}
+		if err != nil {
 			return t, err
 		}
 	}
@@ -254,7 +264,7 @@ func (t *tree) recover(ctx context.Context, a Action) error {
 		return fmt.Errorf("reading which call was interrupted: %w", err)
 	}
 	if u.Merged != "" && t.store.isMerged(ctx, u) && t.state.head != u.Merged {
-		return t.moveTo(ctx, u.Action, state{head: u.Merged, base: u.Merged})
+		return t.moveTo(ctx, u.Action, state{head: u.Merged, base: u.Merged}, leftRefs)
 	}
 	changes, _, x, err := t.changed(ctx)
 	if err != nil {
@@ -288,7 +298,7 @@ func (t *tree) goBack(ctx context.Context, a Action, changes []change, x *index)
 // keep commits changes beside the branch, under a reference of their own.
 func (t *tree) keep(ctx context.Context, a Action, changes []change) error {
 	aside := *t
-	aside.ref = leftRefs(a.Tenant, a.Session) + strconv.FormatInt(time.Now().UnixNano(), 10)
+	aside.ref = asideRefs(a.Tenant, a.Session) + strconv.FormatInt(time.Now().UnixNano(), 10)
 	_, _, err := aside.commit(ctx, a, "what an interrupted call has left", changes, nil)
 	return err
 }

@@ -78,7 +78,7 @@ func TestACallCommitsOnce(t *testing.T) {
 			for _, s := range processes { // both run the same call
 				all.Go(func() {
 					name := fmt.Sprintf("f%d", n)
-					_, err := s.Change(context.WithoutCancel(t.Context()), call(fmt.Sprint(session), n), "", Change{Title: "write",
+					_, err := s.Change(context.WithoutCancel(t.Context()), call(fmt.Sprint(session), n), nil, Change{Title: "write",
 						Run: func(dir string) ([]string, error) { return []string{name}, put(dir, name, "x") }})
 					assert.NoError(t, err)
 				})
@@ -105,7 +105,7 @@ func TestAnInterruptedCall(t *testing.T) {
 	write(t, s, call("s", 1), "b", "2\n")
 	dies := func(a Action) {
 		assert.Panics(t, func() {
-			_, _ = s.Change(t.Context(), a, "", Change{Title: "edit", Run: func(dir string) ([]string, error) {
+			_, _ = s.Change(t.Context(), a, nil, Change{Title: "edit", Run: func(dir string) ([]string, error) {
 				require.NoError(t, put(dir, "a", "half\n"))
 				require.NoError(t, put(dir, "c/new", "half\n"))
 				require.NoError(t, os.Remove(filepath.Join(dir, "b")))
@@ -115,13 +115,13 @@ func TestAnInterruptedCall(t *testing.T) {
 	}
 	dies(call("s", 2))
 	var seen map[string]string
-	_, err := s.Change(t.Context(), call("s", 2), "", Change{Title: "edit", Run: func(string) ([]string, error) {
+	_, err := s.Change(t.Context(), call("s", 2), nil, Change{Title: "edit", Run: func(string) ([]string, error) {
 		seen = files(t, s, "s")
 		return nil, nil
 	}})
 	require.NoError(t, err)
 	assert.Equal(t, map[string]string{"a": "1\n", "b": "2\n"}, seen, "the same call begins again")
-	left := inStore(t, s, "for-each-ref", "--format=%(objectname)", "refs/everturn/left/s/")
+	left := inStore(t, s, "for-each-ref", "--format=%(objectname)", "refs/everturn/aside/s/")
 	assert.Equal(t, "half", inStore(t, s, "show", left+":c/new"), "what it had done is kept")
 
 	dies(call("s", 3))
@@ -238,20 +238,20 @@ func TestTakeConflictsAndFollows(t *testing.T) {
 	for _, agent := range []string{"one", "two"} {
 		a := call(agent, 1)
 		a.Turn = "turn of " + agent
-		_, err := s.Change(t.Context(), a, "caller", Change{Title: "x", Run: func(dir string) ([]string, error) {
+		_, err := s.Change(t.Context(), a, from("caller"), Change{Title: "x", Run: func(dir string) ([]string, error) {
 			return nil, errors.Join(put(dir, "a", agent+"\n"), put(dir, agent, "x"), os.Remove(filepath.Join(dir, "gone")))
 		}})
 		require.NoError(t, err)
 		assert.Equal(t, "1\n", files(t, s, agent)["b"], "it begins where its caller stands")
 	}
-	id, err := s.Take(t.Context(), call("caller", 2), "", "one")
+	id, err := s.Take(t.Context(), call("caller", 2), nil, "one")
 	require.NoError(t, err)
 	want := map[string]string{"a": "one\n", "b": "1\n", "one": "x"}
 	assert.Equal(t, want, files(t, s, "caller"))
-	again, err := s.Take(t.Context(), call("caller", 2), "", "one")
+	again, err := s.Take(t.Context(), call("caller", 2), nil, "one")
 	require.NoError(t, err)
 	assert.Equal(t, id, again)
-	_, err = s.Take(t.Context(), call("caller", 3), "", "two")
+	_, err = s.Take(t.Context(), call("caller", 3), nil, "two")
 	require.ErrorAs(t, err, new(*ConflictError))
 	assert.Equal(t, want, files(t, s, "caller"))
 }
@@ -262,7 +262,7 @@ func TestAnEmptyRepository(t *testing.T) {
 	s := opened(t, dir)
 	write(t, s, call("s", 1), "a", "1\n")
 	write(t, s, call("s", 2), "b", "1\n")
-	_, err := s.Read(t.Context(), call("early", 1), "")
+	_, err := s.Read(t.Context(), call("early", 1), nil)
 	require.NoError(t, err)
 	shown, err := s.Show(t.Context(), "", "s")
 	require.NoError(t, err)

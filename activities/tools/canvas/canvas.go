@@ -17,59 +17,73 @@ import (
 // maxShown bounds what a tool shows of a diff, in bytes. It leaves room for a note.
 const maxShown = 64<<10 - 1024
 
+// Lineage returns the sessions that a session was forked from, the nearest first, and the calls whose results it shares
+// with them, as TURN/CALL, the latest first.
+type Lineage func(ctx context.Context, tenant, session string) (parents, calls []string, err error)
+
 // set is the tools for the canvases of one repository. Each method that returns (string, error) is a tool.
 type set struct {
-	store   *workspace.Store
+	Roots
 	secrets *redact.Redactor
 }
 
 // Register adds the tools for canvases, and the file tools, which act in the tree of their call's session.
-func Register(r *tools.Registry, store *workspace.Store, rules files.Options) error {
-	s := set{store, r.Secrets()}
+func Register(r *tools.Registry, roots Roots, rules files.Options) error {
+	s := set{roots, r.Secrets()}
 	rules.Instructions, rules.Protected = true, nil // no agent is configured by a tree
 	return errors.Join(
-		files.RegisterIn(r, Roots{store}, rules),
+		files.RegisterIn(r, roots, rules),
 		tools.Add(r, "canvas_diff", "Show what this session has changed in the workspace, as a unified diff, and its last "+
 			"commit.", s.diff, tools.LocalActivity(), tools.Risk(turn.RiskLow), tools.ReadOnly()),
 		tools.Add(r, "canvas_take", "Merge what an agent that you have called in this turn has changed into your workspace.",
 			s.take, tools.Repeatable(), tools.Risk(turn.RiskMedium)),
-		tools.Add(r, "canvas_merge", "Merge what this session has changed into a branch of the user's repository that is not "+
-			"checked out. commit and files are those that canvas_diff shows.", s.merge, tools.Repeatable(),
+		tools.Add(r, "canvas_merge", "Merge what this session has changed into a branch of the user's repository that is "+
+			"not checked out. commit and files are those that canvas_diff shows.", s.merge, tools.Repeatable(),
 			tools.Risk(turn.RiskHigh)),
 	)
 }
 
-// action returns the call for which a tool runs, and the session of its caller, from the tool's context.
-func action(ctx context.Context) (a workspace.Action, caller string, err error) {
+// action returns the call for which a tool runs, and where the canvas of its session begins, from the tool's context.
+func (r Roots) action(ctx context.Context) (a workspace.Action, origin workspace.Begins, err error) {
 	req, ok := tools.CallInfo(ctx)
 	if !ok || req.Session == "" {
-		return a, "", errors.New("a canvas belongs to a session, and this call to none")
+		return a, nil, errors.New("a canvas belongs to a session, and this call to none")
 	}
 	return workspace.Action{Tenant: req.Tenant, Session: req.Session, Turn: req.Turn, Step: req.Step, Call: req.CallID,
-		Tool: req.Tool, Model: req.Model, ArgumentsHash: fmt.Sprintf("%x", sha256.Sum256(req.Arguments))}, req.Caller, nil
+			Tool: req.Tool, Model: req.Model, ArgumentsHash: fmt.Sprintf("%x", sha256.Sum256(req.Arguments))},
+		func(ctx context.Context) (o workspace.Origin, err error) {
+			o.Caller = req.Caller
+			if r.Lineage != nil {
+				o.Parents, o.Calls, err = r.Lineage(ctx, req.Tenant, req.Session)
+			}
+			return o, err
+		}, nil
 }
 
 // Roots gives each call the tree of its session: see files.Roots.
-type Roots struct{ Store *workspace.Store }
+type Roots struct {
+	Store   *workspace.Store
+	Lineage Lineage // nil: no session is a fork
+}
 
 // Read implements files.Roots.
 func (r Roots) Read(ctx context.Context) (dir string, err error) {
-	a, caller, err := action(ctx)
+	a, origin, err := r.action(ctx)
 	if err != nil {
 		return "", err
 	}
-	return r.Store.Read(ctx, a, caller)
+	return r.Store.Read(ctx, a, origin)
 }
 
 // Change implements files.Roots. The changes become one commit.
 func (r Roots) Change(ctx context.Context, title string,
 	run func(dir string) (done string, changed []string, err error)) (string, error) {
-	a, caller, err := action(ctx)
+	a, origin, err := r.action(ctx)
 	if err != nil {
 		return "", err
 	}
 	done := title + " was done before" // stays if run is not called
-	res, err := r.Store.Change(ctx, a, caller, workspace.Change{Title: title,
+	res, err := r.Store.Change(ctx, a, origin, workspace.Change{Title: title,
 		Run: func(dir string) (changed []string, err error) {
 			done, changed, err = run(dir)
 			return changed, err
@@ -98,7 +112,7 @@ type diffInput struct {
 
 // diff implements the tool canvas_diff: it returns the changes of the session's own canvas, or of that of a subagent.
 func (s set) diff(ctx context.Context, in diffInput) (string, error) {
-	a, _, err := action(ctx)
+	a, _, err := s.action(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -109,7 +123,7 @@ func (s set) diff(ctx context.Context, in diffInput) (string, error) {
 			return "", err
 		}
 	}
-	text, head, err := s.store.Diff(ctx, a.Tenant, session, in.Path)
+	text, head, err := s.Store.Diff(ctx, a.Tenant, session, in.Path)
 	if err != nil {
 		return "", err
 	}
@@ -133,14 +147,14 @@ type takeInput struct {
 
 // take implements the tool canvas_take: it merges the changes of a subagent's canvas into the session's own.
 func (s set) take(ctx context.Context, in takeInput) (string, error) {
-	a, caller, err := action(ctx)
+	a, origin, err := s.action(ctx)
 	if err != nil {
 		return "", err
 	}
 	if err := checkSubagent(a, in.From); err != nil {
 		return "", err
 	}
-	id, err := s.store.Take(ctx, a, caller, in.From)
+	id, err := s.Store.Take(ctx, a, origin, in.From)
 	if err != nil {
 		return "", err
 	}
@@ -158,14 +172,14 @@ type mergeInput struct {
 // merge implements the tool canvas_merge: it merges the session's canvas into a branch of the repository. An approval
 // shows the arguments, so the canvas must be what they say.
 func (s set) merge(ctx context.Context, in mergeInput) (string, error) {
-	a, _, err := action(ctx)
+	a, _, err := s.action(ctx)
 	if err != nil {
 		return "", err
 	}
 	if in.Commit == "" {
 		return "", errors.New("commit is empty: take it from canvas_diff")
 	}
-	id, err := s.store.Merge(ctx, workspace.MergeInput{Action: a, Into: in.Into, Commit: in.Commit, Files: in.Files,
+	id, err := s.Store.Merge(ctx, workspace.MergeInput{Action: a, Into: in.Into, Commit: in.Commit, Files: in.Files,
 		Squash: in.Squash, Title: in.Title})
 	if err != nil {
 		return "", err

@@ -21,7 +21,7 @@ import (
 // Canvas returns the commands for the branches of a git repository on which sessions change files.
 func Canvas(a *app.App) *cobra.Command {
 	cmd := app.Parent("canvas", "Show, merge or drop what a session has changed in a git repository",
-		canvasShow(a), canvasDiff(a), canvasLog(a), canvasMerge(a), canvasDrop(a))
+		canvasShow(a), canvasDiff(a), canvasLog(a), canvasUndo(a), canvasMerge(a), canvasDrop(a))
 	cmd.Long = `Show, merge or drop what a session has changed in a git repository. With mode = "tree" under
 [workspace] in agent.toml, each session has a directory and a branch of its own, with one commit for
 each call that changes files, and your repository stays as it is until you merge.`
@@ -153,6 +153,27 @@ func canvasLog(a *app.App) *cobra.Command {
 	}
 	app.OutputFlag(cmd, &output, app.OutputText, app.OutputJSON, app.OutputJSONL)
 	return cmd
+}
+
+// canvasUndo returns the command that takes back a session's last commit.
+func canvasUndo(a *app.App) *cobra.Command {
+	return &cobra.Command{
+		Use:   "undo [session]",
+		Short: "Take back the last change of a session",
+		Long: `Take back the last commit of a session: its files are again as they were before the call that made it.
+The commit itself is kept, and the conversation stays as it is: tell the session what to do instead.`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: a.CompleteSessions(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return canvasOf(cmd.Context(), a, args, func(store *workspace.Store, tenant, session string) error {
+				c, err := store.Undo(cmd.Context(), tenant, session)
+				if err == nil {
+					a.Note("took back %s, which was commit %.10s", app.Quoted(c.Subject), c.ID)
+				}
+				return err
+			})
+		},
+	}
 }
 
 // canvasMerge returns the command that merges a session's branch into another branch.

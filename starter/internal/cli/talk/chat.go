@@ -13,6 +13,7 @@ import (
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/internal/loopback"
 	"github.com/everturn/everturn/internal/modelconfig"
+	"github.com/everturn/everturn/internal/workspace"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/starter/internal/ui/chat"
 	"github.com/everturn/everturn/workflows/turn"
@@ -91,23 +92,44 @@ func talkTo(ctx context.Context, t *app.TurnClient, f sessionFlags, chosen turn.
 	}
 	t.NoteOtherSettings(ctx)
 	a := t.App
-	workspace := "" // a worker on another machine has another one
-	if loopback.Address(t.Cfg.Temporal.Address) && t.Cfg.Workspace.Mode == config.WorkspaceFolder {
-		workspace = t.Cfg.Runtime.Workspace
-	}
-	left, err := chat.Run(ctx, chat.Options{
+	options := chat.Options{
 		Journal: t.Journal, Client: t.Client, Session: session, Person: app.UserName(), Model: t.DefaultModel(),
 		Requested: f.model, CheckModel: t.CheckModel,
 		Models:     func() []chat.ModelChoice { return modelChoices(t.Cfg) },
 		SeesImages: func(requested string) bool { return modelconfig.SeesImages(t.Cfg, requested) },
-		History:    file, Chosen: chosen, Agent: f.agent, Workspace: workspace,
+		History:    file, Chosen: chosen, Agent: f.agent,
 		Link:  func(session, id string) string { return t.RunLink(t.Client.WorkflowID(session), id) },
 		Color: a.Colored(out), In: a.In, Out: out, Environ: a.Environ, Signals: a.Interrupts.Take(), Failed: t.Failed,
-	})
+	}
+	if err := withWorkspace(ctx, t.Cfg, &options); err != nil {
+		return err
+	}
+	left, err := chat.Run(ctx, options)
 	if err != nil {
 		return err
 	}
 	sayGoodbye(t, left)
+	return nil
+}
+
+// withWorkspace adds what a chat does with the files of sessions, if a worker on this machine has them.
+func withWorkspace(ctx context.Context, cfg config.Config, o *chat.Options) error {
+	switch {
+	case !loopback.Address(cfg.Temporal.Address): // a worker on another machine has another workspace
+		return nil
+	case cfg.Workspace.Mode == config.WorkspaceFolder:
+		o.Workspace = func(string) string { return cfg.Runtime.Workspace }
+		return nil
+	}
+	store, err := workspace.Open(ctx, workspace.Options{Repo: cfg.Runtime.Workspace, State: cfg.StateDir()})
+	if err != nil {
+		return app.Usage("%v", err)
+	}
+	o.Workspace = func(session string) string { return store.Path(cfg.Tenant, session) }
+	o.Undo = func(ctx context.Context, session string) (string, error) {
+		c, err := store.Undo(ctx, cfg.Tenant, session)
+		return fmt.Sprintf("took back %q, which was commit %.10s", c.Subject, c.ID), err
+	}
 	return nil
 }
 

@@ -42,6 +42,7 @@ func slashCommands() []slashCommand {
 		{"stop", "", "stop the running turn; its results so far are " +
 			"kept", func(m *Model, _ string) tea.Cmd { return m.stop() }},
 		{"tools", "", "list the tools that workers offer", (*Model).toolsCommand},
+		{"undo", "", "take back the last change of the session's files", (*Model).undoCommand},
 	}
 }
 
@@ -213,6 +214,22 @@ func (m *Model) compactCommand(focus string) tea.Cmd {
 		}
 		return replyMsg{lines: []string{res.String()}}
 	}
+}
+
+// undoCommand takes back the last commit of the session's canvas.
+func (m *Model) undoCommand(string) tea.Cmd {
+	if m.o.Undo == nil {
+		m.printError("there is nothing to undo: sessions share their files (workspace.mode), or a worker elsewhere has them")
+		return nil
+	}
+	session := m.session
+	return m.background(func(ctx context.Context) tea.Msg {
+		done, err := m.o.Undo(ctx, session)
+		if err != nil {
+			return replyMsg{err: err}
+		}
+		return replyMsg{lines: []string{done}}
+	})
 }
 
 // toolsCommand lists the tools in the catalogues of all workers.

@@ -43,9 +43,12 @@ type Options struct {
 	Chosen turn.UserMessage
 	// Agent is the agent of its turns; empty means the worker's default.
 	Agent string
-	// Workspace is the folder of the file tools, if the worker runs on this machine; otherwise empty. Approvals show
-	// changes with lines from its files.
-	Workspace string
+	// Workspace returns the folder in which the file tools act for a session, or "" if it is not on this machine. Approvals
+	// show changes with lines from its files. Nil if the worker runs on another machine.
+	Workspace func(session string) string
+	// Undo takes back the last change of a session's files, and says what that was. Nil if sessions share their files, or
+	// if the worker runs on another machine.
+	Undo func(ctx context.Context, session string) (done string, err error)
 	// Link returns the address of a turn in Temporal's Web UI; nil if no Web UI is known.
 	Link func(session, turn string) string
 	// History is the file that keeps typed texts for the arrow keys; empty for none.

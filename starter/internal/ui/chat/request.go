@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -120,7 +121,11 @@ func (p *pendingRequest) verdicts() []ui.Verdict {
 // it stays while the user reads it.
 func (m *Model) diffOf(p *pendingRequest) string {
 	if p.diff == nil {
-		diff := ui.DiffIn(m.o.Workspace, p.Tool, p.Arguments)
+		workspace := ""
+		if m.o.Workspace != nil {
+			workspace = m.o.Workspace(cmp.Or(p.Session, m.session))
+		}
+		diff := ui.DiffIn(workspace, p.Tool, p.Arguments)
 		p.diff = &diff
 	}
 	return *p.diff

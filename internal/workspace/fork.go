@@ -1,0 +1,110 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// maxHistory bounds how many commits a fork looks at to find where it begins.
+const maxHistory = 50_000
+
+// forkPoint returns the state of a session's canvas after the calls, which are the latest first: that of the commit of
+// the latest one that has a commit, or else the state in which the canvas began. It is empty if there is no canvas.
+func (s *Store) forkPoint(ctx context.Context, tenant, session string, calls []string) (state, error) {
+	now, begun, err := s.readState(ctx, tenant, session)
+	if err != nil || !begun {
+		return state{}, err
+	}
+	refs, err := s.git(ctx, nil, "for-each-ref", "--format=%(objectname)", headRef(tenant, session),
+		strings.TrimSuffix(leftRefs(tenant, session), "/"))
+	if err != nil {
+		return state{}, err
+	}
+	args := append([]string{"log", "-n", strconv.Itoa(maxHistory), "--topo-order", "--grep=^" + trailerCall + ": ",
+		"--format=%H %(trailers:key=" + trailerSession + ",valueonly,separator=)%x00%(trailers:key=" + trailerCall +
+			",valueonly,separator=)%x00%(trailers:key=" + trailerBase + ",valueonly,separator=)"}, strings.Fields(string(refs))...)
+	log, err := s.git(ctx, nil, append(args, "--")...)
+	if err != nil {
+		return state{}, err
+	}
+	found, own, merged := map[string]state{}, []string{now.base}, map[string]bool{}
+	for line := range strings.Lines(string(log)) {
+		fields := strings.Split(strings.TrimSpace(line), "\x00")
+		if len(fields) != 3 || !objectID.MatchString(strings.Fields(fields[0])[0]) {
+			continue
+		}
+		id, by, _ := strings.Cut(fields[0], " ")
+		st := state{head: id, base: baseOf(fields[2], id)}
+		if _, known := found[fields[1]]; !known { // a commit that was undone and made again may be here twice
+			found[fields[1]] = st
+		}
+		switch {
+		case by != oneLine(qualified(tenant, session), 1000):
+		case fields[2] == itself:
+			merged[id] = true
+		default:
+			own = append(own, st.base)
+		}
+	}
+	for _, call := range calls {
+		if st, ok := found[call]; ok {
+			return st, nil
+		}
+	}
+	for _, base := range own { // that of the first commit is no merge
+		if !merged[base] {
+			return state{head: base, base: base}, nil
+		}
+	}
+	return state{head: now.base, base: now.base}, nil
+}
+
+// baseOf returns the base that the trailer of the commit id names.
+func baseOf(trailer, id string) string {
+	switch {
+	case trailer == itself:
+		return id
+	case objectID.MatchString(trailer):
+		return trailer
+	}
+	return ""
+}
+
+// Undo takes back the last commit of a session's canvas, and returns it. The store keeps it under a reference.
+func (s *Store) Undo(ctx context.Context, tenant, session string) (undone Commit, err error) {
+	if _, err := s.existingState(ctx, tenant, session); err != nil {
+		return undone, err
+	}
+	a := Action{Tenant: tenant, Session: session, Tool: "everturn canvas undo"}
+	t, err := s.open(ctx, a, nil)
+	if err != nil {
+		return undone, err
+	}
+	defer func() { err = errors.Join(err, t.close()) }()
+	if err := t.settle(ctx, a); err != nil {
+		return undone, err
+	}
+	shown, err := s.show(ctx, tenant, session, t.state)
+	if err != nil {
+		return undone, err
+	}
+	at := slices.IndexFunc(shown.Commits, func(c Commit) bool { return c.ID == t.state.head })
+	parent, err := s.firstLine(ctx, "rev-parse", "--verify", "--quiet", t.state.head+"^1")
+	if at < 0 || refused(err) {
+		return undone, errors.New("there is nothing to undo: the canvas has no change since it began or was merged")
+	}
+	if err == nil {
+		err = s.mark(t.name, unfinished{Action: a, Follow: true})
+	}
+	if err != nil {
+		return undone, err
+	}
+	if err := t.moveTo(ctx, a, state{head: parent, base: t.state.base}, asideRefs); err != nil {
+		return undone, fmt.Errorf("undoing the last change: %w", err)
+	}
+	return shown.Commits[at], nil
+}
