@@ -91,7 +91,7 @@ func TestForksAndUndoHaveTheFilesOfTheirMessages(t *testing.T) {
 	h.worker()
 	h.everturn("canvas", "undo", "both").exits(3)
 	h.everturn("run", "-s", "both", `call local/write_file {"path":"page.md","content":"second\n","overwrite":true}`).exits(0)
-	at := len(h.shown("both").Messages)
+	at := len(decoded[shown](h.everturn("show", "both", "-o", "json").exits(0)).Messages)
 	h.everturn("run", "-s", "both", `call local/write_file {"path":"page.md","content":"third\n","overwrite":true}`).exits(0)
 	h.everturn("rewind", "both", "--to", fmt.Sprint(at), "--as", "back").exits(0)
 	h.everturn("fork", "both", "--at", "1", "--as", "begin").exits(0)
