@@ -90,6 +90,12 @@ func TestForksAndUndoHaveTheFilesOfTheirMessages(t *testing.T) {
 	h := newCanvasUserFolder(t)
 	h.worker()
 	h.everturn("canvas", "undo", "both").exits(3)
+	h.write("repo/own.md", "mine\n")
+	own := `call local/read_file {"path":"own.md"}`
+	assert.Contains(t, h.everturn("run", "-s", "without", own).exits(0).err.String(), "own.md")
+	with := h.everturn("run", "-s", "with", "--with-changes", own).exits(0)
+	assert.Contains(t, with.out.String(), "mine")
+	h.everturn("run", "-s", "with", "--with-changes", own).exits(3)
 	h.everturn("run", "-s", "both", `call local/write_file {"path":"page.md","content":"second\n","overwrite":true}`).exits(0)
 	at := len(decoded[shown](h.everturn("show", "both", "-o", "json").exits(0)).Messages)
 	h.everturn("run", "-s", "both", `call local/write_file {"path":"page.md","content":"third\n","overwrite":true}`).exits(0)

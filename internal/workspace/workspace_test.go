@@ -296,3 +296,33 @@ func TestADiffHidesNoChange(t *testing.T) {
 	assert.Contains(t, diff, "+rm -rf build")
 	assert.Contains(t, diff, "+rm -rf dist")
 }
+
+// TestUserChanges begins a canvas with what the user has changed and not committed.
+func TestUserChanges(t *testing.T) {
+	dir, ran := hostile(t)
+	s := opened(t, dir)
+	changed, err := s.UserChanges(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, changed)
+	require.NoError(t, put(dir, "a.txt", "staged\n"))
+	userGit(t, dir, "-c", "core.fsmonitor=false", "add", "a.txt")
+	require.NoError(t, errors.Join(put(dir, "a.txt", "mine\n"), put(dir, "new/f", "mine\n"), put(dir, "secret.key", "plain\n"),
+		os.Remove(filepath.Join(dir, "sub/.gitattributes"))))
+	_ = os.Remove(ran)
+	before := users(t, dir)
+	changed, err = s.UserChanges(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, []string{"a.txt", "new/f", "sub/.gitattributes"}, changed)
+	res, err := s.TakeUserChanges(t.Context(), Action{Session: "s"})
+	require.NoError(t, err)
+	assert.Equal(t, []Skipped{{"secret.key", "git would pass it through the filter crypt"}}, res.Skipped)
+	has := files(t, s, "s")
+	assert.Equal(t, "mine\n", has["a.txt"])
+	assert.Equal(t, "mine\n", has["new/f"])
+	assert.Equal(t, "cipher\n", has["secret.key"])
+	assert.NotContains(t, has, "sub/.gitattributes")
+	assert.Equal(t, before, users(t, dir))
+	assert.NoFileExists(t, ran)
+	_, err = s.TakeUserChanges(t.Context(), Action{Session: "s"})
+	require.Error(t, err)
+}

@@ -11,9 +11,7 @@ import (
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/internal/loopback"
 	"github.com/everturn/everturn/internal/modelconfig"
-	"github.com/everturn/everturn/internal/workspace"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/starter/internal/ui/chat"
 	"github.com/everturn/everturn/workflows/turn"
@@ -91,6 +89,9 @@ func talkTo(ctx context.Context, t *app.TurnClient, f sessionFlags, chosen turn.
 		return err
 	}
 	t.NoteOtherSettings(ctx)
+	if err := f.begin(ctx, t, session); err != nil {
+		return err
+	}
 	a := t.App
 	options := chat.Options{
 		Journal: t.Journal, Client: t.Client, Session: session, Person: app.UserName(), Model: t.DefaultModel(),
@@ -109,27 +110,6 @@ func talkTo(ctx context.Context, t *app.TurnClient, f sessionFlags, chosen turn.
 		return err
 	}
 	sayGoodbye(t, left)
-	return nil
-}
-
-// withWorkspace adds what a chat does with the files of sessions, if a worker on this machine has them.
-func withWorkspace(ctx context.Context, cfg config.Config, o *chat.Options) error {
-	switch {
-	case !loopback.Address(cfg.Temporal.Address): // a worker on another machine has another workspace
-		return nil
-	case cfg.Workspace.Mode == config.WorkspaceFolder:
-		o.Workspace = func(string) string { return cfg.Runtime.Workspace }
-		return nil
-	}
-	store, err := workspace.Open(ctx, workspace.Options{Repo: cfg.Runtime.Workspace, State: cfg.StateDir()})
-	if err != nil {
-		return app.Usage("%v", err)
-	}
-	o.Workspace = func(session string) string { return store.Path(cfg.Tenant, session) }
-	o.Undo = func(ctx context.Context, session string) (string, error) {
-		c, err := store.Undo(ctx, cfg.Tenant, session)
-		return fmt.Sprintf("took back %q, which was commit %.10s", c.Subject, c.ID), err
-	}
 	return nil
 }
 

@@ -119,6 +119,12 @@ func sendAndFollow(ctx context.Context, t *app.TurnClient, f runFlags, prompt st
 		return err
 	}
 	t.NoteOtherSettings(ctx)
+	if session == "" {
+		session = client.NewSessionID()
+	}
+	if err := f.begin(ctx, t, session); err != nil {
+		return err
+	}
 	sendCtx, cancel := f.follow.bound(ctx)
 	defer cancel()
 	f.message.Text, f.message.Model, f.message.Limits = prompt, f.model, f.limits.Request

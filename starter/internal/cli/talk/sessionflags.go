@@ -14,6 +14,7 @@ type sessionFlags struct {
 	session, model  string
 	agent           string
 	last, dev, slow bool
+	changes         bool
 }
 
 // register adds the flags.
@@ -22,6 +23,8 @@ func (f *sessionFlags) register(a *app.App, cmd *cobra.Command) {
 	flags.BoolVar(&f.dev, "dev", false, "start Temporal, its Web UI and a worker on this machine")
 	flags.BoolVar(&f.slow, "slow", false, "with --dev and the demo model: answer slowly")
 	flags.StringVarP(&f.session, "session", "s", "", "the `ID` of the session to continue or start")
+	flags.BoolVar(&f.changes, "with-changes", false, "begin the tree of a new session with your changes that are not "+
+		"committed")
 	modelFlag(cmd, &f.model)
 	agentFlag(a, cmd, &f.agent)
 	flags.BoolVarP(&f.last, "continue", "c", false, "continue the last session")

@@ -1,0 +1,93 @@
+package talk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/everturn/everturn/client"
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/internal/loopback"
+	"github.com/everturn/everturn/internal/workspace"
+	"github.com/everturn/everturn/starter/internal/cli/app"
+	"github.com/everturn/everturn/starter/internal/ui"
+	"github.com/everturn/everturn/starter/internal/ui/chat"
+)
+
+func openStore(ctx context.Context, cfg config.Config) (*workspace.Store, error) {
+	store, err := workspace.Open(ctx, workspace.Options{Repo: cfg.Runtime.Workspace, State: cfg.StateDir()})
+	if err != nil {
+		return nil, app.Usage("%v", err)
+	}
+	return store, nil
+}
+
+// withWorkspace adds what a chat does with the files of sessions, if a worker on this machine has them.
+func withWorkspace(ctx context.Context, cfg config.Config, o *chat.Options) error {
+	switch {
+	case !loopback.Address(cfg.Temporal.Address): // a worker on another machine has another workspace
+		return nil
+	case cfg.Workspace.Mode == config.WorkspaceFolder:
+		o.Workspace = func(string) string { return cfg.Runtime.Workspace }
+		return nil
+	}
+	store, err := openStore(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	o.Workspace = func(session string) string { return store.Path(cfg.Tenant, session) }
+	o.Undo = func(ctx context.Context, session string) (string, error) {
+		c, err := store.Undo(ctx, cfg.Tenant, session)
+		return fmt.Sprintf("took back %q, which was commit %.10s", c.Subject, c.ID), err
+	}
+	return nil
+}
+
+// maxNamed bounds how many files a note names.
+const maxNamed = 5
+
+// begin names the user's files that are not committed, if the session's tree is going to lack them. With
+// --with-changes, it begins the tree with them.
+func (f sessionFlags) begin(ctx context.Context, t *app.TurnClient, session string) error {
+	if t.Cfg.Workspace.Mode != config.WorkspaceTree || !loopback.Address(t.Cfg.Temporal.Address) {
+		if f.changes {
+			return app.Usage("--with-changes needs mode = \"tree\" under [workspace], and a worker on this machine")
+		}
+		return nil
+	}
+	_, err := t.Journal.Session(ctx, session)
+	switch {
+	case err == nil && f.changes:
+		return app.Usage("--with-changes is for a new session, and %s exists", app.Line(session, 100))
+	case err == nil:
+		return nil
+	case !errors.Is(err, client.ErrNotFound):
+		return err
+	}
+	store, err := openStore(ctx, t.Cfg)
+	if err != nil {
+		return err
+	}
+	if f.changes {
+		a := workspace.Action{Tenant: t.Cfg.Tenant, Session: session, Tool: "everturn run --with-changes"}
+		res, err := store.TakeUserChanges(ctx, a)
+		if err == nil && res.Commit != "" {
+			t.App.Note("the session begins with your changes, as commit %.10s", res.Commit)
+		}
+		if note := res.Note(); err == nil && note != "" {
+			t.App.Note("%s", note)
+		}
+		return err
+	}
+	changed, err := store.UserChanges(ctx)
+	if err == nil && len(changed) > 0 {
+		names := strings.Join(changed[:min(len(changed), maxNamed)], ", ")
+		if len(changed) > maxNamed {
+			names += ", …"
+		}
+		t.App.Note("%s of yours with changes that are not committed, which the session does not have: %s (a new session takes "+
+			"them along with --with-changes)", ui.Count(len(changed), "file"), app.Line(names, 500))
+	}
+	return err
+}
