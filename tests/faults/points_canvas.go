@@ -19,18 +19,39 @@ func canvases() []point {
 		drawn(dies("canvas_claimed", "a change is claimed and git has not run", "ClaimCall:after", firstOf)),
 		drawn(dies("canvas_made", "a commit is made and its call is not settled", "SettleCall:before", anyStroke)),
 		drawn(dies("canvas_settled", "the call of a commit is settled and not reported", "SettleCall:after", anyStroke)),
-		drawn(point{name: "canvas_git", about: "git is killed three times in the middle of a commit",
-			act: func(ctx context.Context, r *harness) error { return r.ask(ctx) },
-			prepare: func(r *harness, _ context.Context) error {
-				real, err := exec.LookPath("git")
-				if err != nil {
-					return err
-				}
-				r.settings.path = inDir(r.dir, "bin")
-				return errors.Join(os.Mkdir(r.settings.path, 0o700),
-					os.WriteFile(inDir(r.settings.path, "git"), fmt.Appendf(nil, dyingGit, r.dir, real), 0o700))
-			}}),
+		drawn(withGit(point{name: "canvas_git", about: "git is killed three times in the middle of a commit",
+			act: func(ctx context.Context, r *harness) error { return r.ask(ctx) }}, dyingGit)),
+		drawn(diesInGit("canvas_changed", "the tree has a change and no commit has it", changedGit)),
+		drawn(diesInGit("canvas_committed", "a commit is made and the worker does not know", committedGit)),
 	}
+}
+
+// withGit gives the workers of a point this script as git. Its arguments are the folder of the harness and the real git.
+func withGit(p point, script string) point {
+	p.prepare = func(r *harness, _ context.Context) error {
+		real, err := exec.LookPath("git")
+		if err != nil {
+			return err
+		}
+		r.settings.path = inDir(r.dir, "bin")
+		return errors.Join(os.Mkdir(r.settings.path, 0o700),
+			os.WriteFile(inDir(r.settings.path, "git"), fmt.Appendf(nil, script, r.dir, real), 0o700))
+	}
+	return p
+}
+
+// diesInGit makes a point at which git kills the worker.
+func diesInGit(name, about, script string) point {
+	return withGit(point{name: name, about: about, interruptions: 1,
+		act: func(ctx context.Context, r *harness) error {
+			if err := r.ask(ctx); err != nil {
+				return err
+			}
+			if err := reach(ctx, "the death of the worker", r.first().gone); err != nil {
+				return err
+			}
+			return r.heal(ctx)
+		}}, script)
 }
 
 // dyingGit is a git that is killed soon after it has begun to commit, three times.
@@ -47,6 +68,28 @@ case " $* " in *" fast-import "*)
 esac
 exec %[2]s "$@"
 `
+
+// changedGit is a git that kills its worker instead of making the first commit, and committedGit one that kills it
+// afterwards.
+const (
+	changedGit = `#!/bin/sh
+case " $* " in *" fast-import "*)
+	if mkdir "%s/killed" 2>/dev/null; then
+		kill -9 $PPID $$
+	fi
+esac
+exec %[2]s "$@"
+`
+	committedGit = `#!/bin/sh
+case " $* " in *" fast-import "*)
+	if mkdir "%s/killed" 2>/dev/null; then
+		%[2]s "$@"
+		kill -9 $PPID $$
+	fi
+esac
+exec %[2]s "$@"
+`
+)
 
 // stroke is the tool that changes a canvas.
 const stroke = "local_write_file"
