@@ -30,7 +30,7 @@ func groups() []group {
 			"once. The turn that it begins gets what is left of the limits.", asides()},
 		{"Plans", "The plan is in the journal: the next worker reads from the calls which steps are done, and goes on.",
 			plans()},
-		{"Canvases", "A commit carries its call in a trailer. A call that is repeated finds the commit that it "+
+		{"Canvases", "A commit carries its call in a trailer. A call that is repeated finds the commit that it " +
 			"has made, or begins again from the last one.",
 			canvases()},
 		{"MCP servers", "The call's result says what is known, and the server is restarted with backoff.", toolServers()},
