@@ -54,7 +54,6 @@ var mutants = []mutant{
 	{name: "nothing", point: "agent_settle_after"},
 	{name: "agent_misquoted", point: "agent_settle_after", breaks: check.I1},
 	{name: "nothing", point: "plan_dispatch_before"},
-	{name: "plan_rewritten", point: "plan_dispatch_before", says: "is not as it was written"},
 	{name: "plan_forgetful", point: "plan_dispatch_before", says: "is not as it was written"},
 	{name: "nothing", point: "aside_answered"},
 	{name: "allowance_forgotten", point: "aside_answered", breaks: check.I9},
