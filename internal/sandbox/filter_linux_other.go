@@ -1,0 +1,7 @@
+//go:build linux && !amd64
+
+package sandbox
+
+func legacyRefused() []refusal { return nil }
+
+func legacyWithoutNamespaces() []refusal { return nil }
