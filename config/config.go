@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/everturn/everturn/internal/sandbox"
 	"github.com/everturn/everturn/internal/statedir"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -25,10 +26,13 @@ type Config struct {
 	LocalFiles LocalFiles `toml:"local_files"`
 	// The tool fetch_url, which reads pages of the web.
 	Web Web `toml:"web"`
-	// The tool shell, which runs commands. It needs Linux 6.7 or newer with Landlock.
+	// The tool shell, which runs commands on Linux: see docs/shell.md.
 	Shell Shell `toml:"shell"`
 	// Where file tools and commands act: in one folder, or in a tree for each session. See docs/workspace.md.
 	Workspace Workspace `toml:"workspace"`
+	// How commands are isolated: see docs/shell.md. A worker tries the isolation when it starts, and does not offer the tool
+	// shell if it does not hold.
+	Sandbox Sandbox `toml:"sandbox"`
 	// The model, and the limits of its inferences.
 	LLM LLM `toml:"llm"`
 	// Model providers besides OpenAI, one block each. Those of docs/models.md need no block if their key is in the
@@ -165,16 +169,33 @@ type Web struct {
 	Networks []string `toml:"networks" example:"10.1.0.0/16"`
 }
 
-// Shell says what the commands of the tool shell may do: see docs/local-tools.md.
+// Shell says what the commands of the tool shell may do.
 type Shell struct {
 	// Offer the tool. Its calls are of high risk.
 	Enabled bool `toml:"enabled"`
 	// Directories of the workspace that commands may write.
 	Write []string `toml:"write" example:"build,testdata"`
-	// Names of environment variables that commands get, besides PATH, LANG, LC_ALL, LC_CTYPE, TZ and TERM.
+	// Names of environment variables that commands get, besides PATH, the locale and those that compilers need.
 	EnvAllow []string `toml:"env_allow" example:"GOFLAGS"`
 	// Timeout of a command.
-	Timeout time.Duration `toml:"timeout" default:"1m" min:"1s"`
+	Timeout time.Duration `toml:"timeout" default:"10m" min:"1s"`
+}
+
+// Sandbox says how commands are isolated.
+type Sandbox struct {
+	// "namespace": bubblewrap (which must be installed), Landlock and a filter of system calls. "landlock": the last two
+	// alone, on Linux 6.12 or newer; commands cannot change modes, owners and times of files, and have no network. "none":
+	// nothing; every command needs an approval, whatever the policy says.
+	Level sandbox.Level `toml:"level" default:"namespace" enum:"namespace,landlock,none"`
+	// What commands reach by network. "none": nothing. "loopback": a loopback interface of their own. "host": everything that
+	// the machine reaches, this worker's services on it too; every command needs an approval.
+	Network sandbox.Network `toml:"network" default:"loopback" enum:"none,loopback,host"`
+	// Files and directories outside of the workspace that commands may read, besides /usr and the compilers on PATH.
+	Read []string `toml:"read" example:"/opt/android-sdk"`
+	// Maximum number of processes of a command.
+	Processes int `toml:"processes" default:"512" min:"16"`
+	// Maximum memory of a command, of all of its processes together, in MiB.
+	MemoryMiB int `toml:"memory_mib" default:"8192" min:"64"`
 }
 
 // Workspace says where file tools and commands act.

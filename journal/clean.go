@@ -143,7 +143,8 @@ func cleanMaxGrant(r turn.Request) turn.GrantScope {
 	switch {
 	case r.Kind != turn.RequestApproval, r.MaxGrant == turn.GrantTool:
 		return ""
-	case r.MaxGrant == "", r.MaxGrant == turn.GrantCall, r.MaxGrant == turn.GrantHost:
+	case r.MaxGrant == "", r.MaxGrant == turn.GrantCall, r.MaxGrant == turn.GrantHost,
+		r.MaxGrant == turn.GrantCommand:
 		return r.MaxGrant
 	}
 	return turn.GrantNever

@@ -227,6 +227,8 @@ func (t *tx) decide(sc scope, r turn.Decision, at time.Time) error {
 	}
 	grant := turn.Grant{Tool: row.Rec.Tool, By: r.By, At: r.At} // without ArgumentsHash: for any arguments
 	switch r.Grant {
+	case turn.GrantCommand:
+		return t.grantCommands(sc.Session, grant, row.Rec)
 	case turn.GrantCall:
 		grant.ArgumentsHash = row.Rec.ArgumentsHash
 	case turn.GrantHost:
@@ -235,6 +237,23 @@ func (t *tx) decide(sc scope, r turn.Decision, at time.Time) error {
 		}
 	}
 	return t.insertGrant(sc.Session, grant)
+}
+
+// grantCommands records a grant for each command of a request. If its arguments have no plain command line, or are cut,
+// the grant is for exactly these arguments.
+func (t *tx) grantCommands(session int64, g turn.Grant, r turn.Request) error {
+	prefixes := turn.CommandPrefixes(r.Arguments)
+	if len(prefixes) == 0 {
+		g.ArgumentsHash = r.ArgumentsHash
+		return t.insertGrant(session, g)
+	}
+	for _, prefix := range prefixes {
+		g.ArgumentsHash = turn.CommandGrant(prefix)
+		if err := t.insertGrant(session, g); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // insertGrant records a grant of the session, once.

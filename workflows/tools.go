@@ -127,7 +127,9 @@ func (r *run) count(receipts []CallResult, approvals map[string]turn.Decision, r
 			used.Time = 0 // Busy already includes it
 			c.Subagents = c.Subagents.Add(used)
 		}
-		succeeded = succeeded || receipt.Outcome == turn.OutcomeOK
+		// A command that fails, such as a test, tells the model as much as one that succeeds.
+		ran := receipt.Outcome == turn.OutcomeError && r.runsCommands(receipt.Tool)
+		succeeded = succeeded || receipt.Outcome == turn.OutcomeOK || ran
 		failed = failed || receipt.Outcome == turn.OutcomeError || receipt.Outcome == turn.OutcomeUnknown
 	}
 	switch {
@@ -138,6 +140,11 @@ func (r *run) count(receipts []CallResult, approvals map[string]turn.Decision, r
 	case !allDenied(receipts, approvals):
 		c.ConsecutiveErrors++
 	}
+}
+
+// runsCommands reports whether the turn's tool with this ID runs command lines.
+func (r *run) runsCommands(id string) bool {
+	return slices.ContainsFunc(r.progress.Config.Tools, func(t turn.Tool) bool { return t.ID == id && t.Commands != nil })
 }
 
 // countRepeats counts how often the turn has made the step's calls with the same results in a row. It returns the

@@ -167,7 +167,7 @@ func (c callContext) decide(promptConfig turn.PromptConfig, call turn.ToolCall) 
 	if permit.Permission == "" {
 		permit = c.byPolicy(d, call, promptConfig.Policy)
 		strict := promptConfig.Policy.Taint == turn.TaintStrict // strict mode accepts no grants, tainted or not
-		if permit.Permission == turn.Ask && !strict && isCovered(c.grants, call, permit.MaxGrant) {
+		if permit.Permission == turn.Ask && !strict && isCovered(c.grants, call, permit) {
 			permit = turn.Permit{Permission: turn.Allow}
 		}
 		if permit.Permission == turn.Ask {
@@ -184,11 +184,13 @@ func (c callContext) decide(promptConfig turn.PromptConfig, call turn.ToolCall) 
 	return permit
 }
 
-// isCovered reports whether one of the grants allows the call. widest is Permit.MaxGrant: the widest scope of a grant
-// that may replace the call's approval.
-func isCovered(grants []turn.Grant, c turn.ToolCall, widest turn.GrantScope) bool {
+// isCovered reports whether the grants replace the approval that the permit requires for the call: one of them for the
+// call, or one for each of its commands.
+func isCovered(grants []turn.Grant, c turn.ToolCall, permit turn.Permit) bool {
 	hash := journal.HashOf([]byte(c.Arguments))
-	return slices.ContainsFunc(grants, func(g turn.Grant) bool { return g.Covers(c.Tool, c.Arguments, hash, widest) })
+	return permit.IsGranted(c.Tool, grants) || slices.ContainsFunc(grants, func(g turn.Grant) bool {
+		return g.Covers(c.Tool, c.Arguments, hash, permit.MaxGrant)
+	})
 }
 
 // byPolicy decides a call by policy and taint. If the session is tainted, its transcript may contain instructions from

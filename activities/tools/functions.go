@@ -72,6 +72,11 @@ func AskUnlistedHosts(listed []string) Option {
 	return func(s *tool.Settings) { s.Hosts = &turn.HostRule{Listed: listed} }
 }
 
+// Commands declares that the argument command is a command line, and how its commands are isolated.
+func Commands(rule turn.CommandRule) Option {
+	return func(s *tool.Settings) { s.Commands = &rule }
+}
+
 // Values declares the only values of an argument, by its name in JSON.
 func Values(argument string, values ...any) Option {
 	return func(s *tool.Settings) { s.Values = map[string][]any{argument: values} }
@@ -182,7 +187,8 @@ func describe(name, description string, in reflect.Type, settings tool.Settings)
 		ID: Local + "/" + name, Wire: turn.WireName(Local + "/" + name), Description: description, Schema: canonical,
 		Activity: turn.ActivityRegular, Risk: settings.Risk, Repeatable: settings.Repeatable, Timeout: settings.Timeout,
 		Effects: turn.Effects{ReadOnly: settings.ReadOnly, Taints: settings.Taints}, Hosts: settings.Hosts,
-		Hash: tool.Hash(map[string]any{"name": name, "description": description, "input": canonical}),
+		Commands: settings.Commands,
+		Hash:     tool.Hash(map[string]any{"name": name, "description": description, "input": canonical}),
 	}
 	if settings.LocalActivity {
 		d.Activity = turn.ActivityLocal

@@ -40,6 +40,7 @@ type Registry struct {
 
 	mu        sync.Mutex // guards the fields below; no function is added to running after ctx has ended
 	functions map[string]function
+	dropped   []string      // see Drop
 	changed   chan struct{} // closed when the functions change, and then replaced
 	running   sync.WaitGroup
 }
@@ -118,9 +119,17 @@ func (r *Registry) catalogue() (turn.Catalogue, <-chan struct{}) {
 			c.Tools = append(c.Tools, f.descriptor)
 		}
 	}
+	c.Dropped = slices.Clone(r.dropped)
 	slices.SortFunc(c.Tools, func(a, b turn.Descriptor) int { return strings.Compare(a.ID, b.ID) })
 	c.Hash = tool.Hash(c.Tools)
 	return c, r.changed
+}
+
+// Drop records that a function is not offered, with the reason and what to do, for operators: see turn.Catalogue.Dropped.
+func (r *Registry) Drop(reason string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.dropped = append(r.dropped, reason)
 }
 
 // Health returns the health of each MCP server.

@@ -11,7 +11,6 @@ import (
 	"github.com/everturn/everturn/activities/tools"
 	"github.com/everturn/everturn/activities/tools/canvas"
 	"github.com/everturn/everturn/activities/tools/files"
-	"github.com/everturn/everturn/activities/tools/shell"
 	"github.com/everturn/everturn/activities/tools/web"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/internal/redact"
@@ -81,12 +80,8 @@ func register(ctx context.Context, r *tools.Registry, cfg config.Config, o ToolO
 		return err
 	}
 	rules := fileRules(cfg, o.Environ)
-	if s := cfg.Shell; s.Enabled {
-		err := shell.Register(r, shell.Options{Workspace: root, Write: s.Write, Environ: s.EnvAllow, Timeout: s.Timeout,
-			Hidden: rules.Hidden, Protected: rules.Protected})
-		if err != nil {
-			return temporalconn.WithKind(config.ErrInvalid, err)
-		}
+	if err := registerShell(ctx, r, cfg, o, root, rules); err != nil {
+		return err
 	}
 	if w := cfg.Web; w.Fetch {
 		if err := web.Register(r, web.Options{Hosts: w.Hosts, Networks: w.Networks}); err != nil {

@@ -15,7 +15,7 @@ var inherited = []string{"PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "GOROOT", "
 var fixed = []string{"TERM=dumb", "NO_COLOR=1", "PAGER=cat", "GIT_PAGER=cat", "GIT_TERMINAL_PROMPT=0", "GIT_EDITOR=true",
 	"GIT_OPTIONAL_LOCKS=0", "GIT_AUTHOR_NAME=Everturn", "GIT_AUTHOR_EMAIL=everturn@localhost",
 	"GIT_COMMITTER_NAME=Everturn", "GIT_COMMITTER_EMAIL=everturn@localhost", "GIT_CONFIG_NOSYSTEM=1", "GOTOOLCHAIN=local",
-	"GOTELEMETRY=off", "PIP_DISABLE_PIP_VERSION_CHECK=1", "npm_config_update_notifier=false", "npm_config_fund=false",
+	"GOTELEMETRY=off", "GOFLAGS=-buildvcs=false", "PIP_DISABLE_PIP_VERSION_CHECK=1", "npm_config_update_notifier=false", "npm_config_fund=false",
 	"npm_config_audit=false"}
 
 // offline are variables that make package managers use their caches only, and say so at once instead of waiting for a
@@ -55,6 +55,22 @@ func (s *Sandbox) variables(tmp, cache string, network Network) []string {
 		if slices.Contains(inherited, name) || slices.Contains(s.o.Variables, name) {
 			out = append(out, kv)
 		}
+	}
+	return lastOf(out)
+}
+
+// lastOf returns an environment in which each variable has its last value only, because programs disagree about which of
+// several counts.
+func lastOf(environ []string) (out []string) {
+	last := map[string]int{}
+	for _, kv := range environ {
+		name, _, _ := strings.Cut(kv, "=")
+		if i, ok := last[name]; ok {
+			out[i] = kv
+			continue
+		}
+		last[name] = len(out)
+		out = append(out, kv)
 	}
 	return out
 }

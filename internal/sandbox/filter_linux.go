@@ -45,6 +45,9 @@ func refuse(errno syscall.Errno, calls ...uintptr) (out []refusal) {
 // setIDs are the mode bits of programs that run as their owner or group.
 const setIDs = unix.S_ISUID | unix.S_ISGID
 
+// devices is a bit of the modes of character and block devices, and of nothing else.
+const devices = unix.S_IFCHR
+
 // alwaysRefused are the calls that no command may make: those on other processes, on the kernel and on mounts, those that
 // the filter cannot look into, and those that make a program that runs as its owner.
 func alwaysRefused() []refusal {
@@ -68,7 +71,7 @@ func alwaysRefused() []refusal {
 		refusal{unix.SYS_FCHMODAT, unix.EPERM, []condition{{2, anyOf, setIDs}}},
 		refusal{unix.SYS_FCHMODAT2, unix.EPERM, []condition{{2, anyOf, setIDs}}},
 		refusal{unix.SYS_MKDIRAT, unix.EPERM, []condition{{2, anyOf, setIDs}}},
-		refusal{unix.SYS_MKNODAT, unix.EPERM, []condition{{2, anyOf, setIDs}}},
+		refusal{unix.SYS_MKNODAT, unix.EPERM, []condition{{2, anyOf, setIDs | devices}}},
 		refusal{unix.SYS_OPENAT, unix.EPERM, []condition{{2, anyOf, creates}, {3, anyOf, setIDs}}},
 		refusal{unix.SYS_FCNTL, unix.EPERM, []condition{{1, equal, unix.F_SETLEASE}}},
 		refusal{unix.SYS_IOCTL, unix.EPERM, []condition{{1, equal, unix.TIOCSTI}}},

@@ -8,7 +8,7 @@ func legacyRefused() []refusal {
 	return []refusal{
 		{unix.SYS_CHMOD, unix.EPERM, []condition{{1, anyOf, setIDs}}},
 		{unix.SYS_MKDIR, unix.EPERM, []condition{{1, anyOf, setIDs}}},
-		{unix.SYS_MKNOD, unix.EPERM, []condition{{1, anyOf, setIDs}}},
+		{unix.SYS_MKNOD, unix.EPERM, []condition{{1, anyOf, setIDs | devices}}},
 		{unix.SYS_CREAT, unix.EPERM, []condition{{1, anyOf, setIDs}}},
 		{unix.SYS_OPEN, unix.EPERM, []condition{{1, anyOf, creates}, {2, anyOf, setIDs}}},
 	}

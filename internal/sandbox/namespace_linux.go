@@ -55,6 +55,11 @@ func (s *Sandbox) namespace(place Place, tmp, etc string, network Network) ([]st
 		}
 		args = append(args, "--bind", cache, cache)
 	}
+	for _, p := range place.Hidden { // only now, because the cache may be below one
+		if info, err := os.Lstat(p); err == nil && info.IsDir() {
+			args = append(args, "--remount-ro", p)
+		}
+	}
 	args = append(args, "--ro-bind", s.self, selfInside, "--remount-ro", "/dev", "--remount-ro", "/",
 		"--chdir", place.Root, "--", selfInside)
 	environ := append(s.variables(tmpInside, cache, network), "GIT_CONFIG_GLOBAL=/etc/gitconfig")

@@ -124,6 +124,7 @@ func (s *Sandbox) outside(place Place, tmp string) (confined, error) {
 	}
 	c.Environ = append(c.Environ, "GIT_CONFIG_GLOBAL="+s.gitConfig(tmp))
 	c.HomeDirs = []string{filepath.Join(tmp, "home"), cacheOf(place, tmp)}
+	c.Read = append(c.Read, "/etc/hosts", "/etc/nsswitch.conf")
 	c.Read = append(c.Read, visible(place.Root, place.Hidden)...)
 	for _, b := range place.Binds {
 		c.Read = append(c.Read, b.Source)

@@ -128,11 +128,34 @@ func (c confined) confine() error {
 	if err := c.landlock().Restrict(c.rules()...); err != nil {
 		return err
 	}
+	if err := dropCapabilities(); err != nil {
+		return err
+	}
 	return install(append(append(alwaysRefused(), refusedWithoutNamespaces()...), refusedSockets(false, false)...))
+}
+
+// dropCapabilities takes the capabilities of root from this thread and from the program that it becomes.
+func dropCapabilities() error {
+	for c := range uintptr(64) {
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil && os.Geteuid() == 0 && !errors.Is(err, unix.EINVAL) {
+			return fmt.Errorf("dropping capabilities: %w", err)
+		}
+	}
+	var none [2]unix.CapUserData
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	if err := unix.Capset(&header, &none[0]); err != nil {
+		return fmt.Errorf("dropping capabilities: %w", err)
+	}
+	return nil
 }
 
 // landlock returns the strictest configuration of Landlock that this kernel has.
 func (c confined) landlock() landlock.Config { return landlock.V11.BestEffort() }
+
+// writing are the rights in directories that may be written: all but those to make and control devices.
+const writing = ll.AccessFSExecute | ll.AccessFSWriteFile | ll.AccessFSReadFile | ll.AccessFSReadDir |
+	ll.AccessFSRemoveDir | ll.AccessFSRemoveFile | ll.AccessFSMakeDir | ll.AccessFSMakeReg | ll.AccessFSMakeSock |
+	ll.AccessFSMakeFifo | ll.AccessFSMakeSym | ll.AccessFSRefer | ll.AccessFSTruncate | ll.AccessFSResolveUnix
 
 // rules returns the rules of Landlock. Missing files need no rule.
 func (c confined) rules() []landlock.Rule {
@@ -147,7 +170,7 @@ func (c confined) rules() []landlock.Rule {
 		rules = append(rules, landlock.PathAccess(ll.AccessFSReadDir, c.List...).IgnoreIfMissing())
 	}
 	for _, dir := range c.Write {
-		rules = append(rules, landlock.RWDirs(dir).WithRefer().WithResolveUnix().IgnoreIfMissing())
+		rules = append(rules, landlock.PathAccess(writing, dir).IgnoreIfMissing())
 	}
 	for _, p := range c.Read {
 		info, err := os.Stat(p)

@@ -3,6 +3,7 @@ package turn
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/everturn/everturn/workflows/plan"
@@ -37,8 +38,8 @@ type Decision struct {
 	// Response is the response to an elicitation. In the approval of a plan that the user has changed, its Content is the
 	// changed plan.
 	Response *ElicitationResponse `json:"response,omitempty"`
-	// Grant permits later calls of this tool in the session: with any arguments (GrantTool), to the same host (GrantHost)
-	// or with the same arguments (GrantCall).
+	// Grant permits later calls of this tool in the session: with any arguments (GrantTool), to the same host (GrantHost),
+	// with the same commands (GrantCommand) or with the same arguments (GrantCall).
 	Grant GrantScope `json:"grant,omitempty"`
 	// Messages are the IDs of the messages that answer a question, for the activity Decide. The journal does not keep
 	// them.
@@ -60,7 +61,9 @@ type GrantScope string
 const (
 	GrantCall GrantScope = "call" // this tool with exactly these arguments
 	GrantHost GrantScope = "host" // this tool with any URL of this host
-	GrantTool GrantScope = "tool" // this tool
+	// GrantCommand is the scope of a tool that runs command lines: each of the line's commands with any further words.
+	GrantCommand GrantScope = "command"
+	GrantTool    GrantScope = "tool" // this tool
 	// GrantNever appears only in MaxGrant: no grant can replace the approval, so each call needs its own.
 	GrantNever GrantScope = "never"
 )
@@ -68,7 +71,7 @@ const (
 // Grant is a session's permission for later calls of a tool that would otherwise need approval.
 type Grant struct {
 	Tool          string    `json:"tool"`
-	ArgumentsHash string    `json:"arguments_hash,omitempty"` // or the hash from HostGrant; empty: any arguments
+	ArgumentsHash string    `json:"arguments_hash,omitempty"` // or that of HostGrant or CommandGrant; empty: any arguments
 	By            string    `json:"by,omitempty"`
 	At            time.Time `json:"at"`
 }
@@ -107,8 +110,8 @@ func (r Request) Settle(d Decision) (Decision, *Error) {
 	case (d.Allowed || d.ArgumentsHash != "") && d.ArgumentsHash != r.ArgumentsHash:
 		return d, NewError(CodeToolDrift, nil, "call "+r.ID+" has other arguments than the decision names; look at it again")
 	case d.Grant == "":
-	case d.Grant != GrantCall && d.Grant != GrantHost && d.Grant != GrantTool, d.Status != StatusAllowed:
-		return d, invalid(`a grant is "call", "host" or "tool", and goes with allow`)
+	case !slices.Contains([]GrantScope{GrantCall, GrantHost, GrantCommand, GrantTool}, d.Grant), d.Status != StatusAllowed:
+		return d, invalid(`a grant is "call", "host", "command" or "tool", and goes with allow`)
 	case !r.Grants(d.Grant):
 		return d, invalid("%s", r.WhyNoGrant())
 	}

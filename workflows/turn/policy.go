@@ -43,6 +43,8 @@ type Permit struct {
 	// Retry means that the call is denied for now: the model may propose it again when the reason in Why no longer
 	// holds. Otherwise the model is told not to try again.
 	Retry bool `json:"retry,omitempty"`
+	// Commands are the beginnings of commands that need an approval, if MaxGrant is GrantCommand.
+	Commands []string `json:"commands,omitempty"`
 }
 
 // Policy decides, without side effects, whether a tool may be called and what follows an error. It is [policy] of
@@ -88,6 +90,8 @@ type Policy struct {
 	// never the last one; * alone matches every host, and *. at the beginning every subdomain. Patterns that could never
 	// decide are rejected: ~/.ssh/** (write .ssh/** or /home/ann/.ssh/**), ../docs, 10.0.0.0/8, [0-9], ???.
 	Rules []Rule `json:"rules,omitempty" toml:"rules"`
+	// Commands decides about the command lines of the tool shell, after rules.
+	Commands CommandPolicy `json:"commands,omitzero" toml:"commands"`
 	// Only are the patterns of tools to which the user's message narrows its turn. Tools that match none are denied; a
 	// match permits nothing. If it is empty, the message does not narrow the turn.
 	Only []string `json:"only,omitempty"`
@@ -147,9 +151,22 @@ func DefaultPolicy() Policy {
 }
 
 // Permit decides whether t may be called with these arguments. MaxGrant is GrantCall if a rule with arguments decided
-// or may apply, or if the call's host is unclear; GrantHost if its host is not listed; otherwise empty, which means
-// GrantTool.
+// or may apply, or if the call's host is unclear; GrantHost if its host is not listed; GrantCommand if no rule allows its
+// commands; otherwise empty, which means GrantTool.
 func (p Policy) Permit(t Tool, arguments json.RawMessage) Permit {
+	permit := p.permit(t, arguments)
+	if t.Commands == nil || permit.Permission == Deny {
+		return permit
+	}
+	// No rule allows a command that is denied, or one that nothing isolates.
+	if c := p.Commands.permit(t, arguments, permit, ""); c.Permission == Deny || c.MaxGrant == GrantNever {
+		return c
+	}
+	return permit
+}
+
+// permit decides like Permit, except that a rule may allow commands that are denied or not isolated.
+func (p Policy) permit(t Tool, arguments json.RawMessage) Permit {
 	if matches(p.Deny, t.ID) {
 		return Permit{Permission: Deny, Why: fmt.Sprintf("policy denies %s", t.ID)}
 	}
@@ -173,6 +190,12 @@ func (p Policy) Permit(t Tool, arguments json.RawMessage) Permit {
 	switch {
 	case permit.Permission == Deny:
 		return permit
+	case t.Commands != nil && doubt == "":
+		reason := ""
+		if matches(p.Ask, t.ID) {
+			reason = permit.Why
+		}
+		return p.Commands.permit(t, arguments, permit, reason)
 	case permit.Permission == Allow && doubt != "":
 		return Permit{Permission: Ask, Why: doubt, MaxGrant: GrantCall}
 	case doubt != "":

@@ -3,6 +3,7 @@ package turn
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/everturn/everturn/workflows/plan"
@@ -75,8 +76,8 @@ func (r Request) Grants(s GrantScope) bool {
 	switch r.MaxGrant {
 	case "":
 		return s == GrantCall || s == GrantTool
-	case GrantHost:
-		return s == GrantCall || s == GrantHost
+	case GrantHost, GrantCommand:
+		return s == GrantCall || s == r.MaxGrant
 	}
 	return r.MaxGrant == s // GrantCall, or never for GrantNever
 }
@@ -90,7 +91,14 @@ func (r Request) Covers(s GrantScope, other Request) bool {
 	}
 	host := HostOf(r.Arguments)
 	sameHost := host != "" && host == HostOf(other.Arguments)
-	return s == GrantTool || r.ArgumentsHash == other.ArgumentsHash || s == GrantHost && sameHost
+	return s == GrantTool || r.ArgumentsHash == other.ArgumentsHash || s == GrantHost && sameHost ||
+		s == GrantCommand && coversCommands(r.Arguments, other.Arguments)
+}
+
+// coversCommands reports whether all commands of the arguments other are among those of arguments.
+func coversCommands(arguments, other string) bool {
+	granted, wanted := CommandPrefixes(arguments), CommandPrefixes(other)
+	return len(wanted) > 0 && !slices.ContainsFunc(wanted, func(c string) bool { return !slices.Contains(granted, c) })
 }
 
 // WhyNoGrant returns the message for a user whose grant Grants refused: why the request does not accept the scope,
@@ -103,6 +111,9 @@ func (r Request) WhyNoGrant() string {
 	case GrantHost:
 		return fmt.Sprintf("call %s cannot be remembered for the whole tool: it needs an approval because of its host; "+
 			"allow it once, for its host (grant %q), or for exactly these arguments (grant %q)", r.ID, GrantHost, GrantCall)
+	case GrantCommand:
+		return fmt.Sprintf("call %s cannot be remembered for the whole tool: it runs a command line; allow it once, for its "+
+			"commands (grant %q), or for exactly these arguments (grant %q)", r.ID, GrantCommand, GrantCall)
 	case GrantCall:
 		return fmt.Sprintf(
 			"call %s cannot be remembered for the whole tool: it needs an approval because of its arguments or "+

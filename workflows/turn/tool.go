@@ -66,6 +66,8 @@ type Descriptor struct {
 	Queue string `json:"queue,omitempty"`
 	// Hosts is set for a tool that sends requests to the host of its argument url.
 	Hosts *HostRule `json:"hosts,omitempty"`
+	// Commands is set for a tool whose argument command is a command line.
+	Commands *CommandRule `json:"commands,omitempty"`
 }
 
 // Effects describes what a call can do besides returning its result. The zero value assumes that the call may change
@@ -94,6 +96,7 @@ type Tool struct {
 	ElicitationTimeout time.Duration `json:"elicitation_timeout,omitempty"`
 	Queue              string        `json:"queue,omitempty"`
 	Hosts              *HostRule     `json:"hosts,omitempty"`
+	Commands           *CommandRule  `json:"commands,omitempty"`
 	Sensitive          []string      `json:"sensitive,omitempty"` // see the function Sensitive
 }
 
@@ -103,7 +106,7 @@ func (d Descriptor) Pinned() Tool {
 		ID: d.ID, Wire: d.Wire, Hash: d.Hash, Activity: d.Activity, Risk: d.Risk, Repeatable: d.Repeatable,
 		Effects: d.Effects,
 		Timeout: d.Timeout, TotalTimeout: d.TotalTimeout, ElicitationTimeout: d.ElicitationTimeout,
-		Queue: d.Queue, Hosts: d.Hosts, Sensitive: Sensitive(d.Schema),
+		Queue: d.Queue, Hosts: d.Hosts, Commands: d.Commands, Sensitive: Sensitive(d.Schema),
 	}
 }
 

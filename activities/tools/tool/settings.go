@@ -23,6 +23,8 @@ type Settings struct {
 	// Hosts is set for a tool that sends requests to the host of its argument url. Calls to a host that it does not list
 	// need an approval.
 	Hosts *turn.HostRule
+	// Commands is set for a tool whose argument command is a command line.
+	Commands *turn.CommandRule
 	// Values are the only values that a function's arguments may have, by the names of the arguments.
 	Values map[string][]any
 	// Replaceable is set for a function that may be removed and replaced.

@@ -25,12 +25,19 @@ var verdicts = []Verdict{
 	{Key: "n", Word: "no", Label: "deny"},
 	{Key: "a", Word: "always", Label: "always this call", Allow: true, Grant: turn.GrantCall},
 	{Key: "h", Word: "host", Label: "always this host", Allow: true, Grant: turn.GrantHost},
+	{Key: "c", Word: "command", Label: "always these commands", Allow: true, Grant: turn.GrantCommand},
 	{Key: "t", Word: "tool", Label: "always this tool", Allow: true, Grant: turn.GrantTool},
 }
 
 // Verdicts returns the verdicts that the request permits. The chat and the commands offer the same ones.
 func Verdicts(r turn.Request) []Verdict {
-	return slices.DeleteFunc(slices.Clone(verdicts), func(v Verdict) bool { return v.Refused(r) != nil })
+	offered := slices.DeleteFunc(slices.Clone(verdicts), func(v Verdict) bool { return v.Refused(r) != nil })
+	for i, v := range offered {
+		if prefixes := turn.CommandPrefixes(r.Arguments); v.Grant == turn.GrantCommand {
+			offered[i].Label = "always " + termsafe.Line(strings.Join(prefixes, ", "), 60)
+		}
+	}
+	return offered
 }
 
 // VerdictOf returns the verdict that a key or a word selects, and false if there is none. It does not check whether a

@@ -186,6 +186,8 @@ func Decision(d turn.Decision) string {
 		out += ", and every later call of this tool"
 	case turn.GrantHost:
 		out += ", and every later call to this host"
+	case turn.GrantCommand:
+		out += ", and every later call of these commands"
 	case turn.GrantCall:
 		out += ", and every later call with these arguments"
 	}

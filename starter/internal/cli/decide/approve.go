@@ -55,9 +55,9 @@ each call is shown and you confirm it; without a terminal, --hash or -y is requi
 	f.register(cmd)
 	flags := cmd.Flags()
 	app.Choose(cmd, flags, &f.always, "always", "",
-		"also allow calls that wait or come later: call (with the same arguments), host (to the same host) or tool (every "+
-			"call of it)",
-		string(turn.GrantCall), string(turn.GrantHost), string(turn.GrantTool))
+		"also allow calls that wait or come later: call (with the same arguments), host (to the same host), command (the "+
+			"same commands with any further words) or tool (every call of it)",
+		string(turn.GrantCall), string(turn.GrantHost), string(turn.GrantCommand), string(turn.GrantTool))
 	flags.BoolVar(&f.edit, "edit", false, "change the plan in $EDITOR, and allow the changed plan")
 	flags.StringVar(&f.plan, "plan", "",
 		"allow the plan of this JSON `file` instead of the model's; - reads standard input")

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -53,6 +54,7 @@ var checks = []check{
 	{"model", checkModel},
 	{"limits", checkLimits},
 	{"tools", checkTools},
+	{"commands", checkCommands},
 	{"Temporal", checkTemporal},
 	{"worker", checkWorker},
 	{"history", checkHistory},
@@ -112,6 +114,9 @@ func examine(ctx context.Context, a *app.App, cfg config.Config, show func(findi
 	checkCtx, cancel := context.WithTimeout(ctx, checkWithin)
 	defer cancel()
 	x := newExamination(checkCtx, a, cfg)
+	checks := slices.DeleteFunc(slices.Clone(checks), func(c check) bool {
+		return c.name == "commands" && !cfg.Shell.Enabled
+	})
 	results := make([]chan finding, len(checks))
 	for i, c := range checks {
 		results[i] = make(chan finding, 1)
@@ -268,6 +273,15 @@ func checkModel(ctx context.Context, x *examination) (string, error) {
 		return "", &app.ExitError{Code: app.ExitCredentials, Cause: err}
 	}
 	return found, err
+}
+
+// checkCommands tries the isolation of commands. It runs only if the configuration offers the tool shell.
+func checkCommands(ctx context.Context, x *examination) (string, error) {
+	box, err := adapters.OpenSandbox(ctx, x.cfg, x.app.Environ)
+	if err != nil {
+		return "", fmt.Errorf("the tool shell is not offered: %w", err)
+	}
+	return box.String(), nil
 }
 
 // checkTools connects to the MCP servers and counts the tools. It fails if this process or a running worker cannot use a

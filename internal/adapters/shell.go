@@ -1,0 +1,81 @@
+package adapters
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"github.com/everturn/everturn/activities/tools"
+	"github.com/everturn/everturn/activities/tools/files"
+	"github.com/everturn/everturn/activities/tools/shell"
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/internal/sandbox"
+	"github.com/everturn/everturn/internal/statedir"
+	"github.com/everturn/everturn/internal/temporalconn"
+)
+
+// maxCommandFile bounds a file that a command writes, in bytes.
+const maxCommandFile = 1 << 30
+
+// OpenSandbox returns the sandbox of commands, after it has tried it. The error matches sandbox.ErrUnavailable if this
+// machine cannot isolate commands as the configuration says. environ has the form of os.Environ.
+func OpenSandbox(ctx context.Context, cfg config.Config, environ []string) (*sandbox.Sandbox, error) {
+	c := cfg.Sandbox
+	return sandbox.Open(ctx, sandbox.Options{Level: c.Level, Network: c.Network, Read: c.Read, Environ: environ,
+		Variables: cfg.Shell.EnvAllow, Limits: sandbox.Limits{Processes: c.Processes, Memory: int64(c.MemoryMiB) << 20,
+			File: maxCommandFile}})
+}
+
+// registerShell adds the tool shell if the configuration turns it on. If this machine cannot isolate commands, it logs
+// that the tool is not offered.
+func registerShell(ctx context.Context, r *tools.Registry, cfg config.Config, o ToolOptions, root string,
+	rules files.Options) error {
+	if !cfg.Shell.Enabled {
+		return nil
+	}
+	folder := shell.Folder{Workspace: root, Write: cfg.Shell.Write, Hidden: rules.Hidden, Protected: rules.Protected,
+		Git: cfg.Sandbox.Level == sandbox.LevelNamespace, Cache: commandCache(root, o.Environ)}
+	if err := folder.Check(); err != nil {
+		return temporalconn.WithKind(config.ErrInvalid, err)
+	}
+	box, err := OpenSandbox(ctx, cfg, o.Environ)
+	if errors.Is(err, sandbox.ErrUnavailable) {
+		o.Log.Warn("the tool shell is not offered", "error", err)
+		r.Drop("shell: " + err.Error())
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return shell.Register(r, shell.Options{Sandbox: box, Place: folder.Place, Where: folder.Where(),
+		Timeout: cfg.Shell.Timeout, Trusted: trustsWorkspace(cfg)})
+}
+
+// commandCache returns the directory for the caches of commands in a workspace, which is in the user's state folder, or
+// "" if there is no such folder.
+func commandCache(workspace string, environ []string) string {
+	lookup := temporalconn.Environ(environ).LookupEnv
+	state, _ := lookup("XDG_STATE_HOME")
+	if !filepath.IsAbs(state) {
+		home, _ := lookup("HOME")
+		if !filepath.IsAbs(home) {
+			return ""
+		}
+		state = filepath.Join(home, ".local", "state")
+	}
+	if real, err := filepath.EvalSymlinks(workspace); err == nil {
+		workspace = real
+	}
+	sum := sha256.Sum256([]byte(workspace))
+	dir := filepath.Join(state, statedir.Name, "commands", hex.EncodeToString(sum[:8]))
+	if os.MkdirAll(dir, 0o700) != nil {
+		return ""
+	}
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
+	return dir
+}
