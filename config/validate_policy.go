@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"github.com/everturn/everturn/workflows/turn"
+	"github.com/everturn/everturn/workflows/turn/command"
 )
 
 // policy checks [policy], also against the number of reprompts in [runtime].
@@ -24,6 +25,7 @@ func (v *validator) policy(p turn.Policy, r Runtime) {
 		}
 	}
 	v.rules(p)
+	v.commands(p.Commands)
 	v.errorBudget(p, r)
 	if r.MaxReprompts > 0 {
 		return
@@ -98,6 +100,22 @@ func (v *validator) rules(p turn.Policy) {
 			v.argument(join(key+".arguments", name), name, r.Arguments[name])
 		}
 		v.reachable(key, i, p)
+	}
+}
+
+// commands checks [policy.commands].
+func (v *validator) commands(p turn.CommandPolicy) {
+	for name, rules := range map[string][]string{"allow": p.Allow, "ask": p.Ask, "deny": p.Deny} {
+		key := "policy.commands." + name
+		if len(rules) > maxRules {
+			v.add(key, "has %d rules; the maximum is %d, because every turn carries them", len(rules), maxRules)
+			continue
+		}
+		for i, rule := range rules {
+			if err := command.Check(rule); err != nil {
+				v.add(fmt.Sprintf("%s[%d]", key, i), "is %s; it must be %s", quote(rule), err)
+			}
+		}
 	}
 }
 

@@ -4,30 +4,38 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// TestACommandRunsConfined lets the demo model run a command in the workspace. It needs an approval, and a kernel that
-// can confine it.
-func TestACommandRunsConfined(t *testing.T) {
+// TestACommandRunsIsolated lets the demo model run commands in the workspace. They need an approval, unless a rule or a
+// grant allows them, and a machine that can isolate them.
+func TestACommandRunsIsolated(t *testing.T) {
 	t.Parallel()
-	h := newUserFolder(t, "[llm]\nprovider = \"demo\"\n[shell]\nenabled = true\n")
-	w := h.worker()
-	asked := h.begin(nil, "run", "-s", "commands",
-		`call local/shell {"command":"ls; cat .everturn/* agent.toml > /dev/null"}`)
-	select {
-	case <-w.done:
-		t.Skip("no command runs on this kernel: " + w.err.String())
-	case <-asked.done:
+	h := newUserFolder(t, "[llm]\nprovider = \"demo\"\n[shell]\nenabled = true\n[policy.commands]\nallow = [\"pwd\"]\n"+
+		"deny = [\"git push\"]\n")
+	doctor := h.everturn("doctor", "-o", "json").out.String()
+	if strings.Contains(doctor, "not offered") {
+		require.Empty(t, os.Getenv("EVERTURN_SANDBOX_REQUIRED"), doctor)
+		t.Skip("no command can be isolated on this machine: " + doctor)
 	}
-	assert.Contains(t, asked.exits(6).err.String(), "risk high")
-	h.everturn("approve", "commands", "1.0", "-y").exits(0)
+	h.worker()
+	asked := h.everturn("run", "-s", "commands", `call local/shell {"command":"ls; cat agent.toml"}`).exits(6)
+	assert.Contains(t, asked.err.String(), "agent.toml")
+	h.everturn("approve", "commands", "1.0", "-y", "--always", "command").exits(0)
 	output := h.everturn("attach", "commands").exits(0).out.String()
-	assert.Contains(t, output, "agent.toml")
+	assert.Contains(t, output, "[exit code 1]")
 	assert.Contains(t, output, "Permission denied")
+	again := h.everturn("run", "-s", "commands", `call local/shell {"command":"ls -a; cat none"}`).exits(0)
+	assert.Contains(t, again.out.String(), "No such file", "its commands were allowed for the session")
+	h.everturn("run", "-s", "other", `call local/shell {"command":"ls -a"}`).exits(6)
+	allowed := h.everturn("run", "-s", "allowed", `call local/shell {"command":"pwd && echo done"}`).exits(0)
+	assert.Contains(t, allowed.out.String(), "[exit code 0]")
+	denied := h.everturn("run", "-s", "denied", `call local/shell {"command":"sh -c 'git push'"}`).exits(0)
+	assert.Contains(t, denied.out.String(), "policy denies")
 }
 
 // TestFilesAreWritten lets the demo model write, edit and delete a file of the workspace. The approval of an edit shows

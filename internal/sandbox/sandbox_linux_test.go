@@ -198,3 +198,26 @@ func TestEverydayCommands(t *testing.T) {
 		})
 	}
 }
+
+// TestAWorkerWithoutIsolationSaysWhatToDo takes bubblewrap away, and gives one that cannot isolate.
+func TestAWorkerWithoutIsolationSaysWhatToDo(t *testing.T) {
+	dir := t.TempDir()
+	open := func() error {
+		_, err := Open(t.Context(), Options{Level: LevelNamespace, Network: NetworkLoopback, Environ: []string{"PATH=" + dir},
+			Limits: Limits{Processes: 200, Memory: 2 << 30, File: 64 << 20}})
+		return err
+	}
+	err := open()
+	require.ErrorIs(t, err, ErrUnavailable)
+	assert.ErrorContains(t, err, "apt install bubblewrap")
+	fake := func(script string) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "bwrap"), []byte("#!/bin/sh\n"+script), 0o755))
+	}
+	fake("echo 'bwrap: setting up uid map: Permission denied' >&2; exit 1")
+	err = open()
+	require.ErrorIs(t, err, ErrUnavailable)
+	assert.ErrorContains(t, err, "bwrap-userns-restrict")
+	// A bubblewrap that isolates nothing: the last argument is this program at a path of the namespace.
+	fake("exec /proc/self/exe; exit 1")
+	require.ErrorIs(t, open(), ErrUnavailable)
+}

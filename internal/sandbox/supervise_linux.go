@@ -53,10 +53,9 @@ func (s supervisor) run(plan *os.File) {
 	go reap(cmd.Process.Pid, ended)
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
-	code := -1
 	for ending := false; ; {
 		select {
-		case code = <-ended:
+		case code := <-ended:
 			if code < 0 {
 				code = exitNotRun
 			}

@@ -90,7 +90,7 @@ type Policy struct {
 	// never the last one; * alone matches every host, and *. at the beginning every subdomain. Patterns that could never
 	// decide are rejected: ~/.ssh/** (write .ssh/** or /home/ann/.ssh/**), ../docs, 10.0.0.0/8, [0-9], ???.
 	Rules []Rule `json:"rules,omitempty" toml:"rules"`
-	// Commands decides about the command lines of the tool shell, after rules.
+	// Which commands of the tool shell may run. Rules of [[policy.rules]] come first, but allow none that is denied here.
 	Commands CommandPolicy `json:"commands,omitzero" toml:"commands"`
 	// Only are the patterns of tools to which the user's message narrows its turn. Tools that match none are denied; a
 	// match permits nothing. If it is empty, the message does not narrow the turn.
