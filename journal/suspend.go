@@ -84,6 +84,7 @@ func (db *DB) NoteCall(ctx context.Context, turnID, callID string, attempt int, 
 			ToolProgress: turn.ToolProgress{
 				Done: finite(p.Done), Total: finite(p.Total), Message: preview(CleanText(p.Message),
 					PreviewBytes),
+				Output: preview(CleanText(p.Output), turn.MaxOutput), Offset: max(p.Offset, 0),
 				Session: preview(CleanText(p.Session), PreviewBytes),
 			}})
 	})

@@ -121,7 +121,8 @@ func (r *Runner) progressWriter(ctx context.Context,
 	}()
 	note = func(p turn.ToolProgress) {
 		select {
-		case <-latest: // drop an older report that was not written yet
+		case earlier := <-latest: // one that was not written yet; of its report, only output is kept
+			p = p.After(earlier)
 		default:
 		}
 		select {

@@ -114,6 +114,7 @@ func noted(t *testing.T, open func() *journal.DB) {
 	s.claim(list[0], 1)
 	require.NoError(t, note(list[0], 1, turn.ToolProgress{Done: 0.5, Total: 2,
 		Message: strings.Repeat("ä", 1000) + "\xff"}))
+	require.NoError(t, note(list[0], 1, turn.ToolProgress{Output: strings.Repeat("x", 2*turn.MaxOutput), Offset: -1}))
 	require.NoError(t, note(list[0], 1, turn.ToolProgress{Done: math.NaN(), Total: math.Inf(1)}),
 		"a server may say anything")
 	var output []turn.ProgressEvent
@@ -125,11 +126,13 @@ func noted(t *testing.T, open func() *journal.DB) {
 			assert.Equal(t, []int{1, 1}, []int{e.Step, e.Attempt})
 		}
 	}
-	require.Len(t, output, 2)
+	require.Len(t, output, 3)
 	assert.Equal(t, []any{"1.0", "local/read_file", 0.5, 2.0},
 		[]any{output[0].CallID, output[0].Tool, output[0].Done, output[0].Total})
 	assert.LessOrEqual(t, len(output[0].Message), journal.PreviewBytes)
-	assert.Zero(t, output[1].ToolProgress)
+	assert.LessOrEqual(t, len(output[1].Output), turn.MaxOutput)
+	assert.Zero(t, output[1].Offset)
+	assert.Zero(t, output[2].ToolProgress)
 
 	for range journal.MaxNotes {
 		require.NoError(t, note(list[0], 1, turn.ToolProgress{Done: 1}))

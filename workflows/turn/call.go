@@ -3,6 +3,7 @@ package turn
 import (
 	"encoding/json"
 	"time"
+	"unicode/utf8"
 
 	"github.com/everturn/everturn/workflows/plan"
 )
@@ -140,9 +141,41 @@ type ToolProgress struct {
 	Done    float64 `json:"done"`
 	Total   float64 `json:"total,omitempty"` // 0: unknown
 	Message string  `json:"message,omitempty"`
+	// Output is a part of what a command has written, and Offset is the number of bytes before it. If a command writes more
+	// than is kept of it while it runs, parts are left out.
+	Output string `json:"output,omitempty"`
+	Offset int64  `json:"offset,omitempty"`
 	// Session is set for the call of an agent's tool: the session of the subagent, or of one below it, whose pending
 	// requests have changed.
 	Session string `json:"session,omitempty"`
+}
+
+// MaxOutput bounds ToolProgress.Output, in bytes.
+const MaxOutput = 4 << 10
+
+// After returns p with the output of an earlier progress that was not reported, as far as there is room.
+func (p ToolProgress) After(earlier ToolProgress) ToolProgress {
+	if earlier.Output == "" || p.Output == "" || earlier.Offset+int64(len(earlier.Output)) != p.Offset {
+		return p
+	}
+	p.Output, p.Offset = earlier.Output+p.Output, earlier.Offset
+	return p.withinRoom()
+}
+
+// withinRoom returns p with the end of its output, if that is too long.
+func (p ToolProgress) withinRoom() ToolProgress {
+	if excess := len(p.Output) - MaxOutput; excess > 0 {
+		for excess < len(p.Output) && !utf8.RuneStart(p.Output[excess]) {
+			excess++
+		}
+		p.Output, p.Offset = p.Output[excess:], p.Offset+int64(excess)
+	}
+	return p
+}
+
+// NewOutput returns the progress of a command that has written a text after offset bytes: its last MaxOutput bytes.
+func NewOutput(text string, offset int64) ToolProgress {
+	return ToolProgress{Done: float64(offset + int64(len(text))), Output: text, Offset: offset}.withinRoom()
 }
 
 // Sink receives a completion in pieces as they arrive. It must not block for long.

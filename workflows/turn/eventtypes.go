@@ -78,7 +78,7 @@ var eventTypes = []EventType{
 		Doc: "An attempt of an inference or of a call failed, or a completion is no valid action. The text says why."},
 	{Kind: EventToolCallStarted, Data: CallEvent{}, Doc: "A call was claimed, or is closed without having run."},
 	{Kind: EventToolProgress, Data: ProgressEvent{},
-		Doc: "The progress of a call, as its server reports it: at most a few times per second."},
+		Doc: "The progress of a call, as its server reports it, or a part of a command's output: at most a few times per second."},
 	{Kind: EventToolCallCompleted, Data: CallEvent{}, Doc: "A call has ended. Each started call ends once."},
 	{Kind: EventToolCallLateResult, Data: CallEvent{},
 		Doc: "The result of an earlier call, perhaps of another turn, whose outcome was unknown."},

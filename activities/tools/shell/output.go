@@ -3,50 +3,58 @@ package shell
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/everturn/everturn/activities/tools"
+	"github.com/everturn/everturn/internal/redact"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// reportEvery is the interval at which the output of a running command is reported.
-const reportEvery = time.Second
+// The first reports of the output of a running command follow every second; later ones are rarer, because the journal
+// keeps a bounded number: after t, they follow every t/reportShare.
+const (
+	reportEvery = time.Second
+	reportShare = 20
+)
 
-// output is a writer that keeps the first and the last part of what a command writes, and reports the latest lines while
-// the command runs. It must not implement io.ReaderFrom, which io.Copy would use in place of Write.
+// output is a writer that keeps the first and the last part of what a command writes, and reports it while the command
+// runs. It must not implement io.ReaderFrom, which io.Copy would use in place of Write.
 type output struct {
-	report func(turn.ToolProgress) // may be nil
-	stop   func() bool             // ends the reports
+	report func(turn.ToolProgress) // nil: there are no reports
+	stop   context.CancelFunc      // ends the reports
+	done   chan struct{}           // closed when the reports have ended
 
 	mu       sync.Mutex // guards the fields below
 	head     []byte
 	tail     []byte
-	size     int64 // bytes that the command wrote
-	reported int64 // the size at the last report
+	size     int64          // bytes that the command wrote
+	stream   *redact.Stream // removes secrets from pending
+	pending  string         // what is not reported yet
+	reported int64          // bytes that are
 }
 
-// newOutput returns an output that reports to the call of the context, until it is closed.
-func newOutput(ctx context.Context) *output {
-	o := &output{stop: func() bool { return false }}
+// newOutput returns an output that reports to the call of the context, without secrets, until it is closed.
+func newOutput(ctx context.Context, secrets *redact.Redactor) *output {
+	o := &output{done: make(chan struct{})}
+	ctx, o.stop = context.WithCancel(ctx)
 	req, ok := tools.CallInfo(ctx)
 	if !ok || req.Progress == nil {
+		close(o.done)
 		return o
 	}
-	o.report = req.Progress
-	ended := make(chan struct{})
-	var once sync.Once
-	o.stop = func() bool { once.Do(func() { close(ended) }); return true }
+	o.report, o.stream = req.Progress, secrets.Stream()
 	go func() {
-		tick := time.NewTicker(reportEvery)
-		defer tick.Stop()
+		defer close(o.done)
+		began, timer := time.Now(), time.NewTimer(reportEvery)
+		defer timer.Stop()
 		for {
 			select {
-			case <-ended:
+			case <-ctx.Done():
 				return
-			case <-tick.C:
+			case <-timer.C:
 				o.reportNow()
+				timer.Reset(max(reportEvery, time.Since(began)/reportShare))
 			}
 		}
 	}()
@@ -54,13 +62,22 @@ func newOutput(ctx context.Context) *output {
 }
 
 // close ends the reports. It may be called twice.
-func (o *output) close() { o.stop() }
+func (o *output) close() {
+	o.stop()
+	<-o.done
+}
 
 // Write implements io.Writer. It reports all bytes as written, so that the command continues after the limit.
 func (o *output) Write(b []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.size += int64(len(b))
+	if o.report != nil {
+		o.pending += o.stream.Write(string(b))
+		if excess := len(o.pending) - 2*turn.MaxOutput; excess > 0 { // of much output only the end is reported
+			o.pending, o.reported = o.pending[excess:], o.reported+int64(excess)
+		}
+	}
 	const half = maxOutput / 2
 	room := min(half-len(o.head), len(b))
 	o.head = append(o.head, b[:room]...)
@@ -83,24 +100,13 @@ func (o *output) text() string {
 	return fmt.Sprintf("%s\n[%d bytes of the output left out]\n%s", o.head, missing, tail)
 }
 
-// reportNow reports the latest lines, if the command has written since the last report.
+// reportNow reports what the command has written since the last report.
 func (o *output) reportNow() {
 	o.mu.Lock()
-	if o.size == o.reported {
-		o.mu.Unlock()
-		return
-	}
-	o.reported = o.size
-	latest := o.tail
-	if len(latest) == 0 {
-		latest = o.head
-	}
-	const shown = 400 // bytes; a report has room for somewhat more
-	text := string(latest[max(0, len(latest)-shown):])
-	size := o.size
+	p := turn.NewOutput(o.pending, o.reported)
+	o.reported, o.pending = o.reported+int64(len(o.pending)), ""
 	o.mu.Unlock()
-	if _, after, cut := strings.Cut(text, "\n"); cut && size > shown {
-		text = after // without a part of a line
+	if p.Output != "" {
+		o.report(p)
 	}
-	o.report(turn.ToolProgress{Done: float64(size), Message: text})
 }

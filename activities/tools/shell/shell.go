@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/everturn/everturn/activities/tools"
+	"github.com/everturn/everturn/internal/redact"
 	"github.com/everturn/everturn/internal/sandbox"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -22,6 +23,8 @@ type Options struct {
 	Timeout time.Duration
 	// Trusted means that the authors of what is there may run commands.
 	Trusted bool
+
+	secrets *redact.Redactor
 }
 
 // maxOutput bounds what is kept of a command's output, in bytes. grace is how long a call may take beyond its command,
@@ -37,6 +40,7 @@ type input struct {
 
 // Register adds the tool shell.
 func Register(r *tools.Registry, o Options) error {
+	o.secrets = r.Secrets()
 	return tools.Add(r, "shell", fmt.Sprintf("Run a command line with sh in %s. Isolation: %s. A command ends after %s "+
 		"with all of its processes. The result is its exit code and its output; any other exit code than 0 is an error.",
 		o.Where, o.Sandbox, o.Timeout), o.run, tools.Risk(turn.RiskHigh), tools.Timeout(o.Timeout+grace),
@@ -57,7 +61,7 @@ func (o Options) run(ctx context.Context, in input) (string, error) {
 	}
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	out := newOutput(ctx)
+	out := newOutput(ctx, o.secrets)
 	defer out.close()
 	exit, err := o.Sandbox.Run(limited, sandbox.Command{Line: in.Command, Place: place, Output: out})
 	out.close()

@@ -2,6 +2,7 @@ package shell
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,8 +12,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/everturn/everturn/activities/tools"
 	"github.com/everturn/everturn/activities/tools/files"
+	"github.com/everturn/everturn/internal/redact"
 	"github.com/everturn/everturn/internal/sandbox"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 // workspace makes a workspace beside a secret, in which commands run.
@@ -143,4 +147,30 @@ func TestACommandDoesNotReachWhatTheConfigurationNames(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestOutputIsReportedWhileACommandRuns lets a command write and wait until its output is reported.
+func TestOutputIsReportedWhileACommandRuns(t *testing.T) {
+	f, o := workspace(t, sandbox.LevelNamespace)
+	secrets := redact.New()
+	secrets.Add("secret-value-1")
+	r := tools.New(tools.Options{Secrets: secrets}, nil)
+	t.Cleanup(func() { assert.NoError(t, r.Close()) })
+	require.NoError(t, Register(r, o))
+	var reports []turn.ToolProgress
+	released := filepath.Join(f.Workspace, "build/release")
+	result, err := r.Call(t.Context(), turn.ToolRequest{Tool: "local/shell", Hash: r.Catalogues(t.Context())[0].Tools[0].Hash,
+		Arguments: json.RawMessage(`{"command":"echo one secret-value-1; while [ ! -f build/release ]; do sleep 0.05; done; echo two; exit 4"}`),
+		Progress: func(p turn.ToolProgress) {
+			if reports = append(reports, p); len(reports) == 1 {
+				assert.NoError(t, os.WriteFile(released, nil, 0o600))
+			}
+		}})
+	require.NoError(t, err)
+	assert.Equal(t, turn.OutcomeError, result.Outcome)
+	assert.Contains(t, result.Text, "[exit code 4]\none")
+	require.NotEmpty(t, reports)
+	assert.Contains(t, reports[0].Output, "one ")
+	assert.NotContains(t, reports[0].Output, "secret-value-1")
+	assert.Zero(t, reports[0].Offset)
 }

@@ -44,6 +44,7 @@ type entry struct {
 type toolCall struct {
 	turn.CallEvent
 	progress string // a description; empty if the server reports no progress
+	output   string // the end of what a command has written until now
 	media    []turn.Media
 	diff     string // of a call that has changed a file; otherwise empty
 	late     bool   // the result came after the outcome was recorded as unknown
@@ -143,6 +144,9 @@ func (m *Model) callLines(e *entry, width int) []string {
 		head += " " + cutWidth(ui.Excerpt(c.Arguments, room, c.ArgumentsBytes), room)
 	}
 	lines := paint(style, wrapText(joinNonEmpty(head, result), width))
+	if c.Outcome == "" && c.output != "" {
+		lines = append(lines, paint(m.theme.dim, barred(lastLines(c.output, runningRows, width-2)))...)
+	}
 	switch {
 	case e.open:
 		return append(lines, barred(m.callDetails(c, width-2))...)
@@ -154,6 +158,18 @@ func (m *Model) callLines(e *entry, width int) []string {
 		}
 	}
 	return lines
+}
+
+// runningRows is how many rows of a command's output are shown while it runs.
+const runningRows = 6
+
+// lastLines returns the last rows of a text, as they fit into the width.
+func lastLines(text string, rows, width int) (out []string) {
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	for _, line := range lines[max(0, len(lines)-rows):] {
+		out = append(out, termsafe.Fit(termsafe.Line(line, width), width))
+	}
+	return out
 }
 
 // foldedRows is how many rows of a diff or of a user message are shown before Ctrl-O or a click opens it.

@@ -200,6 +200,10 @@ func (m *Model) showProgress(ev turn.Event) {
 	}
 	if e := m.turn.calls[p.CallID]; e != nil {
 		e.call.progress = ui.Progress(p.ToolProgress)
+		if p.Output != "" {
+			e.call.output, e.call.progress = e.call.output+p.Output, ""
+			e.call.output = e.call.output[max(0, len(e.call.output)-turn.MaxOutput):]
+		}
 		m.change(e)
 	}
 }
