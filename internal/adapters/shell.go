@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"os"
 	"path/filepath"
 
 	"github.com/everturn/everturn/activities/tools"
@@ -24,7 +23,15 @@ const maxCommandFile = 1 << 30
 // machine cannot isolate commands as the configuration says. environ has the form of os.Environ.
 func OpenSandbox(ctx context.Context, cfg config.Config, environ []string) (*sandbox.Sandbox, error) {
 	c := cfg.Sandbox
-	return sandbox.Open(ctx, sandbox.Options{Level: c.Level, Network: c.Network, Read: c.Read, Environ: environ,
+	var read []string
+	for _, p := range c.Read {
+		absolute, err := filepath.Abs(p)
+		if err != nil {
+			return nil, err
+		}
+		read = append(read, absolute)
+	}
+	return sandbox.Open(ctx, sandbox.Options{Level: c.Level, Network: c.Network, Read: read, Environ: environ,
 		Variables: cfg.Shell.EnvAllow, Limits: sandbox.Limits{Processes: c.Processes, Memory: int64(c.MemoryMiB) << 20,
 			File: maxCommandFile}})
 }
@@ -55,7 +62,7 @@ func registerShell(ctx context.Context, r *tools.Registry, cfg config.Config, o 
 }
 
 // commandCache returns the directory for the caches of commands in a workspace, which is in the user's state folder, or
-// "" if there is no such folder.
+// "" if there is no such folder. The first command makes it.
 func commandCache(workspace string, environ []string) string {
 	lookup := temporalconn.Environ(environ).LookupEnv
 	state, _ := lookup("XDG_STATE_HOME")
@@ -70,12 +77,5 @@ func commandCache(workspace string, environ []string) string {
 		workspace = real
 	}
 	sum := sha256.Sum256([]byte(workspace))
-	dir := filepath.Join(state, statedir.Name, "commands", hex.EncodeToString(sum[:8]))
-	if os.MkdirAll(dir, 0o700) != nil {
-		return ""
-	}
-	if real, err := filepath.EvalSymlinks(dir); err == nil {
-		dir = real
-	}
-	return dir
+	return filepath.Join(state, statedir.Name, "commands", hex.EncodeToString(sum[:8]))
 }

@@ -239,8 +239,17 @@ func (p Policy) Asks(t Tool) (all, some bool) {
 			return ask && !others, some || ask
 		}
 	}
+	if t.Commands != nil && p.allowsCommands(t) {
+		return false, true
+	}
 	ask, hosts := p.decideByLists(t).Permission == Ask, t.Hosts != nil && !slices.Contains(t.Hosts.Listed, "*")
 	return ask && !others, some || ask || hosts
+}
+
+// allowsCommands reports whether some command lines of the tool t need no approval although its risk requires one.
+func (p Policy) allowsCommands(t Tool) bool {
+	isolated := t.Commands.Isolated && p.Commands.Isolated == Allow
+	return !t.Commands.Unconfined && !t.Commands.Host && !matches(p.Ask, t.ID) && (isolated || len(p.Commands.Allow) > 0)
 }
 
 // excludes reports whether the user's message narrows the turn to other tools.

@@ -57,6 +57,8 @@ func TestNothingElseIsAllowed(t *testing.T) {
 		"go test -exec ./x ./...", "go test -exec=./x", "go test --exec=./x", "go test -toolexec ./x", "go test --toolexec=./x", "go vet -vettool=./x", "go test -overlay o.json",
 		"go test -modfile=x.mod", "go test -o ../x", "go test -C .. ./...", "go test -ldflags=-extld=./x", "git diff --ext-diff", "git diff --output=../x", "git diff --out=x",
 		"git -c core.pager=./x status", "git diff -O./x", "make SHELL=./x", "make -f ../Makefile", "make -C ..", "make --eval=x", "make CC=./x", "cargo test --config x",
+		// builtins of bash that do more
+		"printf -v PATH . && go test", "test -v 'a[$(touch x)]'", "[ -v 'a[$(touch x)]' ]", "read PATH && go test", "getopts x PATH", "wait -p PATH",
 		// wrappers
 		"env go test", "env X=1 go test", "xargs go test", "sudo go test", "sh -c 'go test'", "bash -c 'go test'", "eval go test", "exec go test", "command -p go test",
 		"timeout -s KILL 5 go test", "timeout 5 touch x", "nice --adjustment=5 go test", "nice touch x", "nohup touch x", "time touch x", "find . -exec go test ;", "watch go test", "setsid go test",
