@@ -77,6 +77,9 @@ func Commands(rule turn.CommandRule) Option {
 	return func(s *tool.Settings) { s.Commands = &rule }
 }
 
+// SessionAffinity declares that the functions keep state between the calls of a turn, so that they all go to one worker.
+func SessionAffinity() Option { return func(s *tool.Settings) { s.SessionAffinity = true } }
+
 // Values declares the only values of an argument, by its name in JSON.
 func Values(argument string, values ...any) Option {
 	return func(s *tool.Settings) { s.Values = map[string][]any{argument: values} }
@@ -186,7 +189,8 @@ func describe(name, description string, in reflect.Type, settings tool.Settings)
 	d := turn.Descriptor{
 		ID: Local + "/" + name, Wire: turn.WireName(Local + "/" + name), Description: description, Schema: canonical,
 		Activity: turn.ActivityRegular, Risk: settings.Risk, Repeatable: settings.Repeatable, Timeout: settings.Timeout,
-		Effects: turn.Effects{ReadOnly: settings.ReadOnly, Taints: settings.Taints}, Hosts: settings.Hosts,
+		Effects: turn.Effects{ReadOnly: settings.ReadOnly, Taints: settings.Taints,
+			SessionAffinity: settings.SessionAffinity}, Hosts: settings.Hosts,
 		Commands: settings.Commands,
 		Hash:     tool.Hash(map[string]any{"name": name, "description": description, "input": canonical}),
 	}

@@ -165,6 +165,10 @@ func (r *Registry) Call(ctx context.Context, req turn.ToolRequest) (turn.ToolRes
 	return turn.ToolResult{}, turn.ToolAbsent(req.Tool)
 }
 
+// Go runs f in a goroutine with a context that ends when the registry closes. Close waits for f, up to ten seconds. Go
+// returns false, and does not run f, if the registry is closed.
+func (r *Registry) Go(f func(ctx context.Context)) bool { return r.start(func() { f(r.ctx) }) }
+
 // closeWithin is how long Close waits for functions that ignore the end of their context.
 const closeWithin = 10 * time.Second
 

@@ -14,6 +14,7 @@ import (
 	"github.com/everturn/everturn/internal/sandbox"
 	"github.com/everturn/everturn/internal/statedir"
 	"github.com/everturn/everturn/internal/temporalconn"
+	"github.com/everturn/everturn/journal"
 )
 
 // maxCommandFile bounds a file that a command writes, in bytes.
@@ -58,7 +59,22 @@ func registerShell(ctx context.Context, r *tools.Registry, cfg config.Config, o 
 		return err
 	}
 	return shell.Register(r, shell.Options{Sandbox: box, Place: folder.Place, Where: folder.Where(),
-		Timeout: cfg.Shell.Timeout, Trusted: trustsWorkspace(cfg)})
+		Timeout: cfg.Shell.Timeout, Trusted: trustsWorkspace(cfg), Ended: endedTurns(o.Artifacts)})
+}
+
+// endedTurns returns a function that reports whether a turn has ended, by the journal of source. It is nil if there is
+// no journal that knows turns.
+func endedTurns(source func() Artifacts) func(ctx context.Context, turnID string) bool {
+	return func(ctx context.Context, turnID string) bool {
+		j, ok := source().(interface {
+			Turn(ctx context.Context, turnID string) (journal.TurnRecord, error)
+		})
+		if !ok {
+			return false
+		}
+		found, err := j.Turn(ctx, turnID)
+		return err == nil && !found.EndedAt.IsZero()
+	}
 }
 
 // commandCache returns the directory for the caches of commands in a workspace, which is in the user's state folder, or

@@ -32,6 +32,7 @@ type output struct {
 	stream   *redact.Stream // removes secrets from pending
 	pending  string         // what is not reported yet
 	reported int64          // bytes that are
+	masked   bool           // what is kept has no secrets, either
 }
 
 // newOutput returns an output that reports to the call of the context, without secrets, until it is closed.
@@ -71,13 +72,23 @@ func (o *output) close() {
 func (o *output) Write(b []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.size += int64(len(b))
+	n := len(b)
+	if o.masked {
+		b = []byte(o.stream.Write(string(b)))
+	}
+	o.keep(b)
 	if o.report != nil {
 		o.pending += o.stream.Write(string(b))
 		if excess := len(o.pending) - 2*turn.MaxOutput; excess > 0 { // of much output only the end is reported
 			o.pending, o.reported = o.pending[excess:], o.reported+int64(excess)
 		}
 	}
+	return n, nil
+}
+
+// keep keeps a part. The caller holds the lock.
+func (o *output) keep(b []byte) {
+	o.size += int64(len(b))
 	const half = maxOutput / 2
 	room := min(half-len(o.head), len(b))
 	o.head = append(o.head, b[:room]...)
@@ -85,7 +96,39 @@ func (o *output) Write(b []byte) (int, error) {
 	if len(o.tail) > 2*half {
 		o.tail = append([]byte(nil), o.tail[len(o.tail)-half:]...)
 	}
-	return len(b), nil
+}
+
+// flush keeps what the removal of secrets has held back, when the command has ended.
+func (o *output) flush() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.masked {
+		o.keep([]byte(o.stream.Flush()))
+	}
+}
+
+// written returns the number of bytes that the command has written.
+func (o *output) written() int64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.size
+}
+
+// part returns at most most bytes of the output, from a byte on, with their first and the next byte. It leaves out what
+// was not kept.
+func (o *output) part(after int64, most int) (text string, from, next int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	from = min(max(after, 0), o.size)
+	kept := o.head
+	begin := int64(0)
+	if from >= int64(len(o.head)) {
+		kept, begin = o.tail, o.size-int64(len(o.tail))
+		from = max(from, begin)
+	}
+	rest := kept[from-begin:]
+	text = string(rest[:min(len(rest), most)])
+	return text, from, from + int64(len(text))
 }
 
 // text returns what was kept.

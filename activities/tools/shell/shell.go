@@ -23,6 +23,8 @@ type Options struct {
 	Timeout time.Duration
 	// Trusted means that the authors of what is there may run commands.
 	Trusted bool
+	// Ended reports whether a turn has ended; its jobs then end, too. It is nil if that is unknown.
+	Ended func(ctx context.Context, turnID string) bool
 
 	secrets *redact.Redactor
 }
@@ -38,14 +40,16 @@ type input struct {
 	Command string `json:"command" jsonschema:"the command line, as for sh -c"`
 }
 
-// Register adds the tool shell.
+// Register adds the tool shell and those of jobs.
 func Register(r *tools.Registry, o Options) error {
 	o.secrets = r.Secrets()
-	return tools.Add(r, "shell", fmt.Sprintf("Run a command line with sh in %s. Isolation: %s. A command ends after %s "+
+	rule := turn.CommandRule{Isolated: o.Trusted && o.Sandbox.Isolated(),
+		Unconfined: o.Sandbox.Level() == sandbox.LevelNone, Host: o.Sandbox.Network() == sandbox.NetworkHost}
+	err := tools.Add(r, "shell", fmt.Sprintf("Run a command line with sh in %s. Isolation: %s. A command ends after %s "+
 		"with all of its processes. The result is its exit code and its output; any other exit code than 0 is an error.",
 		o.Where, o.Sandbox, o.Timeout), o.run, tools.Risk(turn.RiskHigh), tools.Timeout(o.Timeout+grace),
-		tools.Commands(turn.CommandRule{Isolated: o.Trusted && o.Sandbox.Isolated(),
-			Unconfined: o.Sandbox.Level() == sandbox.LevelNone, Host: o.Sandbox.Network() == sandbox.NetworkHost}))
+		tools.Commands(rule))
+	return errors.Join(err, registerJobs(r, o, rule))
 }
 
 // run implements the tool shell: it runs a command and returns its exit code and output. The output of a command that

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -157,9 +159,10 @@ func TestOutputIsReportedWhileACommandRuns(t *testing.T) {
 	r := tools.New(tools.Options{Secrets: secrets}, nil)
 	t.Cleanup(func() { assert.NoError(t, r.Close()) })
 	require.NoError(t, Register(r, o))
+	i := slices.IndexFunc(r.Catalogues(t.Context())[0].Tools, func(d turn.Descriptor) bool { return d.ID == "local/shell" })
 	var reports []turn.ToolProgress
 	released := filepath.Join(f.Workspace, "build/release")
-	result, err := r.Call(t.Context(), turn.ToolRequest{Tool: "local/shell", Hash: r.Catalogues(t.Context())[0].Tools[0].Hash,
+	result, err := r.Call(t.Context(), turn.ToolRequest{Tool: "local/shell", Hash: r.Catalogues(t.Context())[0].Tools[i].Hash,
 		Arguments: json.RawMessage(`{"command":"echo one secret-value-1; while [ ! -f build/release ]; do sleep 0.05; done; echo two; exit 4"}`),
 		Progress: func(p turn.ToolProgress) {
 			if reports = append(reports, p); len(reports) == 1 {
@@ -173,4 +176,77 @@ func TestOutputIsReportedWhileACommandRuns(t *testing.T) {
 	assert.Contains(t, reports[0].Output, "one ")
 	assert.NotContains(t, reports[0].Output, "secret-value-1")
 	assert.Zero(t, reports[0].Offset)
+}
+
+// jobsOf returns a registry with the tools of jobs, and a function that calls one of them for a turn.
+func jobsOf(t *testing.T, o Options) func(turnID, tool, arguments string) turn.ToolResult {
+	t.Helper()
+	secrets := redact.New()
+	secrets.Add("secret-value-1")
+	r := tools.New(tools.Options{Secrets: secrets}, nil)
+	t.Cleanup(func() { assert.NoError(t, r.Close()) })
+	require.NoError(t, Register(r, o))
+	hashes := map[string]string{}
+	for _, d := range r.Catalogues(t.Context())[0].Tools {
+		hashes[d.ID] = d.Hash
+	}
+	return func(turnID, tool, arguments string) turn.ToolResult {
+		result, err := r.Call(t.Context(), turn.ToolRequest{Tool: "local/" + tool, Hash: hashes["local/"+tool], Turn: turnID,
+			Arguments: json.RawMessage(arguments)})
+		require.NoError(t, err)
+		return result
+	}
+}
+
+func TestJobsRunInTheBackground(t *testing.T) {
+	f, o := workspace(t, sandbox.LevelNamespace)
+	call := jobsOf(t, o)
+	started := call("t1", "job_start", `{"command":"echo begun secret-value-1; while [ ! -f build/release ]; do sleep 0.05; done; echo two; exit 3"}`)
+	assert.Equal(t, "job-1 started", started.Text)
+	read := call("t1", "job_read", `{"id":"job-1","wait":30}`).Text
+	assert.Contains(t, read, "[job-1: running; bytes 0 to ")
+	assert.Contains(t, read, "begun")
+	assert.NotContains(t, read, "secret-value-1")
+	assert.Contains(t, call("t1", "job_read", `{}`).Text, "job-1: running")
+	assert.Equal(t, turn.OutcomeError, call("t2", "job_read", `{"id":"job-1"}`).Outcome, "a job is its turn's own")
+	assert.Contains(t, call("t2", "job_read", `{}`).Text, "no jobs")
+	require.NoError(t, os.WriteFile(filepath.Join(f.Workspace, "build/release"), nil, 0o600))
+	require.Eventually(t, func() bool {
+		return strings.Contains(call("t1", "job_read", `{"id":"job-1","after":1000,"wait":10}`).Text, "exit code 3")
+	}, time.Minute, time.Millisecond)
+	assert.Contains(t, call("t1", "job_read", `{"id":"job-1"}`).Text, "two\n")
+
+	call("t1", "job_start", `{"command":"echo second; sleep 600"}`)
+	call("t1", "job_read", `{"id":"job-2","wait":30}`)
+	stopped := call("t1", "job_stop", `{"id":"job-2"}`).Text
+	assert.Contains(t, stopped, "[job-2: stopped")
+	assert.Contains(t, stopped, "second\n")
+}
+
+// TestAJobEndsWithItsTurnAndItsWorker ends a turn, and closes the registry.
+func TestAJobEndsWithItsTurnAndItsWorker(t *testing.T) {
+	f, o := workspace(t, sandbox.LevelNamespace)
+	var ended atomic.Value
+	o.Ended = func(_ context.Context, turnID string) bool { return ended.Load() == turnID }
+	const beats = `{"command":"while :; do date +%N > build/beat-$NAME; sleep 0.02; done"}`
+	beating := func(name string) bool {
+		read := func() string {
+			b, _ := os.ReadFile(filepath.Join(f.Workspace, "build/beat-"+name)) // it may not exist yet
+			return string(b)
+		}
+		before := read()
+		time.Sleep(500 * time.Millisecond) // many beats
+		return read() != before
+	}
+	t.Run("worker", func(t *testing.T) {
+		call := jobsOf(t, o) // closed at the end of this subtest
+		call("t1", "job_start", strings.ReplaceAll(beats, "$NAME", "one"))
+		call("t2", "job_start", strings.ReplaceAll(beats, "$NAME", "two"))
+		require.Eventually(t, func() bool { return beating("one") && beating("two") }, time.Minute, time.Millisecond)
+		ended.Store("t1")
+		require.Eventually(t, func() bool { return !beating("one") }, time.Minute, time.Millisecond)
+		assert.Contains(t, call("t1", "job_read", `{}`).Text, "no jobs")
+		assert.True(t, beating("two"))
+	})
+	assert.False(t, beating("two"))
 }

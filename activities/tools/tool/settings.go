@@ -20,6 +20,7 @@ type Settings struct {
 	// outcome was recorded as unknown.
 	TotalTimeout, BackgroundTimeout time.Duration
 	ReadOnly, Taints                bool // see turn.Effects
+	SessionAffinity                 bool // see turn.Effects; of functions
 	// Hosts is set for a tool that sends requests to the host of its argument url. Calls to a host that it does not list
 	// need an approval.
 	Hosts *turn.HostRule
