@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/everturn/everturn/activities/tools"
+	"github.com/everturn/everturn/activities/tools/canvas"
 	"github.com/everturn/everturn/activities/tools/files"
 	"github.com/everturn/everturn/activities/tools/shell"
 	"github.com/everturn/everturn/config"
@@ -37,19 +38,30 @@ func OpenSandbox(ctx context.Context, cfg config.Config, environ []string) (*san
 			File: maxCommandFile}})
 }
 
-// registerShell adds the tool shell if the configuration turns it on. If this machine cannot isolate commands, it logs
-// that the tool is not offered.
-func registerShell(ctx context.Context, r *tools.Registry, cfg config.Config, o ToolOptions, root string,
+// registerShell adds the tool shell if the configuration turns it on. Its commands act in the tree of the call's session,
+// or in the folder of all sessions if there are no trees. If this machine cannot isolate commands, registerShell logs that
+// the tool is not offered.
+func registerShell(ctx context.Context, r *tools.Registry, cfg config.Config, o ToolOptions, trees *canvas.Roots,
 	rules files.Options) error {
 	if !cfg.Shell.Enabled {
 		return nil
 	}
+	root, err := filepath.Abs(cfg.Runtime.Workspace)
+	if err != nil {
+		return err
+	}
+	cache := commandCache(root, o.Environ)
 	folder := shell.Folder{Workspace: root, Write: cfg.Shell.Write, Hidden: rules.Hidden, Protected: rules.Protected,
-		Git: cfg.Sandbox.Level == sandbox.LevelNamespace, Cache: commandCache(root, o.Environ)}
-	if err := folder.Check(); err != nil {
+		Git: cfg.Sandbox.Level == sandbox.LevelNamespace, Cache: cache}
+	options := shell.Options{In: folder.In, Where: folder.Where(), Timeout: cfg.Shell.Timeout, Trusted: trustsWorkspace(cfg),
+		Ended: endedTurns(o.Artifacts)}
+	if trees != nil {
+		options.In = inTree(*trees, cache)
+		options.Where = "the workspace, this session's own copy of a git repository, where it can write everything"
+	} else if err := folder.Check(); err != nil {
 		return temporalconn.WithKind(config.ErrInvalid, err)
 	}
-	box, err := OpenSandbox(ctx, cfg, o.Environ)
+	options.Sandbox, err = OpenSandbox(ctx, cfg, o.Environ)
 	if errors.Is(err, sandbox.ErrUnavailable) {
 		o.Log.Warn("the tool shell is not offered", "error", err)
 		r.Drop("shell: " + err.Error())
@@ -58,8 +70,27 @@ func registerShell(ctx context.Context, r *tools.Registry, cfg config.Config, o 
 	if err != nil {
 		return err
 	}
-	return shell.Register(r, shell.Options{Sandbox: box, Place: folder.Place, Where: folder.Where(),
-		Timeout: cfg.Shell.Timeout, Trusted: trustsWorkspace(cfg), Ended: endedTurns(o.Artifacts)})
+	return shell.Register(r, options)
+}
+
+// inTree returns a shell.Options.In that runs commands in the tree of the call's session. What a command has changed
+// becomes a commit, even if it fails.
+func inTree(trees canvas.Roots, cache string) func(ctx context.Context, title string,
+	run func(sandbox.Place) (string, error)) (string, error) {
+	return func(ctx context.Context, title string, run func(sandbox.Place) (string, error)) (string, error) {
+		return trees.Change(ctx, title, func(dir string) (string, []string, error) {
+			root, err := filepath.EvalSymlinks(dir)
+			if err != nil {
+				return "", nil, err
+			}
+			p := sandbox.Place{Root: root, Write: []string{root}, Cache: cache}
+			for _, objects := range trees.Store.Borrowed() {
+				p.Binds = append(p.Binds, sandbox.Bind{Source: objects})
+			}
+			done, err := run(p)
+			return done, nil, err
+		})
+	}
 }
 
 // endedTurns returns a function that reports whether a turn has ended, by the journal of source. It is nil if there is

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"path/filepath"
 	"slices"
 
 	"github.com/everturn/everturn/activities/mcp"
@@ -75,37 +74,44 @@ func openHost(cfg config.Config, o ToolOptions) (*mcp.Host, error) {
 
 // register adds the local tools to a registry.
 func register(ctx context.Context, r *tools.Registry, cfg config.Config, o ToolOptions) error {
-	root, err := filepath.Abs(cfg.Runtime.Workspace)
-	if err != nil {
-		return err
-	}
 	rules := fileRules(cfg, o.Environ)
-	if err := registerShell(ctx, r, cfg, o, root, rules); err != nil {
-		return err
-	}
 	if w := cfg.Web; w.Fetch {
 		if err := web.Register(r, web.Options{Hosts: w.Hosts, Networks: w.Networks}); err != nil {
 			return temporalconn.WithKind(config.ErrInvalid, err)
 		}
 	}
-	errs := []error{registerFiles(ctx, r, cfg, rules, o.Sessions), registerArtifacts(r, o.Artifacts, cfg.Runtime.MaxResultBytes)}
+	trees, err := openTrees(ctx, cfg, o)
+	if err != nil {
+		return err
+	}
+	if err := registerShell(ctx, r, cfg, o, trees, rules); err != nil {
+		return err
+	}
+	errs := []error{registerFiles(r, cfg, trees, rules), registerArtifacts(r, o.Artifacts, cfg.Runtime.MaxResultBytes)}
 	for _, add := range o.Add {
 		errs = append(errs, add(r))
 	}
 	return errors.Join(errs...)
 }
 
-// registerFiles adds the tools that act on files: in the folder of all sessions, or in the tree of the call's session.
-func registerFiles(ctx context.Context, r *tools.Registry, cfg config.Config, rules files.Options,
-	sessions func() Sessions) error {
+// openTrees opens the trees of sessions, or returns nil if all sessions share a folder.
+func openTrees(ctx context.Context, cfg config.Config, o ToolOptions) (*canvas.Roots, error) {
 	if cfg.Workspace.Mode == config.WorkspaceFolder {
-		return files.Register(r, cfg.Runtime.Workspace, rules)
+		return nil, nil //nolint:nilnil // there are none
 	}
 	store, err := workspace.Open(ctx, workspace.Options{Repo: cfg.Runtime.Workspace, State: cfg.StateDir()})
 	if err != nil {
-		return temporalconn.WithKind(config.ErrInvalid, err)
+		return nil, temporalconn.WithKind(config.ErrInvalid, err)
 	}
-	return canvas.Register(r, canvas.Roots{Store: store, Lineage: lineage(sessions)}, rules)
+	return &canvas.Roots{Store: store, Lineage: lineage(o.Sessions)}, nil
+}
+
+// registerFiles adds the tools that act on files: in the folder of all sessions, or in the tree of the call's session.
+func registerFiles(r *tools.Registry, cfg config.Config, trees *canvas.Roots, rules files.Options) error {
+	if trees == nil {
+		return files.Register(r, cfg.Runtime.Workspace, rules)
+	}
+	return canvas.Register(r, *trees, rules)
 }
 
 // AskServers connects to the configured servers that this worker hosts, lists their tools and closes the connections.

@@ -76,6 +76,15 @@ func (f Folder) Place(context.Context) (sandbox.Place, error) {
 	return p, err
 }
 
+// In implements Options.In.
+func (f Folder) In(ctx context.Context, _ string, run func(sandbox.Place) (string, error)) (string, error) {
+	p, err := f.Place(ctx)
+	if err != nil {
+		return "", err
+	}
+	return run(p)
+}
+
 // maxEntries bounds the entries of a workspace in which Place looks for hidden ones; 20,000 take some 50 ms.
 const maxEntries = 100_000
 

@@ -75,12 +75,13 @@ func registerJobs(r *tools.Registry, o Options, rule turn.CommandRule) error {
 
 // start implements job_start.
 func (j *jobs) start(ctx context.Context, in jobInput) (string, error) {
+	return j.o.In(ctx, title(in.Command), func(p sandbox.Place) (string, error) { return j.startIn(ctx, in.Command, p) })
+}
+
+// startIn starts a job in a place and returns its ID.
+func (j *jobs) startIn(ctx context.Context, line string, place sandbox.Place) (string, error) {
 	req, _ := tools.CallInfo(ctx)
-	place, err := j.o.Place(ctx)
-	if err != nil {
-		return "", err
-	}
-	started := &job{turn: req.Turn, line: in.Command, began: time.Now(), done: make(chan struct{}),
+	started := &job{turn: req.Turn, line: line, began: time.Now(), done: make(chan struct{}),
 		out: newMaskedOutput(j.o.secrets)}
 	running := make(chan struct{}) // closed when started.stop is set
 	ok := j.registry.Go(func(registryCtx context.Context) {
@@ -95,7 +96,7 @@ func (j *jobs) start(ctx context.Context, in jobInput) (string, error) {
 			j.watchTurn(watch, started)
 		}()
 		defer close(started.done)
-		exit, err := j.o.Sandbox.Run(ctx, sandbox.Command{Line: in.Command, Place: place, Output: started.out})
+		exit, err := j.o.Sandbox.Run(ctx, sandbox.Command{Line: line, Place: place, Output: started.out})
 		started.out.flush()
 		started.end = jobEnd(exit, err)
 	})
@@ -248,13 +249,15 @@ func (j *jobs) end(ctx context.Context, in jobStopInput) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	found.stop()
-	select {
-	case <-found.done:
-	case <-ctx.Done():
-		return "", ctx.Err()
-	}
-	return found.report(max(0, found.out.written()-maxJobShown)), nil
+	return j.o.In(ctx, title(found.line), func(sandbox.Place) (string, error) {
+		found.stop()
+		select {
+		case <-found.done:
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+		return found.report(max(0, found.out.written()-maxJobShown)), nil
+	})
 }
 
 // newMaskedOutput returns an output that keeps the text without secrets, because it is read in parts.

@@ -16,8 +16,9 @@ import (
 // Options configure the tool.
 type Options struct {
 	Sandbox *sandbox.Sandbox
-	// Place returns where the commands of a call run. The context is that of the call: see tools.CallInfo.
-	Place func(ctx context.Context) (sandbox.Place, error)
+	// In runs a command by calling run with the place of the call, and returns its result. The context is that of the call:
+	// see tools.CallInfo. title says what is run, in one line.
+	In func(ctx context.Context, title string, run func(sandbox.Place) (string, error)) (string, error)
 	// Where describes the place for the model: "the workspace; it can write only to build".
 	Where   string
 	Timeout time.Duration
@@ -55,10 +56,16 @@ func Register(r *tools.Registry, o Options) error {
 // run implements the tool shell: it runs a command and returns its exit code and output. The output of a command that
 // fails is the text of the error.
 func (o Options) run(ctx context.Context, in input) (string, error) {
-	place, err := o.Place(ctx)
-	if err != nil {
-		return "", err
-	}
+	return o.In(ctx, title(in.Command), func(p sandbox.Place) (string, error) { return o.runIn(ctx, in.Command, p) })
+}
+
+// title returns the title of a call.
+func title(line string) string {
+	return "run " + turn.Truncate(strings.Join(strings.Fields(line), " "), 60)
+}
+
+// runIn runs a command line in a place and waits for its end.
+func (o Options) runIn(ctx context.Context, line string, place sandbox.Place) (string, error) {
 	limit := o.Timeout
 	if deadline, ok := ctx.Deadline(); ok { // the turn may have less time left than a command may take
 		limit = min(limit, max(time.Until(deadline)-grace/2, time.Until(deadline)/2))
@@ -67,7 +74,7 @@ func (o Options) run(ctx context.Context, in input) (string, error) {
 	defer cancel()
 	out := newOutput(ctx, o.secrets)
 	defer out.close()
-	exit, err := o.Sandbox.Run(limited, sandbox.Command{Line: in.Command, Place: place, Output: out})
+	exit, err := o.Sandbox.Run(limited, sandbox.Command{Line: line, Place: place, Output: out})
 	out.close()
 	switch {
 	case ctx.Err() != nil:

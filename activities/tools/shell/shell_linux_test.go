@@ -47,7 +47,7 @@ func options(t *testing.T, f Folder, level sandbox.Level) Options {
 		require.ErrorIs(t, err, sandbox.ErrUnavailable)
 		t.Skip(err)
 	}
-	return Options{Sandbox: box, Place: func(ctx context.Context) (sandbox.Place, error) { return f.Place(ctx) }, Timeout: time.Minute}
+	return Options{Sandbox: box, In: f.In, Timeout: time.Minute}
 }
 
 func TestACommandRunsInTheWorkspace(t *testing.T) {
