@@ -22,9 +22,6 @@ type CommandPolicy struct {
 	Ask []string `json:"ask,omitempty" toml:"ask" maxbytes:"400" example:"git push"`
 	// Commands that are never run, with all further words.
 	Deny []string `json:"deny,omitempty" toml:"deny" maxbytes:"400" example:"git push --force"`
-	// Command lines about which no rule decides, if they are isolated in namespaces without the machine's network, in a
-	// trusted workspace: "ask" or "allow".
-	Isolated Permission `json:"isolated,omitempty" toml:"isolated" default:"ask" preset:"coding=allow" enum:"ask,allow"`
 }
 
 // CommandRule is set for a tool whose argument command is a command line, and says how its commands are isolated.
@@ -65,15 +62,15 @@ func CommandGrant(prefix string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// permit decides about a call of the tool t, about which the lists and the tool's risk have decided as listed.
+// permitCommand decides about a call of the tool t, about which the lists and the tool's risk have decided as listed.
 // reason is why the call needs an approval although a rule may allow its commands; it is empty if it does not.
-func (p CommandPolicy) permit(t Tool, arguments json.RawMessage, listed Permit, reason string) Permit {
+func (p Policy) permitCommand(t Tool, arguments json.RawMessage, listed Permit, reason string) Permit {
 	line, ok := lineOf(string(arguments))
 	if !ok {
 		return Permit{Permission: Ask, Why: fmt.Sprintf("policy requires approval of %s with unclear arguments", t.ID),
 			MaxGrant: GrantCall}
 	}
-	d := command.Rules{Allow: p.Allow, Ask: p.Ask, Deny: p.Deny}.Decide(line)
+	d := command.Rules(p.Commands).Decide(line)
 	switch {
 	case d.Verdict == command.Denied:
 		return Permit{Permission: Deny, Why: d.Why}
@@ -86,7 +83,7 @@ func (p CommandPolicy) permit(t Tool, arguments json.RawMessage, listed Permit, 
 	case d.Verdict == command.Asked:
 		return Permit{Permission: Ask, Why: d.Why, MaxGrant: GrantCall}
 	case reason != "":
-	case d.Verdict == command.Allowed, t.Commands.Isolated && p.Isolated == Allow, listed.Permission == Allow:
+	case d.Verdict == command.Allowed, t.Commands.Isolated && p.IsolatedCommands == Allow, listed.Permission == Allow:
 		return Permit{Permission: Allow}
 	}
 	ask := Permit{Permission: Ask, Why: cmp.Or(reason, d.Why), MaxGrant: GrantCall}

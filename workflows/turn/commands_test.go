@@ -20,7 +20,7 @@ func TestCommandsAreDecidedByTheirWords(t *testing.T) {
 	p := DefaultPolicy()
 	p.Commands = CommandPolicy{Allow: []string{"go test *", "git status"}, Ask: []string{"go build"}, Deny: []string{"git push"}}
 	isolated, trusting := CommandRule{Isolated: true}, p
-	trusting.Commands.Isolated = Allow
+	trusting.IsolatedCommands = Allow
 	for _, c := range []struct {
 		policy   Policy
 		rule     CommandRule
@@ -56,7 +56,8 @@ func TestCommandsAreDecidedByTheirWords(t *testing.T) {
 func TestNoOtherRuleOverridesThoseOfCommands(t *testing.T) {
 	p := DefaultPolicy()
 	p.AskRisk = RiskNever
-	p.Commands = CommandPolicy{Allow: []string{"*"}, Deny: []string{"git push"}, Isolated: Allow}
+	p.Commands = CommandPolicy{Allow: []string{"*"}, Deny: []string{"git push"}}
+	p.IsolatedCommands = Allow
 	p.Rules = []Rule{{Tool: "local/shell", Arguments: map[string]string{"command": "make"}, Permit: Allow}}
 	assert.Equal(t, Allow, p.Permit(shellTool(CommandRule{}), line("make")).Permission)
 	assert.Equal(t, Deny, p.Permit(shellTool(CommandRule{}), line("git push")).Permission)

@@ -90,6 +90,9 @@ type Policy struct {
 	// never the last one; * alone matches every host, and *. at the beginning every subdomain. Patterns that could never
 	// decide are rejected: ~/.ssh/** (write .ssh/** or /home/ann/.ssh/**), ../docs, 10.0.0.0/8, [0-9], ???.
 	Rules []Rule `json:"rules,omitempty" toml:"rules"`
+	// Commands about which no rule decides, if they are isolated in namespaces without the machine's network, in a trusted
+	// workspace: "ask" or "allow".
+	IsolatedCommands Permission `json:"isolated_commands,omitempty" toml:"isolated_commands" default:"ask" preset:"coding=allow" enum:"ask,allow"`
 	// Which commands of the tool shell may run. Rules of [[policy.rules]] come first, but allow none that is denied here.
 	Commands CommandPolicy `json:"commands,omitzero" toml:"commands"`
 	// Only are the patterns of tools to which the user's message narrows its turn. Tools that match none are denied; a
@@ -159,7 +162,7 @@ func (p Policy) Permit(t Tool, arguments json.RawMessage) Permit {
 		return permit
 	}
 	// No rule allows a command that is denied, or one that nothing isolates.
-	if c := p.Commands.permit(t, arguments, permit, ""); c.Permission == Deny || c.MaxGrant == GrantNever {
+	if c := p.permitCommand(t, arguments, permit, ""); c.Permission == Deny || c.MaxGrant == GrantNever {
 		return c
 	}
 	return permit
@@ -195,7 +198,7 @@ func (p Policy) permit(t Tool, arguments json.RawMessage) Permit {
 		if matches(p.Ask, t.ID) {
 			reason = permit.Why
 		}
-		return p.Commands.permit(t, arguments, permit, reason)
+		return p.permitCommand(t, arguments, permit, reason)
 	case permit.Permission == Allow && doubt != "":
 		return Permit{Permission: Ask, Why: doubt, MaxGrant: GrantCall}
 	case doubt != "":
@@ -248,7 +251,7 @@ func (p Policy) Asks(t Tool) (all, some bool) {
 
 // allowsCommands reports whether some command lines of the tool t need no approval although its risk requires one.
 func (p Policy) allowsCommands(t Tool) bool {
-	isolated := t.Commands.Isolated && p.Commands.Isolated == Allow
+	isolated := t.Commands.Isolated && p.IsolatedCommands == Allow
 	return !t.Commands.Unconfined && !t.Commands.Host && !matches(p.Ask, t.ID) && (isolated || len(p.Commands.Allow) > 0)
 }
 
