@@ -17,9 +17,9 @@ import (
 
 // The limits of commands in the background.
 const (
-	maxJobs     = 16        // of a turn
-	jobTimeout  = time.Hour // of one job
-	maxJobWait  = time.Minute
+	maxJobs     = 16          // of a turn
+	jobTimeout  = time.Hour   // of one job
+	maxJobWait  = 60          // seconds of one read
 	checkTurn   = time.Second // how often a job looks whether its turn has ended
 	maxJobShown = 32 << 10    // bytes of output that one read returns
 )
@@ -68,7 +68,7 @@ func registerJobs(r *tools.Registry, o Options, rule turn.CommandRule) error {
 			"%s. It ends with the turn, and after %s at the latest. The result is the job's ID, for job_read and job_stop.", o.Where,
 			o.Sandbox, jobTimeout), j.start, tools.Risk(turn.RiskHigh), tools.Commands(rule), tools.SessionAffinity()),
 		tools.Add(r, "job_read", "Read the output of a background job and whether it runs, or list the jobs of this turn.",
-			j.read, tools.Risk(turn.RiskLow), tools.ReadOnly(), tools.SessionAffinity(), tools.Timeout(maxJobWait+grace)),
+			j.read, tools.Risk(turn.RiskLow), tools.ReadOnly(), tools.SessionAffinity(), tools.Timeout(maxJobWait*time.Second+grace)),
 		tools.Add(r, "job_stop", "End a background job with all of its processes, and read the rest of its output.", j.end,
 			tools.Risk(turn.RiskLow), tools.SessionAffinity()))
 }
@@ -197,7 +197,8 @@ func (j *jobs) read(ctx context.Context, in jobReadInput) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	wait := time.NewTimer(min(max(time.Duration(in.Wait), 0)*time.Second, maxJobWait))
+	seconds := min(max(in.Wait, 0), maxJobWait)
+	wait := time.NewTimer(time.Duration(seconds) * time.Second)
 	defer wait.Stop()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
