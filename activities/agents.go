@@ -35,7 +35,6 @@ type Settings struct {
 	// RetryMax and FallbackAfter are copied to the turn.Config.
 	RetryMax      *int
 	FallbackAfter time.Duration
-	Temperature   *float64
 	MaxTokens     int // of one completion; 0 leaves it to the provider
 	// Skills returns the skills from which a turn that begins now selects. Nil means that there are none.
 	Skills func() skills.Set

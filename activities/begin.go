@@ -1,7 +1,6 @@
 package activities
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -50,7 +49,7 @@ func (a *Activities) begin(ctx context.Context, in workflows.BeginInput) (workfl
 		if err != nil {
 			return workflows.BeginResult{}, fmt.Errorf("encoding the turn config: %w", err)
 		}
-		in.Agent, in.Config, in.Skills = cfg.Agent, raw, cfg.Skills
+		in.Agent, in.Config, in.Skills, in.Settings = cfg.Agent, raw, cfg.Skills, cfg.Models[0].Fitted
 	}
 	begun, err := a.journal.Begin(ctx, in.BeginInput)
 	if err != nil {
@@ -128,14 +127,19 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput,
 	if err != nil {
 		return cfg, p, turn.NewError(turn.CodeConfigInvalid, nil, err.Error())
 	}
+	asked := in.Message.ModelSettings.Over(agent.ModelSettings)
+	for i := range chain {
+		if err := chain[i].Fit(asked, policy.MaxEffort, i > 0 || from != nil); err != nil {
+			return cfg, p, err
+		}
+	}
 	cfg = turn.Config{
 		Version: turn.BehaviorVersion, Tenant: in.Tenant, Agent: agent.ID,
 		Provider: chain[0].Provider, Model: chain[0].Name, Mode: chain[0].Mode, Models: chain,
 		Limits: limits, Policy: withMessageTools(policy, in.Message), Approvals: a.settings.Approvals,
 		RetryMax: a.settings.RetryMax, FallbackAfter: a.settings.FallbackAfter, JournalRetryFor: a.journalRetryFor,
-		Temperature: cmp.Or(in.Message.Temperature, agent.Temperature, a.settings.Temperature), MaxTokens: a.settings.MaxTokens, Queues: a.queues,
-		TraceParent: in.Message.TraceParent,
-		Background:  in.Message.Background, MessageTools: in.Message.Tools, Context: in.Context,
+		ModelSettings: asked, MaxTokens: a.settings.MaxTokens, Queues: a.queues, TraceParent: in.Message.TraceParent,
+		Background: in.Message.Background, MessageTools: in.Message.Tools, Context: in.Context,
 	}
 	from.applyLimits(&cfg)
 	compactPrompt, err := a.settings.compactionSettings(cfg)

@@ -234,7 +234,7 @@ func (o *origin) apply(in *workflows.BeginInput) {
 	}
 	in.Agent, in.Limits, in.OutputSchema, in.Context = o.caller.Agent, nil, nil, o.caller.Context
 	in.Message.Model, in.Message.Tools = "", o.caller.MessageTools
-	in.Message.Temperature, in.Message.Plan = o.caller.Temperature, o.plan
+	in.Message.ModelSettings, in.Message.Plan = o.caller.ModelSettings, o.plan
 }
 
 // applyLimits sets the turn's limits to what is left for it, its models to those of the caller, and cfg.Answers to one

@@ -31,14 +31,14 @@ type History struct {
 type TurnHistory struct {
 	Turn TurnRecord `json:"turn"`
 	// Tools are the patterns to which the turn's message and its skills narrow its tools.
-	Tools       []string          `json:"tools,omitempty"`
-	Temperature *float64          `json:"temperature,omitempty"`
-	Models      []turn.Model      `json:"models,omitempty"` // the turn's model and its fallbacks
-	Skills      *turn.SkillsEvent `json:"skills,omitempty"`
-	Inferences  []Inference       `json:"inferences"`
-	Calls       []Call            `json:"calls"`
-	Requests    []Request         `json:"requests,omitempty"`
-	Live        *LiveState        `json:"live,omitempty"` // what a turn that has not ended does now
+	Tools              []string          `json:"tools,omitempty"`
+	turn.ModelSettings                   // those that the turn's message and agent asked for; Models have those that are sent
+	Models             []turn.Model      `json:"models,omitempty"` // the turn's model and its fallbacks
+	Skills             *turn.SkillsEvent `json:"skills,omitempty"`
+	Inferences         []Inference       `json:"inferences"`
+	Calls              []Call            `json:"calls"`
+	Requests           []Request         `json:"requests,omitempty"`
+	Live               *LiveState        `json:"live,omitempty"` // what a turn that has not ended does now
 }
 
 // ContextUse is how much of the model's context window a session's conversation fills.
@@ -100,7 +100,7 @@ func readTurn(ctx context.Context, j Journal, t TurnRecord) (h TurnHistory, err 
 	if cfg, err := readConfig(ctx, j, t.ID); err != nil {
 		return h, err
 	} else if cfg != nil {
-		h.Models, h.Tools, h.Temperature, h.Skills = cfg.Models, cfg.Policy.Only, cfg.Temperature, cfg.Skills
+		h.Models, h.Tools, h.ModelSettings, h.Skills = cfg.Models, cfg.Policy.Only, cfg.ModelSettings, cfg.Skills
 	}
 	if !t.State.Terminal() { // the turn's record has its usage only when it has ended
 		if h.Turn.Usage, err = j.TurnUsage(ctx, t.ID); err != nil {

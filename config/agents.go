@@ -53,6 +53,7 @@ func (v *validator) agents(c Config) {
 	for i, a := range c.Agents {
 		v.callees(fmt.Sprintf("agents[%d].agents", i), a.Agents, c)
 		key := fmt.Sprintf("agents[%d]", i)
+		v.stops(key+".stop", a.ModelSettings)
 		switch {
 		case !serverID.MatchString(a.ID):
 			v.add(key+".id", "is %s; it must be at most 32 of a-z, 0-9, _ and -", quote(a.ID))

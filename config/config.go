@@ -240,9 +240,8 @@ type LLM struct {
 	BaseURL string `toml:"base_url"`
 	// The key that is sent to base_url. OPENAI_API_KEY applies if it is not set here. Do not write the key itself into
 	// this file.
-	APIKey Secret `toml:"api_key" example:"${MY_PROVIDER_KEY}"`
-	// Sampling temperature from 0 to 2; the provider's default if it is not set.
-	Temperature *float64 `toml:"temperature" min:"0" max:"2" example:"0.2"`
+	APIKey             Secret `toml:"api_key" example:"${MY_PROVIDER_KEY}"`
+	turn.ModelSettings        // of all inferences
 	// Maximum number of tokens in one completion; 0 leaves the limit to the provider.
 	MaxOutputTokens int `toml:"max_output_tokens" min:"0"`
 	// How long an inference waits for a provider that is unreachable, overloaded, silent or limits the rate, before it
@@ -309,6 +308,15 @@ type ModelProvider struct {
 	// The key that is sent to base_url. The variable of the id (ANTHROPIC_API_KEY for "anthropic") applies if it is not
 	// set here. Do not write the key itself into this file.
 	APIKey Secret `toml:"api_key" example:"${MY_PROVIDER_KEY}"`
+	// HTTP headers of each request.
+	Headers map[string]Secret `toml:"headers"`
+	// A JSON object whose fields are added to the body of each request, or replace those of the same name: what a server
+	// takes that no setting describes, such as {"top_k": 40}.
+	ExtraBody string `toml:"extra_body" maxbytes:"65536" example:"{\"top_k\": 40}"`
+	// How its models take effort, if the list of models does not say: "openrouter", "deepseek", "zai", "together", "qwen"
+	// (enable_thinking), "chat-template" (vLLM, llama.cpp). Empty means reasoning_effort.
+	ThinkingFormat     turn.ThinkingFormat `toml:"thinking_format" enum:",openrouter,deepseek,zai,together,qwen,chat-template" example:"chat-template"`
+	turn.ModelSettings                     // of its inferences, over those of [llm]
 }
 
 // Provider is the ID of a model provider.

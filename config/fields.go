@@ -25,13 +25,10 @@ type field struct {
 func (f field) members() (out []field) {
 	switch f.value.Kind() {
 	case reflect.Struct:
-		for i := range f.value.NumField() {
-			tag := f.value.Type().Field(i).Tag
-			name := tag.Get("toml")
-			if name == "" { // not a setting
-				continue
+		for _, m := range reflect.VisibleFields(f.value.Type()) { // those of embedded structs too
+			if name := m.Tag.Get("toml"); name != "" {
+				out = append(out, field{join(f.key, name), name, m.Tag, f.value.FieldByIndex(m.Index)})
 			}
-			out = append(out, field{join(f.key, name), name, tag, f.value.Field(i)})
 		}
 	case reflect.Slice:
 		for i := range f.value.Len() {

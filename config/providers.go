@@ -2,11 +2,14 @@ package config
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net/url"
 	"slices"
 	"strings"
+
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -22,7 +25,7 @@ var knownProviders = map[Provider]ModelProvider{
 	"gemini":       {BaseURL: "https://generativelanguage.googleapis.com/v1beta/openai", API: turn.APIChat},
 	"groq":         {BaseURL: "https://api.groq.com/openai/v1", API: turn.APIChat},
 	"mistral":      {BaseURL: "https://api.mistral.ai/v1", API: turn.APIChat},
-	"openrouter":   {BaseURL: "https://openrouter.ai/api/v1", API: turn.APIChat},
+	"openrouter":   {BaseURL: "https://openrouter.ai/api/v1", API: turn.APIChat, ThinkingFormat: turn.ThinkingOpenRouter},
 	"xai":          {BaseURL: "https://api.x.ai/v1", API: turn.APIResponses},
 }
 
@@ -104,6 +107,7 @@ func (c Config) ModelProvider(id Provider) (ModelProvider, bool) {
 		p.API = cmp.Or(known.API, APIAuto)
 	}
 	p.BaseURL = cmp.Or(p.BaseURL, known.BaseURL)
+	p.ThinkingFormat = cmp.Or(p.ThinkingFormat, known.ThinkingFormat)
 	return p, ok
 }
 
@@ -208,6 +212,8 @@ func (v *validator) providers(c Config) {
 			v.add(key+".base_url", "is unset, and no provider with this id is known; set its address")
 		}
 		v.address(key+".base_url", p.BaseURL)
+		v.stops(key+".stop", p.ModelSettings)
+		v.requests(key, p)
 	}
 	l := c.EffectiveLLM()
 	if l.Provider == ProviderDemo {
@@ -229,6 +235,30 @@ func (v *validator) providers(c Config) {
 	}
 	if b := c.block(ProviderOpenAI); b != nil && c.LLM.BaseURL != "" && c.LLM.BaseURL != b.BaseURL {
 		v.add("providers", `has an entry "openai", so llm.base_url has no effect; remove one of them`)
+	}
+}
+
+// ownFields are the fields of a request that the adapters write, and that ModelProvider.ExtraBody cannot replace.
+var ownFields = []string{"model", "messages", "input", "system", "instructions", "tools", "stream", "store"}
+
+// requests checks what a provider adds to its requests: the header and the body.
+func (v *validator) requests(key string, p ModelProvider) {
+	for _, name := range slices.Sorted(maps.Keys(p.Headers)) {
+		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(p.Headers[name].Reveal()) {
+			v.add(key+".headers", "has %s, which is not a valid HTTP header", quote(name))
+		}
+	}
+	if p.ExtraBody == "" {
+		return
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(p.ExtraBody), &fields); err != nil || fields == nil {
+		v.add(key+".extra_body", `is not a JSON object, such as {"top_k": 40}`)
+	}
+	for _, name := range ownFields {
+		if _, ok := fields[name]; ok {
+			v.add(key+".extra_body", "has the field %q, which only the worker writes; remove it", name)
+		}
 	}
 }
 

@@ -29,10 +29,10 @@ api_key = "own"
 	assert.Equal(t, "llama3:8b", c.EffectiveLLM().Model)
 	assert.Equal(t, []Provider{"anthropic", "gemini", "mine", "openai"}, c.ProviderIDs())
 	for id, want := range map[Provider]ModelProvider{
-		"mine":      {"mine", APIAuto, "http://127.0.0.1:8000/v1", "m"},
-		"anthropic": {"anthropic", turn.APIMessages, "https://proxy.example/v1", "own"},
-		"gemini":    {"gemini", turn.APIChat, "https://generativelanguage.googleapis.com/v1beta/openai", "g"},
-		"openai":    {"openai", APIAuto, "https://api.openai.com/v1", "o"},
+		"mine":      {ID: "mine", API: APIAuto, BaseURL: "http://127.0.0.1:8000/v1", APIKey: "m"},
+		"anthropic": {ID: "anthropic", API: turn.APIMessages, BaseURL: "https://proxy.example/v1", APIKey: "own"},
+		"gemini":    {ID: "gemini", API: turn.APIChat, BaseURL: "https://generativelanguage.googleapis.com/v1beta/openai", APIKey: "g"},
+		"openai":    {ID: "openai", API: APIAuto, BaseURL: "https://api.openai.com/v1", APIKey: "o"},
 	} {
 		got, ok := c.ModelProvider(id)
 		assert.True(t, ok, id)

@@ -188,6 +188,14 @@ func (v *validator) llm(l LLM) {
 		v.add("llm.tape", "%v", err)
 	}
 	v.address("llm.models_url", l.ModelsURL)
+	v.stops("llm.stop", l.ModelSettings)
+}
+
+// stops checks what the tags of turn.ModelSettings do not say: its stop texts.
+func (v *validator) stops(key string, s turn.ModelSettings) {
+	if err := (turn.ModelSettings{Stop: s.Stop}).Check(); err != nil {
+		v.add(key, "is not valid: %v", err)
+	}
 }
 
 // journal checks [journal]. It rejects paths that SQLite would not take as the name of a file.

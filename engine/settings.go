@@ -50,8 +50,8 @@ func (e *Engine) settings() activities.Settings {
 		Skills:   func() skills.Set { return e.instructions.Load().Skills },
 		MaxDepth: cfg.Tuning.AgentDepth, Limits: limits(cfg), MaxArgumentBytes: cfg.Tuning.ArgumentBytes, Policy: cfg.Policy,
 		Approvals: cfg.Approvals, RetryMax: cfg.Tuning.RetryMax, FallbackAfter: cfg.LLM.FallbackAfter,
-		Temperature: cfg.LLM.Temperature, MaxTokens: cfg.LLM.MaxOutputTokens,
-		Servers: servers, Required: required, Compaction: compactionSettings(cfg),
+		MaxTokens: cfg.LLM.MaxOutputTokens,
+		Servers:   servers, Required: required, Compaction: compactionSettings(cfg),
 	}
 }
 

@@ -198,7 +198,8 @@ func (t *tx) openTurn(sc *scope, in turn.BeginInput, subagent subagentRow) (out 
 	t.Changed[Topic{Session: sc.SessionID, Tenant: t.Tenant}] = true
 	events := []turn.Event{
 		{Kind: turn.EventTurnStarted, At: in.At,
-			Data: mustJSON(turn.StartedEvent{TraceID: turn.TraceID(in.Turn), TraceParent: in.Message.TraceParent})},
+			Data: mustJSON(turn.StartedEvent{TraceID: turn.TraceID(in.Turn), TraceParent: in.Message.TraceParent,
+				FittedSettings: in.Settings})},
 		phaseEvent(0, 0, in.At, turn.PhaseEvent{Phase: turn.PhaseStart}),
 	}
 	if in.Skills != nil {

@@ -283,7 +283,7 @@ func (t *tx) settleInference(a attemptRow, in SettleInference) (Inference, error
 // afterSettlement emits the last events, appends the assistant's message and records the usage of an inference whose
 // row has just been settled.
 func (t *tx) afterSettlement(a attemptRow, in SettleInference) (Inference, error) {
-	completed := turn.Event{Kind: turn.EventInferenceCompleted, At: in.At, Data: mustJSON(turn.InferenceEvent{
+	completed := turn.Event{Kind: turn.EventInferenceCompleted, At: in.At, Data: mustJSON(turn.InferenceEvent{Omitted: in.Answer.Omitted,
 		Provider: CleanText(in.Provider), Model: CleanText(in.Model), LatencyMS: in.Latency.Milliseconds(), Usage: in.Answer.Usage})}
 	parsed := phaseEvent(0, 0, in.At, turn.PhaseEvent{Phase: turn.PhaseParseAction})
 	if err := t.emitDeltas(a, append(slices.Clip(in.Events), completed, parsed)); err != nil {

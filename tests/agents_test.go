@@ -22,7 +22,8 @@ func TestAnAgentNarrowsTheConfiguration(t *testing.T) {
 		fakellm.When("Echo", fakellm.Steps(fakellm.Call("local_echo", `{"text":"a"}`), fakellm.Text("Echoed."))),
 		fakellm.When("", fakellm.Text("Hello.")))
 	e := newEnv(t, m, func(c *config.Config) {
-		c.Agents = []turn.Agent{{ID: "reviewer", SystemPrompt: "You review.", Model: "openai:critic", Temperature: ptr(0.5),
+		c.Agents = []turn.Agent{{ID: "reviewer", SystemPrompt: "You review.", Model: "openai:critic",
+			ModelSettings: turn.ModelSettings{Temperature: ptr(0.5)},
 			Tools: []string{"local/read_file", "local/list_files"}, Ask: []string{"local/read_file"}, MaxSteps: 2}}
 	})
 	e.work(withEcho()...)

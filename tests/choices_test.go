@@ -29,7 +29,7 @@ func TestAMessageNarrowsTheToolsOfItsTurn(t *testing.T) {
 		fakellm.Call("local_quick_echo", `{"text":"b"}`), fakellm.Text("done")))
 	e.work(withEcho()...)
 	id := session(t)
-	first := e.say(id, workflows.Message{Text: "Echo.", Tools: []string{"local/quick_*"}, Temperature: ptr(0.5)})
+	first := e.say(id, workflows.Message{Text: "Echo.", Tools: []string{"local/quick_*"}, ModelSettings: turn.ModelSettings{Temperature: ptr(0.5)}})
 	res, err := e.people().Wait(t.Context(), first)
 	require.NoError(t, err)
 	assert.Equal(t, "done", res.Answer)
@@ -75,7 +75,7 @@ func TestAMessageCannotWidenThePolicy(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "done", res.Answer)
 	assert.Equal(t, []string{turn.AskUserTool}, offered(e.model.Requests()[0]))
-	for _, m := range []workflows.Message{{Text: "x", Tools: []string{"["}}, {Text: "x", Temperature: ptr(2.5)}} {
+	for _, m := range []workflows.Message{{Text: "x", Tools: []string{"["}}, {Text: "x", ModelSettings: turn.ModelSettings{Temperature: ptr(2.5)}}} {
 		_, err := e.people().Send(t.Context(), client.SendInput{Message: m})
 		assert.ErrorIs(t, err, client.ErrInvalid)
 	}

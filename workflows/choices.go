@@ -6,14 +6,13 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Bounds of Message.Tools and Message.Temperature.
+// Bounds of Message.Tools.
 const (
 	maxTools       = 64
 	maxToolPattern = 400 // bytes
-	maxTemperature = 2
 )
 
-// CheckChoices returns an error if no turn can apply a message's choice of tools, temperature or plan.
+// CheckChoices returns an error if no turn can apply a message's choice of tools, model settings or plan.
 func CheckChoices(m Message) error {
 	if err := checkChoices(m); err != nil { // a nil *turn.Error must not become a non-nil error
 		return err
@@ -21,7 +20,7 @@ func CheckChoices(m Message) error {
 	return nil
 }
 
-// checkChoices rejects a message's choice of tools, temperature or plan that no turn can apply.
+// checkChoices rejects a message's choice of tools, model settings or plan that no turn can apply.
 func checkChoices(m Message) *turn.Error {
 	if len(m.Tools) > maxTools {
 		return invalid("the message names %d patterns of tools; the maximum is %d", len(m.Tools), maxTools)
@@ -35,8 +34,8 @@ func checkChoices(m Message) *turn.Error {
 	if m.Plan != "" && !m.Plan.Known() {
 		return invalid("the message's plan is %q; it must be plan, step, never or todo", turn.Truncate(string(m.Plan), 40))
 	}
-	if t := m.Temperature; t != nil && !(*t >= 0 && *t <= maxTemperature) { // also true of NaN
-		return invalid("the message's temperature is %g; it must be from 0 to %d", *t, maxTemperature)
+	if err := m.ModelSettings.Check(); err != nil {
+		return invalid("the message's %v", err)
 	}
 	return nil
 }

@@ -25,6 +25,8 @@ import (
 type prompt struct {
 	provider   string
 	api        turn.API
+	model      turn.Model
+	first      bool // the inference is the first one of its turn
 	cacheKey   string
 	config     turn.PromptConfig
 	compaction *turn.Compaction   // replaces the messages before the spec's From; nil means that none is replaced
@@ -42,6 +44,10 @@ type prompt struct {
 func (p *prompt) render(spec turn.PromptSpec) turn.Prompt {
 	out := turn.RenderCompacted(spec, p.config, p.compaction, p.anchor, p.messages)
 	out.Provider, out.API, out.CacheKey = p.provider, p.api, p.cacheKey
+	out.Settings, out.Reasoning, out.MaxTokens = p.model.Settings, p.model.Reasoning, p.model.OutputTokens(out.MaxTokens)
+	if !p.first { // a turn whose every answer must be a call would never end
+		out.Settings.ToolChoice = ""
+	}
 	hasPlan := func(m turn.Message) bool { return strings.Contains(m.Text, p.plan) }
 	if p.plan != "" && !slices.ContainsFunc(out.Messages, hasPlan) {
 		out.Note = strings.TrimSpace(out.Note + "\n\n" + p.plan)
@@ -77,31 +83,30 @@ type lastInference struct {
 const maxLastInferences = 256
 
 // openPrompt loads everything that the inference's prompt is rendered from, and compacts it if it would not fit the
-// context window. instruction is prompt.plan. The returned function frees the memory that is reserved for the prompt. If
+// context window. The returned function frees the memory that is reserved for the prompt. If
 // openPrompt returns an error, it has freed the memory itself.
 func (r *Runner) openPrompt(ctx context.Context, in *workflows.InferInput, inf journal.Inference,
-	cfg turn.PromptConfig, instruction string, clock *attempt.Clock) (p *prompt, leave func(), err error) {
-	p = &prompt{config: cfg, plan: instruction}
+	p *prompt, clock *attempt.Clock) (leave func(), err error) {
 	leave, err = r.loadPrompt(ctx, in, inf, p, clock)
-	if errors.As(err, new(*journal.TooLargeError)) && cfg.Compaction != nil {
+	if errors.As(err, new(*journal.TooLargeError)) && p.config.Compaction != nil {
 		if err = r.truncatePrompt(ctx, in, inf, p); err == nil {
 			leave, err = r.loadPrompt(ctx, in, inf, p, clock)
 		}
 	}
 	if err != nil {
-		return p, leave, err
+		return leave, err
 	}
 	// The prompt always has the turn's request, unless a compaction keeps it: then Anchor is 0.
 	if in.Prompt.Anchor > 0 && in.Prompt.From > in.Prompt.Anchor {
 		p.anchor, err = r.anchor(ctx, *in)
 	}
-	if err == nil && cfg.Compaction != nil {
+	if err == nil && p.config.Compaction != nil {
 		err = r.compactPrompt(ctx, in, inf, p, turn.CompactionProjected, clock)
 	}
 	if err != nil {
 		leave()
 	}
-	return p, leave, err
+	return leave, err
 }
 
 // recall applies the compaction that this worker has in memory to p, and reports whether p is complete with it. It is if

@@ -94,7 +94,7 @@ func (r *Runner) fallBack(ctx context.Context, inf journal.Inference, m modelInU
 	err := r.journal.ChangeModel(ctx, inf.Key, inf.Attempt,
 		turn.Event{Text: turn.Truncate(text, attempt.MaxFailureText), At: time.Now()},
 		turn.ModelEvent{Provider: next.Provider, Model: next.Name, Position: m.position + 1, Code: e.Code,
-			FromProvider: m.Provider, FromModel: m.Name})
+			FromProvider: m.Provider, FromModel: m.Name, FittedSettings: next.Fitted})
 	if err != nil {
 		return err
 	}

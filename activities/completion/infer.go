@@ -113,14 +113,14 @@ func (r *Runner) complete(ctx context.Context, in workflows.InferInput, inf jour
 		return inf, turn.Usage{}, turn.NewError(turn.CodeInternal, nil,
 			fmt.Sprintf("the inference was interrupted %d times; it is not tried again", maxAttempts))
 	}
-	p, leave, err := r.openPrompt(ctx, &in, inf, promptConfig, instruction, clock)
+	p := &prompt{config: promptConfig, plan: instruction, provider: in.Provider, api: model.API, model: model.Model, first: in.Step == 1,
+		// The hash identifies the session to the provider's prompt cache without revealing its ID.
+		cacheKey: journal.HashOf([]byte(in.Tenant + "\n" + in.Session))[:32]}
+	leave, err := r.openPrompt(ctx, &in, inf, p, clock)
 	if err != nil {
 		return inf, turn.Usage{}, r.notSent(ctx, inf, err)
 	}
 	defer leave()
-	p.provider, p.api = in.Provider, model.API
-	// The hash identifies the session to the provider's prompt cache without revealing its ID.
-	p.cacheKey = journal.HashOf([]byte(in.Tenant + "\n" + in.Session))[:32]
 	spending, err := r.spending(ctx, in, inf, p)
 	if err != nil {
 		return inf, turn.Usage{}, r.notSent(ctx, inf, err)

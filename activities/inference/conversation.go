@@ -124,7 +124,7 @@ func (c *conversation) assistant(m turn.Message) Entry {
 		e.Text = orPlaceholder(m.Text)
 	}
 	i := m.Items
-	if i != nil && i.Provider == c.owner.Provider && i.API == c.owner.API && i.Model == c.owner.Model {
+	if i != nil && !c.rules.NoItems && i.Provider == c.owner.Provider && i.API == c.owner.API && i.Model == c.owner.Model {
 		e.Items = i.Items // from the same model of the same provider
 	}
 	return e

@@ -3,6 +3,7 @@ package inference
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -44,6 +45,10 @@ type Options struct {
 
 	// Capabilities returns the capabilities of a model of this endpoint; nil looks them up by the model's name.
 	Capabilities func(model string) []models.Capability
+	// Header has further fields of each request's header, and ExtraBody is a JSON object whose fields are added to each
+	// request's body; it may be nil.
+	Header    http.Header
+	ExtraBody json.RawMessage
 	// Wire selects the wire API of a prompt. It is required.
 	Wire func(turn.Prompt) Wire
 }
@@ -88,8 +93,9 @@ type Endpoint struct {
 	base   string // the base URL without a slash at its end
 	host   string // for messages
 
-	mu     sync.Mutex
-	quirks map[modelKey]Quirks // learned from refusals: see learnQuirk
+	mu      sync.Mutex
+	quirks  map[modelKey]Quirks     // learned from refusals: see learnQuirk
+	refused map[refusedSetting]bool // learned from refusals: see learnSetting
 }
 
 // modelKey identifies a model of the endpoint over one wire API.
@@ -110,7 +116,7 @@ func New(o Options) (*Endpoint, error) {
 			"the API key contains a control character; was it copied with its line break?")
 	}
 	return &Endpoint{opts: o, wire: o.Wire, client: newClient(o), base: strings.TrimRight(o.BaseURL, "/"),
-		host: base.Host, quirks: map[modelKey]Quirks{}}, nil
+		host: base.Host, quirks: map[modelKey]Quirks{}, refused: map[refusedSetting]bool{}}, nil
 }
 
 // checkBaseURL parses and checks a base URL. Its errors never contain the URL itself, because operators put keys into
@@ -166,33 +172,50 @@ func (e *Endpoint) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (tu
 	key := modelKey{wire.API(), p.Model}
 	var lastRequest []byte
 	var lastRefusal error
-	mediaRefused := false
-	// Each round but the last learns another of the few quirks, or that the prompt's media are refused.
+	asked, left := p.Settings, without{}
+	// Each round but the last learns another of the few quirks, or that a setting, the prompt's media or its items are
+	// refused.
 	for {
 		quirks := e.quirksOf(key)
-		body, err := e.renderBody(wire, p, quirks, mediaRefused)
+		var omitted []string
+		p.Settings, omitted = e.accepted(key, asked)
+		body, err := e.renderBody(wire, p, quirks, left)
 		if err != nil {
 			return turn.Completion{}, err
 		}
 		if bytes.Equal(body.JSON, lastRequest) { // the new quirk did not change this request
 			return turn.Completion{}, lastRefusal
 		}
-		completion, began, err := e.send(ctx, total, wire, body.JSON, sink)
+		completion, began, err := e.send(ctx, total, wire, body, sink)
 		if err == nil {
+			completion.Omitted = omitted
 			return tagItems(completion, e.opts.Name, key), nil
 		}
 		if began {
 			return completion, err
 		}
 		more := e.learnQuirk(key, quirks, err)
+		switch {
+		case more:
+		case !left.Items && refusesItems(p, err):
+			left.Items, more = true, true
+		default:
+			more = e.learnSetting(key, p.Settings, err)
+		}
 		if body.Media && refusesMedia(err) { // go on without media, which the messages then describe in text
-			mediaRefused, more = true, true
+			left.Media, more = true, true
 		}
 		if !more {
 			return completion, err
 		}
 		lastRequest, lastRefusal = body.JSON, err
 	}
+}
+
+// without says what a request leaves out because the provider has refused it in this prompt.
+type without struct {
+	Media bool // the messages describe media in text
+	Items bool // the provider's own items of earlier answers, such as reasoning
 }
 
 // tagItems records in the completion's provider items to which provider, wire API and model they must be sent back.
@@ -204,17 +227,19 @@ func tagItems(c turn.Completion, provider string, key modelKey) turn.Completion 
 }
 
 // renderBody renders the body of a request for the prompt. If the model has a JSON mode, the prompt's schema of an
-// action, if there is one, takes the place of the output schema. If textOnly is set, the messages describe media in
-// text. The error is a *turn.Error.
-func (e *Endpoint) renderBody(wire Wire, p turn.Prompt, quirks Quirks, textOnly bool) (Body, error) {
-	rules := Rules{Provider: e.opts.Name, Modalities: e.modalities(p.Model), Quirks: quirks}
-	if textOnly {
+// action, if there is one, takes the place of the output schema. The error is a *turn.Error.
+func (e *Endpoint) renderBody(wire Wire, p turn.Prompt, quirks Quirks, left without) (Body, error) {
+	rules := Rules{Provider: e.opts.Name, Modalities: e.modalities(p.Model), Quirks: quirks, NoItems: left.Items}
+	if left.Media {
 		rules.Modalities = Modalities{}
 	}
 	if len(p.ActionSchema) > 0 && slices.Contains(e.opts.Capabilities(p.Model), models.JSONMode) {
 		p.OutputSchema = p.ActionSchema
 	}
 	body, err := wire.Body(p, rules)
+	if err == nil {
+		body.JSON, err = withExtra(body.JSON, e.opts.ExtraBody)
+	}
 	var typed *turn.Error
 	if err != nil && !errors.As(err, &typed) {
 		err = turn.NewError(turn.CodeLLMRejected, e.redactError(err),
@@ -226,13 +251,19 @@ func (e *Endpoint) renderBody(wire Wire, p turn.Prompt, quirks Quirks, textOnly 
 // send sends one request and collects the response. caller is the context of Infer's caller; total is derived from it
 // and adds the total deadline. began reports whether an event of the response has arrived: the provider then bills for
 // it and the sink has received it, so that the request must not be sent again.
-func (e *Endpoint) send(caller, total context.Context, wire Wire, request []byte, sink turn.Sink) (
+func (e *Endpoint) send(caller, total context.Context, wire Wire, request Body, sink turn.Sink) (
 	_ turn.Completion, began bool, _ error) {
 	ctx, ex := e.newExchange(total)
 	defer ex.phases.stop()
 	header := http.Header{"Content-Type": {"application/json"}, "Accept": {"text/event-stream"}}
 	wire.Authorize(header, e.opts.APIKey)
-	body, err := ex.do(ctx, http.MethodPost, e.base+wire.Path(), header, request)
+	for name, values := range e.opts.Header {
+		header[name] = values
+	}
+	for name, values := range request.Header { // a list, such as that of the betas, may have values of the operator
+		header[name] = append(slices.Clone(header[name]), values...)
+	}
+	body, err := ex.do(ctx, http.MethodPost, e.base+wire.Path(), header, request.JSON)
 	if err != nil {
 		return turn.Completion{}, false, e.failure(caller, ctx, ex, false, err)
 	}

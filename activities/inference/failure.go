@@ -122,7 +122,7 @@ const maxReset = 31 * 24 * time.Hour
 // accepts no media or only not this one, and a user of the worker must not be able to turn media off for the others.
 func (e *Endpoint) learnQuirk(key modelKey, quirks Quirks, err error) bool {
 	var r *refusal
-	if !errors.As(err, &r) || !slices.Contains([]int{http.StatusBadRequest, http.StatusUnprocessableEntity}, r.Status) {
+	if !errors.As(err, &r) || !refusesFields(r) {
 		return false
 	}
 	before := quirks
@@ -132,7 +132,9 @@ func (e *Endpoint) learnQuirk(key modelKey, quirks Quirks, err error) bool {
 	quirks.NoSchema = quirks.NoSchema || containsAny(text, "response_format", "json_schema", "text.format",
 		"output_config", "output_format")
 	quirks.NoCacheKey = quirks.NoCacheKey || containsAny(text, "prompt_cache_key", "cache_control")
-	quirks.WantsReasoning = quirks.WantsReasoning || strings.Contains(text, "reasoning_content")
+	quirks.NoInclude = quirks.NoInclude || containsAny(text, "include", "Encrypted content is not supported")
+	quirks.NoBinding = quirks.NoBinding || containsAny(text, "block_binding", betaBinding)
+	quirks.WantsReasoning = quirks.WantsReasoning || strings.Contains(text, "reasoning_content") && !unknownField.MatchString(text)
 	if m := tooManyTokens.FindStringSubmatch(text); m != nil && quirks.MaxTokens == 0 {
 		quirks.MaxTokens, _ = strconv.Atoi(m[1]) // at most nine digits always fit
 	}
@@ -146,6 +148,12 @@ func (e *Endpoint) learnQuirk(key modelKey, quirks Quirks, err error) bool {
 	}
 	return e.quirks[key] == quirks
 }
+
+// betaBinding begins the name of the beta that Quirks.NoBinding leaves out.
+const betaBinding = "thinking-binding-controls"
+
+// unknownField matches the refusal of a field that the provider does not know.
+var unknownField = regexp.MustCompile(`(?i)unsupported|not supported|not permitted|unknown|unrecognized|unexpected|extra`)
 
 // tooManyTokens matches the refusal of a max_tokens that is above the model's maximum: "max_tokens: 32000 > 8192, which
 // is the maximum allowed number of output tokens" (Anthropic).

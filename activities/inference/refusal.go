@@ -206,8 +206,6 @@ func (r *refusal) hint(header http.Header, short func(string) string) string {
 	case r.tooLong():
 		return "The conversation is longer than the model's context window: lower max_history_messages, " +
 			"or choose a model with a larger one"
-	case strings.Contains(r.Param+r.Message, "temperature"):
-		return "Remove temperature from the configuration"
 	case r.code() == turn.CodeLLMRateLimited:
 		return "Retry later"
 	}

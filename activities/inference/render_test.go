@@ -74,7 +74,7 @@ func TestALongerTranscriptExtendsTheBytes(t *testing.T) {
 	for range 30 {
 		all := transcript(r, 12)
 		base := turn.Prompt{Model: "m", System: "You help.",
-			Tools: []turn.WireTool{{Name: "a", Schema: json.RawMessage(`{"z":1,"a":{"b":2}}`)}}, Temperature: &zero}
+			Tools: []turn.WireTool{{Name: "a", Schema: json.RawMessage(`{"z":1,"a":{"b":2}}`)}}, Settings: turn.ModelSettings{Temperature: &zero}}
 		short, long := base, base
 		short.Messages, long.Messages = all[:r.IntN(len(all))], all
 		requests := sent(t, short, long, long)

@@ -23,10 +23,12 @@ type Wire interface {
 	Reader(c *Collector) func(event []byte) error
 }
 
-// Body is the JSON body of a request. Media is set if it holds images or audio.
+// Body is the JSON body of a request. Media is set if it holds images or audio. Header has the fields that it needs
+// besides those of Wire.Authorize.
 type Body struct {
-	JSON  []byte
-	Media bool
+	JSON   []byte
+	Media  bool
+	Header http.Header
 }
 
 // Rules are the properties of a prompt's model and its endpoint that affect how a Wire renders the prompt.
@@ -34,6 +36,7 @@ type Rules struct {
 	Provider   string // the endpoint's name
 	Modalities Modalities
 	Quirks     Quirks
+	NoItems    bool // the provider's own items of earlier answers are left out
 }
 
 // Quirks record how requests for a model must differ from the usual, because its endpoint has refused a request: which
@@ -43,6 +46,8 @@ type Quirks struct {
 	CompletionTokens bool // max_completion_tokens instead of max_tokens
 	NoSchema         bool // no JSON schema of the response
 	NoCacheKey       bool // no prompt_cache_key
+	NoInclude        bool // no encrypted reasoning (Responses)
+	NoBinding        bool // no thinking.block_binding (Messages)
 	WantsReasoning   bool // reasoning_content in every assistant message with calls, even if it is empty
 	MaxTokens        int  // the longest completion that the model accepts, in tokens; 0 means unknown
 }

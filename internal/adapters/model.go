@@ -3,9 +3,11 @@ package adapters
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"regexp"
 	"sync/atomic"
 
@@ -126,7 +128,7 @@ func (m *Model) openProvider(p config.ModelProvider) error {
 	c := m.cfg.LLM
 	endpoint, err := inference.New(inference.Options{
 		Name: string(p.ID), BaseURL: p.BaseURL, APIKey: p.APIKey.Reveal(), Redact: m.secrets,
-		IdleTimeout: c.IdleTimeout,
+		IdleTimeout: c.IdleTimeout, Header: headerOf(p), ExtraBody: json.RawMessage(p.ExtraBody),
 		Capabilities: func(model string) []models.Capability {
 			r, err := m.list.Load().Resolve(string(p.ID) + ":" + model)
 			if err != nil {
@@ -141,6 +143,15 @@ func (m *Model) openProvider(p config.ModelProvider) error {
 	}
 	m.providers[string(p.ID)] = endpoint
 	return nil
+}
+
+// headerOf returns the configured fields of the header of a provider's requests.
+func headerOf(p config.ModelProvider) http.Header {
+	h := http.Header{}
+	for name, value := range p.Headers {
+		h.Set(name, value.Reveal())
+	}
+	return h
 }
 
 // wires are the implementations of the wire APIs.

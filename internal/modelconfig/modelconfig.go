@@ -28,12 +28,13 @@ func Models(cfg config.Config) (models.Models, error) {
 func endpoints(cfg config.Config, list *models.List) []models.Endpoint {
 	chosen := cfg.EffectiveLLM().Provider
 	if chosen == config.ProviderDemo {
-		return []models.Endpoint{{ID: string(chosen), Vendor: string(chosen)}}
+		return []models.Endpoint{{ID: string(chosen), Vendor: string(chosen), Settings: cfg.LLM.ModelSettings}}
 	}
 	var first, rest []models.Endpoint
 	for _, id := range cfg.ProviderIDs() {
 		p, _ := cfg.ModelProvider(id)
-		e := models.Endpoint{ID: string(id), Vendor: list.VendorOf(p.BaseURL)}
+		e := models.Endpoint{ID: string(id), Vendor: list.VendorOf(p.BaseURL), Thinking: p.ThinkingFormat,
+			Settings: p.ModelSettings.Over(cfg.LLM.ModelSettings)}
 		switch {
 		case p.API != config.APIAuto:
 			e.API = p.API

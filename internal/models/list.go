@@ -78,6 +78,11 @@ func (p Profile) check() error {
 	if p.ContextTokens < 0 || p.MaxOutputTokens < 0 {
 		return errors.New("its numbers of tokens must not be negative")
 	}
+	for effort := range p.Reasoning.Efforts {
+		if !effort.Known() {
+			return fmt.Errorf("%q is no level of effort", effort)
+		}
+	}
 	if p.Price == nil {
 		return nil
 	}

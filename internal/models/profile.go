@@ -28,6 +28,8 @@ type Profile struct {
 	ContextTokens   int64        `json:"context_tokens,omitempty"`    // 0: unknown
 	MaxOutputTokens int64        `json:"max_output_tokens,omitempty"` // 0: unknown
 	Capabilities    []Capability `json:"capabilities,omitempty"`
+	// Reasoning says which levels of effort the model has, and which settings it accepts.
+	Reasoning turn.Reasoning `json:"reasoning,omitzero"`
 	// Price is nil if it is unknown.
 	Price *Price `json:"price,omitempty"`
 	// Latency and Quality come from the operator only: a class (fast, medium, slow; empty if unknown), and a tier from

@@ -20,6 +20,10 @@ type Endpoint struct {
 	Vendor string
 	// API is the configured wire protocol; empty means the one in the model list.
 	API turn.API
+	// Thinking is how its models take effort, if the list does not say.
+	Thinking turn.ThinkingFormat
+	// Settings are those of all its inferences.
+	Settings turn.ModelSettings
 }
 
 // Override is the operator's description of a model. A zero value leaves the value from the model list.
@@ -45,7 +49,8 @@ const (
 // Resolved is a model of a configured provider. Its Provider is the provider's ID in the configuration.
 type Resolved struct {
 	Profile
-	Status Status `json:"status"`
+	Status  Status `json:"status"`
+	guessed bool   // neither the list nor the operator says what the model can do
 }
 
 // Models are the models that an agent's configured providers offer.
@@ -157,11 +162,13 @@ func (m Models) find(e Endpoint, name string) (Resolved, error) {
 		r.Profile = Profile{Name: name, Capabilities: CapabilitiesOf(name)}
 	}
 	r.Provider, r.API = e.ID, cmp.Or(e.API, r.API)
+	r.Reasoning.Format = cmp.Or(r.Reasoning.Format, e.Thinking)
 	described := false
+	r.guessed = !known
 	for _, o := range m.Overrides {
 		if o.Model == r.ID() || o.Model == name {
 			o.apply(&r.Profile)
-			described = true
+			described, r.guessed = true, r.guessed && o.Capabilities == nil
 		}
 	}
 	switch {
@@ -214,6 +221,12 @@ func (m Models) Model(r Resolved, why string) turn.Model {
 	if r.Has(ToolUse) {
 		mode = turn.ModeNative
 	}
-	return turn.Model{Provider: r.Provider, Name: r.Name, API: r.API, Mode: mode, ContextTokens: r.ContextTokens,
-		MaxOutputTokens: r.MaxOutputTokens, Price: r.Price.Exact(), Why: why}
+	out := turn.Model{Provider: r.Provider, Name: r.Name, API: r.API, Mode: mode, ContextTokens: r.ContextTokens,
+		MaxOutputTokens: r.MaxOutputTokens, Price: r.Price.Exact(), Reasoning: r.Reasoning, Guessed: r.guessed, Why: why}
+	for _, e := range m.Endpoints {
+		if e.ID == r.Provider {
+			out.Settings = e.Settings
+		}
+	}
+	return out
 }

@@ -53,16 +53,16 @@ type entry struct {
 // request is the recorded form of a prompt. It leaves out what differs between runs: the IDs of turns and messages,
 // the cache key, which identifies the session, and the environment, which differs by day and machine.
 type request struct {
-	Provider     string          `json:"provider"`
-	API          turn.API        `json:"api,omitempty"`
-	Model        string          `json:"model"`
-	System       string          `json:"system,omitempty"`
-	Messages     []message       `json:"messages"`
-	Tools        []turn.WireTool `json:"tools,omitempty"`
-	Note         string          `json:"note,omitempty"`
-	Temperature  *float64        `json:"temperature,omitempty"`
-	MaxTokens    int             `json:"max_tokens,omitempty"`
-	OutputSchema json.RawMessage `json:"output_schema,omitempty"`
+	Provider     string             `json:"provider"`
+	API          turn.API           `json:"api,omitempty"`
+	Model        string             `json:"model"`
+	System       string             `json:"system,omitempty"`
+	Messages     []message          `json:"messages"`
+	Tools        []turn.WireTool    `json:"tools,omitempty"`
+	Note         string             `json:"note,omitempty"`
+	Settings     turn.ModelSettings `json:"settings,omitzero"`
+	MaxTokens    int                `json:"max_tokens,omitempty"`
+	OutputSchema json.RawMessage    `json:"output_schema,omitempty"`
 }
 
 type message struct {
@@ -144,7 +144,7 @@ func (t *Tape) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.C
 func (t *Tape) request(p turn.Prompt) ([]byte, string, error) {
 	r := request{Provider: p.Provider, API: p.API, Model: p.Model, System: strings.TrimSuffix(p.System, p.Environment),
 		Tools: p.Tools, Note: p.Note,
-		Temperature: p.Temperature, MaxTokens: p.MaxTokens, OutputSchema: p.OutputSchema}
+		Settings: p.Settings, MaxTokens: p.MaxTokens, OutputSchema: p.OutputSchema}
 	for _, m := range p.Messages {
 		recorded := message{Message: m, Items: m.Items}
 		recorded.ID, recorded.TurnID = "", ""

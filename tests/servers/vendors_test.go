@@ -87,7 +87,7 @@ func requestsOf(t *testing.T, wire inference.Wire) (bodies []string) {
 	picture := turn.Media{Hash: "h", Type: "image/png", Bytes: 3, Data: []byte("png")}
 	for _, p := range []turn.Prompt{
 		{Messages: []turn.Message{{Role: turn.RoleUser, Text: "Hello."}}},
-		{System: "Be brief.", Note: "Answer in JSON.", Temperature: &warm, MaxTokens: 100, CacheKey: "abc",
+		{System: "Be brief.", Note: "Answer in JSON.", Settings: turn.ModelSettings{Temperature: &warm}, MaxTokens: 100, CacheKey: "abc",
 			OutputSchema: schema,
 			Tools:        []turn.WireTool{{Name: "look", Description: "Looks.", Schema: schema}, {Name: "plain"}},
 			Messages: []turn.Message{

@@ -18,9 +18,8 @@ type Agent struct {
 	// Sent to the model before the conversation, instead of runtime.system_prompt.
 	SystemPrompt string `json:"system_prompt,omitempty" toml:"system_prompt"`
 	// The model, as "provider:name" or a name.
-	Model string `json:"model,omitempty" toml:"model" maxbytes:"200"`
-	// Sampling temperature from 0 to 2.
-	Temperature *float64 `json:"temperature,omitempty" toml:"temperature" min:"0" max:"2" example:"0.2"`
+	Model         string `json:"model,omitempty" toml:"model" maxbytes:"200"`
+	ModelSettings        // of its turns
 	// Patterns of the tools that it may call, of those that [policy] allows; none means all of them. As in policy.allow,
 	// the agents of its list agents need no pattern unless one of them has one.
 	Tools []string `json:"tools,omitempty" toml:"tools" example:"local/read_file,mcp/git/*"`

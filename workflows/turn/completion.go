@@ -22,6 +22,8 @@ type Completion struct {
 	Plan bool `json:"plan,omitempty"`
 	// Items are the parts of the message that the provider needs back in later prompts; nil if it needs none.
 	Items *ProviderItems `json:"items,omitempty"`
+	// Omitted are the settings that the provider refused, and without which the request was sent again.
+	Omitted []string `json:"omitted,omitempty"`
 	// Raw is the provider's response before parsing; for a stream, the JSON array of its events. The provider adapter
 	// bounds its size.
 	Raw json.RawMessage `json:"raw,omitempty"`

@@ -64,9 +64,10 @@ type Config struct {
 	Tools        []Tool    `json:"tools,omitempty"`
 	Background   bool      `json:"background,omitempty"` // see UserMessage
 	// Context is the client's value for the tools: see ToolRequest.
-	Context     json.RawMessage `json:"context,omitempty"`
-	Temperature *float64        `json:"temperature,omitempty"`
-	MaxTokens   int             `json:"max_output_tokens,omitempty"`
+	Context json.RawMessage `json:"context,omitempty"`
+	// ModelSettings are what the message and the agent ask for. Models have what is sent.
+	ModelSettings
+	MaxTokens int `json:"max_output_tokens,omitempty"`
 	// Unavailable are the optional servers whose tools the turn lacks, because they have been unavailable since it
 	// began.
 	Unavailable []string `json:"unavailable,omitempty"`

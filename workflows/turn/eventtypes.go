@@ -55,7 +55,8 @@ type EventType struct {
 
 // eventTypes is the one table of events. The JSON schema and docs/events.md are generated from it: go generate ./docs.
 var eventTypes = []EventType{
-	{Kind: EventTurnStarted, Data: StartedEvent{}, Doc: "The turn's first event."},
+	{Kind: EventTurnStarted, Data: StartedEvent{}, Line: dataLine[StartedEvent],
+		Doc: "The turn's first event, with the settings that its model refuses."},
 	{Kind: EventSkillsSelected, Data: SkillsEvent{}, Line: dataLine[SkillsEvent],
 		Doc: "Skills were selected for the turn."},
 	{Kind: EventPhase, Data: PhaseEvent{}, ByWorker: true, Line: textLine,
@@ -148,6 +149,8 @@ type StartedEvent struct {
 	TraceID string `json:"trace_id"`
 	// TraceParent is the W3C trace context of the message's sender, to which the turn's trace links.
 	TraceParent string `json:"traceparent,omitempty"`
+	// FittedSettings are those of the turn's model.
+	FittedSettings
 }
 
 // InferenceEvent is the data of inference_completed.
@@ -157,6 +160,8 @@ type InferenceEvent struct {
 	// LatencyMS is how long the provider took for the completion, in milliseconds.
 	LatencyMS int64 `json:"latency_ms"`
 	Usage     Usage `json:"usage"` // what this attempt used, and its cost
+	// Omitted are the settings that the provider refused, and without which the request was sent again.
+	Omitted []string `json:"omitted,omitempty"`
 }
 
 // LimitWait says which fleet limit an inference waits for: see journal.Refusal.
@@ -206,6 +211,10 @@ type ModelEvent struct {
 	Position     int    `json:"position"` // the model's place among the turn's models, whose first is 0
 	Step         int    `json:"step"`
 	Failures     int    `json:"failures"` // the failed attempts of the step so far
+	// Mode is set if the model stays the same, and the turn goes on in this mode.
+	Mode Mode `json:"mode,omitempty"`
+	// FittedSettings are those of the model that takes over.
+	FittedSettings
 }
 
 // SkillsEvent is the data of skills_selected: the skills in the turn's prompt, and the selected skills for which it

@@ -34,7 +34,9 @@ type BeginInput struct {
 	NothingLeft bool `json:"nothing_left,omitempty"`
 	// Skills are the skills that the activity selected for the turn; nil if there are none.
 	Skills *SkillsEvent `json:"skills,omitempty"`
-	At     time.Time    `json:"at,omitzero"`
+	// Settings report the settings of the turn's first model. The activity sets it.
+	Settings FittedSettings `json:"settings,omitzero"`
+	At       time.Time      `json:"at,omitzero"`
 }
 
 // FinishInput settles a turn.

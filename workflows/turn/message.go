@@ -92,10 +92,11 @@ type UserMessage struct {
 	// Model is the model of the turn that begins with the message, as "provider:name" or a name; empty means the agent's.
 	// It has no effect if the message is merged into a running turn, whose model is frozen.
 	Model string `json:"model,omitempty"`
-	// Tools narrow the tools of the turn that begins with the message: see Policy.Only. Temperature is its sampling
-	// temperature, from 0 to 2; nil means the agent's. Both have no effect if the message is merged into a running turn.
-	Tools       []string `json:"tools,omitempty"`
-	Temperature *float64 `json:"temperature,omitempty"`
+	// Tools narrow the tools of the turn that begins with the message: see Policy.Only. ModelSettings are those of its
+	// inferences; the agent's apply to what they leave out. Both have no effect if the message is merged into a running
+	// turn.
+	Tools []string `json:"tools,omitempty"`
+	ModelSettings
 	// Plan lets the turn that begins with the message work by a plan, and says what users must confirm. The agent's own
 	// setting applies if it is stricter. Plan has no effect if the message is merged into a running turn.
 	Plan plan.Confirm `json:"plan,omitempty"`
@@ -123,7 +124,7 @@ const OwnTurnVersion = 3
 
 // Chooses reports whether the message has a choice, other than an agent, for the turn that begins with it.
 func (m UserMessage) Chooses() bool {
-	return m.Model != "" || len(m.Tools) > 0 || m.Temperature != nil || m.Plan != "" || m.Limits != nil ||
+	return m.Model != "" || len(m.Tools) > 0 || !m.ModelSettings.Empty() || m.Plan != "" || m.Limits != nil ||
 		len(m.OutputSchema) > 0 || len(m.Context) > 0
 }
 

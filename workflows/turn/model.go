@@ -22,6 +22,13 @@ type Model struct {
 	MaxOutputTokens int64 `json:"max_output_tokens,omitempty"`
 	// Price is nil if it is unknown. An unknown price is never 0.
 	Price *Price `json:"price,omitempty"`
+	// Reasoning says which settings the model accepts, Settings are those that inferences with it send, and Fitted
+	// reports how these differ from those that were asked for: see Fit.
+	Reasoning Reasoning      `json:"reasoning,omitzero"`
+	Settings  ModelSettings  `json:"settings,omitzero"`
+	Fitted    FittedSettings `json:"fitted,omitzero"`
+	// Guessed means that the list of models lacks this one, so that its Mode and Reasoning are guesses.
+	Guessed bool `json:"guessed,omitempty"`
 	// Why is the reason why this model was selected, for display.
 	Why string `json:"why,omitempty"`
 }

@@ -166,7 +166,7 @@ func (b BuildPrompt) LlmInfer() LlmInfer {
 	p.From = min(Window(p.From, p.Head.Seq+int64(len(p.Pending)+len(p.Merging)), p.Config.Limits), p.Head.Seq)
 	spec := PromptSpec{
 		Model: p.Config.Model, Mode: p.Config.Mode, PromptConfig: p.Config.PromptConfig, From: p.From, Anchor: p.Anchor,
-		Note: p.Note, Catalogue: p.Catalogue, Temperature: p.Config.Temperature, MaxTokens: p.Config.MaxTokens,
+		Note: p.Note, Catalogue: p.Catalogue, MaxTokens: p.Config.MaxTokens,
 	}
 	p.Note, p.Catalogue = "", false
 	return LlmInfer{p: p.observe(PhaseBuildPrompt, PhaseLlmInfer), Prompt: spec}

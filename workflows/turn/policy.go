@@ -77,6 +77,8 @@ type Policy struct {
 	// Errors that do not count towards runtime.max_consecutive_errors: "model_error", "tool_error", "invalid_action". The
 	// limits of steps, reprompts and time still end the turn.
 	UncountedErrors []ErrorKind `json:"uncounted_errors,omitempty" toml:"uncounted_errors" enum:"model_error,tool_error,invalid_action" example:"tool_error"`
+	// The highest effort of inferences: see llm.effort. Higher ones are lowered to it; empty means no limit.
+	MaxEffort Effort `json:"max_effort,omitempty" toml:"max_effort" enum:",off,minimal,low,medium,high,xhigh,max" example:"high"`
 	// Rules about calls by their arguments. The first rule that matches a call decides, after deny and before ask,
 	// allow and ask_risk. To confine a tool, allow the good calls and deny the others in the next rule.
 	//

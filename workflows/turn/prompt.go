@@ -14,9 +14,11 @@ type Prompt struct {
 	Messages    []Message  // from the transcript; tool messages follow the assistant message that requested them
 	Tools       []WireTool // native mode only, in catalogue order
 	// Note follows the messages and gives the reason for a reprompt. It never enters the transcript.
-	Note        string
-	Temperature *float64
-	MaxTokens   int // of the completion; 0 leaves it to the provider
+	Note string
+	// Settings are those of the inference, and Reasoning says how the model takes them.
+	Settings  ModelSettings
+	Reasoning Reasoning
+	MaxTokens int // of the completion; 0 leaves it to the provider
 	// CacheKey groups the prompts that share a prefix, for the provider's cache. It is an opaque hash of the session.
 	CacheKey string
 	// OutputSchema is the JSON schema of the final text; nil means free text.
@@ -46,9 +48,8 @@ type PromptSpec struct {
 	// Note follows the messages and tells the model the reason for a reprompt.
 	Note string `json:"note,omitempty"`
 	// Catalogue adds the turn's tools with their descriptions and schemas to the note.
-	Catalogue   bool     `json:"catalogue,omitempty"`
-	Temperature *float64 `json:"temperature,omitempty"`
-	MaxTokens   int      `json:"max_tokens,omitempty"`
+	Catalogue bool `json:"catalogue,omitempty"`
+	MaxTokens int  `json:"max_tokens,omitempty"`
 }
 
 // Window returns the sequence number of the first message in the window of the next prompt. from is that of the

@@ -19,7 +19,7 @@ func Render(plan PromptSpec, promptConfig PromptConfig, anchor *Message, window 
 	messages = append(messages, renderWindow(plan.Mode, window)...)
 	p := Prompt{
 		Model: plan.Model, System: promptConfig.System, Messages: messages, Note: plan.Note,
-		Temperature: plan.Temperature, MaxTokens: plan.MaxTokens,
+		MaxTokens: plan.MaxTokens,
 	}
 	if plan.Catalogue {
 		p.Note = strings.TrimSpace(p.Note + "\n" + catalogue(promptConfig.Descriptors))

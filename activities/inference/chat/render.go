@@ -45,9 +45,7 @@ func (w Wire) Body(p turn.Prompt, r inference.Rules) (inference.Body, error) {
 			request.MaxTokens = p.MaxTokens //nolint:staticcheck // servers other than OpenAI's know only this one
 		}
 	}
-	if p.Temperature != nil {
-		request.Temperature = max(float32(*p.Temperature), minTemperature)
-	}
+	thinking := applySettings(&request, p)
 	if len(p.OutputSchema) > 0 && !q.NoSchema {
 		request.ResponseFormat = &openai.ChatCompletionResponseFormat{
 			Type: openai.ChatCompletionResponseFormatTypeJSONSchema,
@@ -56,25 +54,17 @@ func (w Wire) Body(p turn.Prompt, r inference.Rules) (inference.Body, error) {
 			},
 		}
 	}
-	if err := openai.NewReasoningValidator().Validate(request); err != nil {
-		if errors.Is(err, openai.ErrReasoningToolsRequireResponses) {
-			err = turn.NewError(turn.CodeLLMRejected, err, "this model takes tools only through the Responses API; "+
-				`set api = "responses" for its provider, choose another model, or describe it under [[models]] with capabilities without "tool_use"`)
-		}
+	if err := check(request); err != nil {
 		return inference.Body{}, err
 	}
 	body, err := json.Marshal(struct { // its fields Model and Messages replace those of the embedded request
 		Model    string    `json:"model"`
 		Messages []message `json:"messages"`
 		openai.ChatCompletionRequest
-	}{p.Model, messages, request})
+		thinkingFields
+	}{p.Model, messages, request, thinking})
 	return inference.Body{JSON: body, Media: media}, err
 }
-
-// minTemperature is sent instead of the temperature 0, which go-openai omits from requests. The model's answers are as
-// deterministic as with 0. It is not as small as math.SmallestNonzeroFloat32, which go-openai recommends, because
-// servers that divide by the temperature must get finite numbers.
-const minTemperature = 1e-6
 
 // wantsCompletionTokens reports whether a model needs max_completion_tokens instead of max_tokens, as go-openai's
 // validator knows it.
@@ -98,7 +88,7 @@ func renderMessages(p turn.Prompt, r inference.Rules) (out []message, media bool
 		case len(e.Media) > 0:
 			out, media = append(out, mediaMessage(e.Media)), true
 		case e.Role == turn.RoleAssistant:
-			out = append(out, assistant(e, r.Quirks.WantsReasoning || models.WantsReasoning(p.Model)))
+			out = append(out, assistant(e, r.Quirks.WantsReasoning || p.Reasoning.WantsContent || models.WantsReasoning(p.Model)))
 		case e.Role == turn.RoleTool:
 			m := textMessage(openai.ChatMessageRoleTool, e.Text)
 			m.ToolCallID = e.CallID

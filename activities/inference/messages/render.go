@@ -45,6 +45,11 @@ type request struct {
 	MaxTokens    int           `json:"max_tokens"`
 	Stream       bool          `json:"stream"`
 	Temperature  *float64      `json:"temperature,omitempty"`
+	TopP         *float64      `json:"top_p,omitempty"`
+	Stop         []string      `json:"stop_sequences,omitempty"`
+	ServiceTier  string        `json:"service_tier,omitempty"`
+	ToolChoice   *toolChoice   `json:"tool_choice,omitempty"`
+	Thinking     *thinking     `json:"thinking,omitempty"`
 	CacheControl *cacheControl `json:"cache_control,omitempty"`
 	OutputConfig *outputConfig `json:"output_config,omitempty"`
 }
@@ -54,10 +59,13 @@ type cacheControl struct {
 }
 
 type outputConfig struct {
-	Format struct {
-		Type   string          `json:"type"`
-		Schema json.RawMessage `json:"schema"`
-	} `json:"format"`
+	Effort string        `json:"effort,omitempty"`
+	Format *outputFormat `json:"format,omitempty"`
+}
+
+type outputFormat struct {
+	Type   string          `json:"type"`
+	Schema json.RawMessage `json:"schema"`
 }
 
 type tool struct {
@@ -110,7 +118,7 @@ func (Wire) Body(p turn.Prompt, r inference.Rules) (inference.Body, error) {
 	for _, e := range inference.Conversation(p, r, turn.APIMessages) {
 		c.add(e)
 	}
-	request := request{Model: p.Model, System: p.System, Messages: c.messages, Stream: true, Temperature: p.Temperature,
+	request := request{Model: p.Model, System: p.System, Messages: c.messages, Stream: true,
 		MaxTokens: cmp.Or(p.MaxTokens, defaultMaxTokens)}
 	if q.MaxTokens > 0 {
 		request.MaxTokens = min(request.MaxTokens, q.MaxTokens)
@@ -121,12 +129,16 @@ func (Wire) Body(p turn.Prompt, r inference.Rules) (inference.Body, error) {
 	for _, t := range p.Tools {
 		request.Tools = append(request.Tools, tool{t.Name, t.Description, inference.Schema(t)})
 	}
+	var output outputConfig
 	if len(p.OutputSchema) > 0 && !q.NoSchema && inference.Strict(p.OutputSchema) { // the API takes no other schema
-		request.OutputConfig = &outputConfig{}
-		request.OutputConfig.Format.Type, request.OutputConfig.Format.Schema = "json_schema", p.OutputSchema
+		output.Format = &outputFormat{"json_schema", p.OutputSchema}
+	}
+	header := request.applySettings(p, r, &output)
+	if output != (outputConfig{}) {
+		request.OutputConfig = &output
 	}
 	body, err := json.Marshal(request)
-	return inference.Body{JSON: body, Media: c.media}, err
+	return inference.Body{JSON: body, Media: c.media, Header: header}, err
 }
 
 // conversation renders the entries of a prompt, one after the other.

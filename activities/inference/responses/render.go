@@ -46,21 +46,23 @@ type plainRequest openai.CreateResponseRequest
 func (Wire) Body(p turn.Prompt, r inference.Rules) (inference.Body, error) {
 	input, media := renderInput(p, r)
 	store := false // an explicit false, because the API's default is true
-	rest := plainRequest{Store: &store, Stream: true, Tools: tools(p.Tools),
-		Include: []openai.ResponseInclude{openai.ResponseIncludeReasoningEncryptedContent}}
+	rest := plainRequest{Store: &store, Stream: true, Tools: tools(p.Tools)}
+	if p.Reasoning.Reasons() && !r.Quirks.NoInclude {
+		rest.Include = []openai.ResponseInclude{openai.ResponseIncludeReasoningEncryptedContent}
+	}
+	applySettings(&rest, p)
 	if !r.Quirks.NoCacheKey {
 		rest.PromptCacheKey = p.CacheKey
 	}
 	if p.MaxTokens > 0 {
 		rest.MaxOutputTokens = max(p.MaxTokens, minOutputTokens)
 	}
-	if p.Temperature != nil {
-		t := float32(*p.Temperature)
-		rest.Temperature = &t
-	}
 	if len(p.OutputSchema) > 0 && !r.Quirks.NoSchema {
-		rest.Text = &openai.ResponseTextConfig{Format: &openai.ResponseTextFormat{Type: "json_schema", Name: "answer",
-			Schema: p.OutputSchema, Strict: inference.Strict(p.OutputSchema)}}
+		if rest.Text == nil {
+			rest.Text = &openai.ResponseTextConfig{}
+		}
+		rest.Text.Format = &openai.ResponseTextFormat{Type: "json_schema", Name: "answer", Schema: p.OutputSchema,
+			Strict: inference.Strict(p.OutputSchema)}
 	}
 	body, err := json.Marshal(request{p.Model, p.System, input, rest})
 	return inference.Body{JSON: body, Media: media}, err

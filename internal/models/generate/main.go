@@ -52,8 +52,15 @@ type entry struct {
 			cost
 		} `json:"tiers"`
 	} `json:"cost"`
+	// Levels has the vendor's word for each level of effort; null for a level that the model lacks.
+	Levels map[turn.Effort]*string `json:"thinkingLevelMap"`
 	Compat struct {
-		Strict *bool `json:"supportsStrictMode"`
+		Strict       *bool  `json:"supportsStrictMode"`
+		Thinking     string `json:"thinkingFormat"`
+		Effort       *bool  `json:"supportsReasoningEffort"`
+		WantsContent bool   `json:"requiresReasoningContentOnAssistantMessages"`
+		Adaptive     bool   `json:"forceAdaptiveThinking"`
+		Bound        bool   `json:"supportsMidConvoEffort"` // these models take the same beta
 	} `json:"compat"`
 }
 
@@ -110,7 +117,7 @@ func add(list *models.List, vendor string, byAPI map[string]map[string]entry) {
 // profile returns the snapshot's description of a model. api is the package's name of its wire protocol.
 func profile(vendor, api string, e entry) models.Profile {
 	p := models.Profile{Provider: vendor, Name: e.ID, API: turn.APIChat, ContextTokens: e.ContextWindow,
-		MaxOutputTokens: min(e.MaxTokens, e.ContextWindow), Capabilities: capabilities(vendor, e)}
+		MaxOutputTokens: min(e.MaxTokens, e.ContextWindow), Capabilities: capabilities(vendor, e), Reasoning: reasoning(vendor, e)}
 	switch api {
 	case "openai-responses":
 		p.API = turn.APIResponses

@@ -155,9 +155,7 @@ func printTurn(w io.Writer, t client.TurnHistory, messages []turn.Message, hint 
 	if len(t.Tools) > 0 {
 		fmt.Fprintf(w, "  only tools: %s\n", app.Line(strings.Join(t.Tools, ", "), 400))
 	}
-	if t.Temperature != nil {
-		fmt.Fprintf(w, "  temperature: %g\n", *t.Temperature)
-	}
+	printSettings(w, t)
 	for i, m := range messages {
 		if m.TurnID == r.ID {
 			printMessage(w, int64(i+1), m)
@@ -227,6 +225,26 @@ func printModels(w io.Writer, models []turn.Model) {
 	}
 	if len(models) > 0 {
 		fmt.Fprintln(w)
+	}
+}
+
+// printSettings prints the settings of a turn's inferences: those that are sent to its model, and how they differ from
+// those that were asked for.
+func printSettings(w io.Writer, t client.TurnHistory) {
+	s := t.ModelSettings
+	if len(t.Models) > 0 {
+		s = t.Models[0].Settings
+	}
+	if s.Effort != "" {
+		fmt.Fprintf(w, "  effort: %s\n", s.Effort)
+	}
+	if s.Temperature != nil {
+		fmt.Fprintf(w, "  temperature: %g\n", *s.Temperature)
+	}
+	if len(t.Models) > 0 {
+		if line := t.Models[0].Fitted.String(); line != "" {
+			fmt.Fprintf(w, "  %s\n", app.Line(line, 400))
+		}
 	}
 }
 

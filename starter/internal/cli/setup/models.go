@@ -15,6 +15,7 @@ import (
 	"github.com/everturn/everturn/internal/modelconfig"
 	"github.com/everturn/everturn/internal/models"
 	"github.com/everturn/everturn/starter/internal/cli/app"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 // Models returns the commands for the list of models.
@@ -182,6 +183,9 @@ func printModel(a *app.App, all models.Models, r models.Resolved) {
 	line("tools", string(all.Model(r, "").Mode))
 	line("context", tokens(r.ContextTokens))
 	line("output", tokens(r.MaxOutputTokens))
+	if levels := r.Reasoning.Levels(); r.Reasoning.Reasons() && len(levels) > 0 {
+		line("effort", efforts(levels))
+	}
 	line("can", cmp.Or(capabilities(r.Capabilities), "text"))
 	if r.Price == nil {
 		line("price", "unknown: set input_price_per_mtok and output_price_per_mtok under [[models]]")
@@ -192,6 +196,15 @@ func printModel(a *app.App, all models.Models, r models.Resolved) {
 		}
 	}
 	a.Aside("%s", listDate(all.List, time.Now()))
+}
+
+// efforts lists levels of effort.
+func efforts(levels []turn.Effort) string {
+	var out []string
+	for _, e := range levels {
+		out = append(out, string(e))
+	}
+	return strings.Join(out, ", ")
 }
 
 // rates formats the prices of a model.

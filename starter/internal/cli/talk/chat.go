@@ -32,7 +32,7 @@ func Chat(a *app.App) *cobra.Command {
 approvals.
 
 A message that you send while a turn runs is merged into it. The same session may be open on several
-terminals. When you leave the chat, its turn continues. --tools and --temperature apply to all turns
+terminals. When you leave the chat, its turn continues. --tools, --effort and --temperature apply to all turns
 that begin with a message of this chat. In a message, @path attaches a file; a line that begins with !
 runs a command in your shell. /help lists the commands and keys.`,
 		Example: `  everturn chat --dev
@@ -58,7 +58,7 @@ runs a command in your shell. /help lists the commands and keys.`,
 }
 
 // startChat checks that the terminal can show a chat, starts what the flags require, and runs the chat. chosen has the
-// choices of tools, temperature and plan for the chat's messages.
+// choices of tools, effort, temperature and plan for the chat's messages.
 func startChat(ctx context.Context, a *app.App, f sessionFlags, chosen turn.UserMessage) error {
 	out, ok := a.Out.(*os.File)
 	switch {

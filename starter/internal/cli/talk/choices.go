@@ -3,6 +3,7 @@ package talk
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -15,9 +16,10 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// choices are the flags that choose the tools, the temperature and the plan of the turn that begins with a message, and
-// attach files to the message.
+// choices are the flags that choose the tools, the effort, the temperature and the plan of the turn that begins with a
+// message, and attach files to the message.
 type choices struct {
+	effort      string
 	attach      []string
 	tools       []string
 	temperature float64
@@ -36,7 +38,17 @@ func (c *choices) register(cmd *cobra.Command) {
 		"what you confirm of a plan: plan (the default of --plan), step (the plan and each later step) or never; "+
 			"implies --plan; todo is a list that the model keeps, and binds nothing",
 		string(plan.ConfirmPlan), string(plan.ConfirmStep), string(plan.ConfirmNever), string(plan.Todo))
+	app.Choose(cmd, flags, &c.effort, "effort", "", "how hard the model reasons: "+strings.Join(efforts(), ", ")+
+		"; a model that lacks a level gets the next lower one", efforts()...)
 	flags.Float64Var(&c.temperature, "temperature", 0, "the sampling temperature of the turn, from 0 to 2")
+}
+
+// efforts returns the levels of effort, weakest first.
+func efforts() (out []string) {
+	for _, e := range turn.Efforts() {
+		out = append(out, string(e))
+	}
+	return out
 }
 
 // apply sets the fields of a message that the flags choose, and returns an error for invalid choices.
@@ -44,6 +56,7 @@ func (c choices) apply(cmd *cobra.Command, m *turn.UserMessage) error {
 	if m.Tools = c.tools; cmd.Flags().Changed("tools") && len(c.tools) == 0 {
 		return app.Usage("--tools is empty: name the tools to offer; `--tools none` offers none")
 	}
+	m.Effort = turn.Effort(c.effort)
 	if cmd.Flags().Changed("temperature") {
 		m.Temperature = &c.temperature
 	}
@@ -93,7 +106,7 @@ func noteUnseen(t *app.TurnClient, attachments []client.Attachment, model string
 // turn keeps its own. A queued message gets a turn of its own.
 func noteMerged(t *app.TurnClient, s app.Started, m turn.UserMessage, agent string) {
 	if s.Merged && !s.Queued && (m.Chooses() || agent != "") {
-		t.App.Note("the message was merged into the running turn, which keeps its agent, model, tools, temperature, plan " +
+		t.App.Note("the message was merged into the running turn, which keeps its agent, model, effort, tools, temperature, plan " +
 			"and limits")
 	}
 }

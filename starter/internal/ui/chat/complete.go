@@ -97,7 +97,7 @@ func (m *Model) complete() tea.Cmd {
 	var items []list.Item
 	var cmd tea.Cmd
 	command, _, isArgument := strings.Cut(text, " ")
-	isArgument = isArgument && (command == "/model" || command == "/sessions" || command == "/fork")
+	isArgument = isArgument && (command == "/model" || command == "/effort" || command == "/sessions" || command == "/fork")
 	if isArgument {
 		c.word = text
 	}

@@ -17,14 +17,15 @@ import (
 type entryKind int
 
 const (
-	entryNote   entryKind = iota // a note by the chat itself
-	entryOwn                     // a user message that was sent from this chat
-	entryOther                   // a user message that was sent from elsewhere
-	entryCall                    // a tool call
-	entryAnswer                  // text of the model
-	entryError                   // an error
-	entryQuoted                  // the text of an elicitation: each line is behind a bar
-	entryShell                   // a command of the user, with its output
+	entryNote      entryKind = iota // a note by the chat itself
+	entryOwn                        // a user message that was sent from this chat
+	entryOther                      // a user message that was sent from elsewhere
+	entryCall                       // a tool call
+	entryAnswer                     // text of the model
+	entryError                      // an error
+	entryQuoted                     // the text of an elicitation: each line is behind a bar
+	entryReasoning                  // the model's reasoning
+	entryShell                      // a command of the user, with its output
 )
 
 // entry is a part of the conversation as the chat shows it.
@@ -82,6 +83,8 @@ func (m *Model) entryLines(e *entry) []string {
 		return m.theme.render(e.text, width)
 	case entryCall:
 		return m.callLines(e, width)
+	case entryReasoning:
+		return m.reasoningLines(e, width)
 	case entryError:
 		return paint(m.theme.fault, wrapText(termsafe.Printable(e.text), width))
 	case entryShell:
@@ -177,7 +180,7 @@ const foldedRows = 24
 
 // folds reports whether Ctrl-O or a click opens the entry.
 func (e *entry) folds() bool {
-	return e.kind == entryCall || e.kind == entryOwn || e.kind == entryOther || e.kind == entryShell
+	return e.kind == entryCall || e.kind == entryOwn || e.kind == entryOther || e.kind == entryShell || e.kind == entryReasoning
 }
 
 // shown returns what is shown of the text of a message.

@@ -84,7 +84,11 @@ type runningTurn struct {
 	text   growing
 	// thinking means that reasoning arrived after the last text.
 	thinking bool
-	stopping bool // the user has stopped the turn
+	// reasoning is the entry of the step's reasoning, which is still growing; nil if there is none.
+	reasoning     *entry
+	reasoningStep int
+	thought       growing
+	stopping      bool // the user has stopped the turn
 }
 
 // NewModel returns a chat that opens its session when it starts. The end of ctx cancels its reads of the journal and

@@ -39,7 +39,7 @@ type Options struct {
 	Models func() []ModelChoice
 	// SeesImages reports whether the model of a message takes images; nil if that is not known.
 	SeesImages func(requested string) bool
-	// Chosen is a message whose Tools and Temperature all messages of the chat get.
+	// Chosen is a message whose Tools and ModelSettings all messages of the chat get.
 	Chosen turn.UserMessage
 	// Agent is the agent of its turns; empty means the worker's default.
 	Agent string

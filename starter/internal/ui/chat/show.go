@@ -34,10 +34,13 @@ func (m *Model) showItem(i item) {
 		if i.message != nil {
 			m.showUserMessage(i.message.ID, i.message.Text, ui.Media(i.message.Media))
 		}
+		if line := e.Line(); line != "" {
+			m.addText(entryNote, line)
+		}
 	case turn.EventTextDelta:
 		m.showText(e)
 	case turn.EventReasoningDelta:
-		m.turn.thinking = true
+		m.showReasoning(e)
 	case turn.EventAttemptRestarted:
 		m.withdraw(e)
 	case turn.EventToolCallStarted, turn.EventToolCallCompleted, turn.EventToolCallLateResult:
@@ -124,7 +127,7 @@ func (m *Model) showText(e turn.Event) {
 		m.endText()
 		t.step = e.Step
 	}
-	t.thinking = false
+	t.thinking, t.reasoning = false, nil
 	t.text.WriteString(e.Text)
 	if t.answer == nil {
 		t.answer = m.add(&entry{kind: entryAnswer})
@@ -150,7 +153,7 @@ func (m *Model) endText() {
 		t.answer.lines = nil // lay it out without the delay of a growing entry
 		m.change(t.answer)
 	}
-	t.answer, t.text = nil, growing{}
+	t.answer, t.text, t.reasoning = nil, growing{}, nil
 }
 
 // showCall shows a call that has started, or the result of a call: in the entry of the call, or in a new one if the
