@@ -77,8 +77,9 @@ type member struct {
 }
 
 func (d docs) members(v reflect.Value) (settings, tables []member) {
+	names := goNames(v.Type())
 	for i, f := range (field{value: v}).members() {
-		m := member{f, d[v.Type().Name()+"."+v.Type().Field(i).Name]}
+		m := member{f, d[names[i]]}
 		if m.doc == "" {
 			panic("no comment describes the setting " + f.name)
 		}
@@ -89,6 +90,22 @@ func (d docs) members(v reflect.Value) (settings, tables []member) {
 		}
 	}
 	return settings, tables
+}
+
+// goNames returns the names of a struct's settings in Go, in the order of field.members: "Runtime.MaxSteps", or that of an
+// embedded struct.
+func goNames(t reflect.Type) (names []string) {
+	for _, f := range reflect.VisibleFields(t) {
+		if f.Tag.Get("toml") == "" {
+			continue
+		}
+		owner := t
+		for _, i := range f.Index[:len(f.Index)-1] {
+			owner = owner.Field(i).Type
+		}
+		names = append(names, owner.Name()+"."+f.Name)
+	}
+	return names
 }
 
 // section is a table of agent.toml. Those of a list or a map of tables are shown as an example.

@@ -48,12 +48,13 @@ func (s *tomlWriter) changes(name string, f field, defaults reflect.Value, hashe
 		}
 		return []string{name + " = " + value}
 	}
+	defaultMembers := field{value: defaults}.members()
 	for i, m := range f.members() {
 		memberName := join(name, m.name)
 		var memberDefaults reflect.Value
 		switch f.value.Kind() {
 		case reflect.Struct:
-			memberDefaults = defaults.Field(i) // i is also the index of the Go field: only the last one is no setting
+			memberDefaults = defaultMembers[i].value
 		case reflect.Slice:
 			memberName = fmt.Sprintf("%s[%s]", name, elementName(m, i))
 			memberDefaults = newElement(f.value.Type())

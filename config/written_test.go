@@ -13,7 +13,7 @@ import (
 // the list hidden, of which it returns a hash. A new Secret that decides what runs or where something is sent needs the
 // tag shown="written"; another one belongs in the list.
 func TestChangesShowsEverySetting(t *testing.T) {
-	hidden := []string{"llm.api_key", "providers[x].api_key", "encryption.keys", "codec_server.token",
+	hidden := []string{"llm.api_key", "providers[x].api_key", "providers[x].headers.x", "encryption.keys", "codec_server.token",
 		"mcp.servers[x].headers.x", "mcp.servers[x].oauth.client_secret"}
 	var want []string
 	var fill func(key string, v reflect.Value)

@@ -24,7 +24,7 @@ func TestAnAgentNarrowsTheConfiguration(t *testing.T) {
 	e := newEnv(t, m, func(c *config.Config) {
 		c.Agents = []turn.Agent{{ID: "reviewer", SystemPrompt: "You review.", Model: "openai:critic",
 			ModelSettings: turn.ModelSettings{Temperature: ptr(0.5)},
-			Tools: []string{"local/read_file", "local/list_files"}, Ask: []string{"local/read_file"}, MaxSteps: 2}}
+			Tools:         []string{"local/read_file", "local/list_files"}, Ask: []string{"local/read_file"}, MaxSteps: 2}}
 	})
 	e.work(withEcho()...)
 	as := func(name, agent, text string, tools ...string) workflows.Result {

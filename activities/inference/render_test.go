@@ -134,7 +134,7 @@ func TestParametersAreSentAsAsked(t *testing.T) {
 	zero, warm := 0.0, 0.7
 	with := func(model string, temperature *float64, max int) turn.Prompt {
 		p := prompt("hello")
-		p.Model, p.Temperature, p.MaxTokens = model, temperature, max
+		p.Model, p.Settings.Temperature, p.MaxTokens = model, temperature, max
 		return p
 	}
 	r := sent(t, with("m", nil, 0), with("m", &zero, 100), with("m", &warm, 0), with("gpt-5-mini", nil, 100),

@@ -114,7 +114,7 @@ func refusesFields(r *refusal) bool {
 // itemWords match refusals, in lower case, of reasoning that the request sends back: it was encrypted for another
 // account or region, the provider has forgotten it, or it does not take the field.
 var itemWords = regexp.MustCompile(`encrypted|signature|thinking. block|thinking block|redacted_thinking|` +
-	`reasoning_(content|details)|'reasoning'|item .*not found|without its required|item of type`)
+	`reasoning_(content|details)|\breasoning\b|item .*not found|without its required|item of type`)
 
 // refusesItems reports whether err is a refusal that may be due to items of the provider that the prompt sends back.
 func refusesItems(p turn.Prompt, err error) bool {

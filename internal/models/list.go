@@ -139,6 +139,17 @@ func (l *List) Find(vendor, name string) (Profile, bool) {
 	return Profile{}, false
 }
 
+// reasoning returns how a model reasons behind an endpoint of no known vendor, such as a proxy: as the vendor's own
+// model of this name, if the endpoint has the same wire API. Over Chat Completions servers differ too much.
+func (l *List) reasoning(api turn.API, name string) turn.Reasoning {
+	vendor := map[turn.API]string{turn.APIMessages: "anthropic", turn.APIResponses: "openai"}[api]
+	p, ok := l.Find(vendor, name[strings.LastIndexByte(name, '/')+1:])
+	if vendor == "" || !ok {
+		return turn.Reasoning{}
+	}
+	return p.Reasoning
+}
+
 // undated returns the name of a model without "-latest" or a date at its end.
 func undated(name string) string {
 	if short, ok := strings.CutSuffix(name, "-latest"); ok {

@@ -159,7 +159,7 @@ func (m Models) find(e Endpoint, name string) (Resolved, error) {
 	var known bool
 	if r.Profile, known = m.List.Find(e.Vendor, name); !known {
 		r.Status = MappedWithOverrides
-		r.Profile = Profile{Name: name, Capabilities: CapabilitiesOf(name)}
+		r.Profile = Profile{Name: name, Capabilities: CapabilitiesOf(name), Reasoning: m.List.reasoning(e.API, name)}
 	}
 	r.Provider, r.API = e.ID, cmp.Or(e.API, r.API)
 	r.Reasoning.Format = cmp.Or(r.Reasoning.Format, e.Thinking)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 )
 
 type messagesBlock struct {
@@ -31,8 +32,10 @@ func parseMessages(body []byte) (Chat, error) {
 		Stream        bool
 		Tools         []struct{ Name string }
 		Temperature   *float64
-		MaxTokens     int             `json:"max_tokens"`
-		Output        json.RawMessage `json:"output_config"`
+		Thinking      messagesThinking
+		ToolChoice    struct{ Type string } `json:"tool_choice"`
+		MaxTokens     int                   `json:"max_tokens"`
+		Output        json.RawMessage       `json:"output_config"`
 		Messages      []struct {
 			Role    string
 			Content []messagesBlock
@@ -54,7 +57,10 @@ func parseMessages(body []byte) (Chat, error) {
 	if len(in.Messages) == 0 || in.Messages[0].Role != "user" {
 		return c, errors.New("messages: first message must use the user role")
 	}
-	check := messagesCheck{chat: &c, used: map[string]bool{}}
+	if err := in.Thinking.check(in.MaxTokens, in.Temperature, in.ToolChoice.Type); err != nil {
+		return c, err
+	}
+	check := messagesCheck{chat: &c, used: map[string]bool{}, thinking: in.Thinking}
 	for i, m := range in.Messages {
 		if err := check.add(m.Role, m.Content); err != nil {
 			return c, fmt.Errorf("messages.%d: %w", i, err)
@@ -63,13 +69,39 @@ func parseMessages(body []byte) (Chat, error) {
 	return c, check.end()
 }
 
+type messagesThinking struct {
+	Type    string
+	Budget  int `json:"budget_tokens"`
+	Binding struct {
+		Mismatch string `json:"prefix_mismatch_behavior"`
+	} `json:"block_binding"`
+}
+
+// check refuses what the vendor refuses of thinking together with other fields.
+func (t messagesThinking) check(maxTokens int, temperature *float64, choice string) error {
+	switch {
+	case t.Type == "enabled" && (t.Budget < 1024 || t.Budget >= maxTokens):
+		return errors.New("thinking.budget_tokens: must be at least 1024 and less than max_tokens")
+	case (t.Type == "enabled" || t.Type == "adaptive") && temperature != nil && *temperature != 1:
+		return errors.New("`temperature` may only be set to 1 when thinking is enabled")
+	case t.Type == "enabled" && (choice == "any" || choice == "tool"):
+		return errors.New("Thinking may not be enabled when tool_choice forces tool use")
+	}
+	return nil
+}
+
 type messagesCheck struct {
-	chat    *Chat
-	used    map[string]bool
-	pending map[string]bool // calls of the last message
+	chat     *Chat
+	used     map[string]bool
+	pending  map[string]bool // calls of the last message
+	thinking messagesThinking
+	thought  bool // the last message of the assistant begins with thinking
 }
 
 func (c *messagesCheck) end() error {
+	if last := c.chat.Messages; c.thinking.Type == "enabled" && !c.thought && len(last) > 0 && last[len(last)-1].Role == "tool" {
+		return errors.New("Expected `thinking` or `redacted_thinking`, but found `tool_use`")
+	}
 	if len(c.pending) > 0 {
 		return errors.New("`tool_use` ids were found without `tool_result` blocks immediately after")
 	}
@@ -82,6 +114,9 @@ func (c *messagesCheck) add(role string, blocks []messagesBlock) error {
 	pending := c.pending
 	c.pending = map[string]bool{}
 	m := Message{Role: role}
+	if role == "assistant" {
+		c.thought = len(blocks) > 0 && blocks[0].Type == "thinking"
+	}
 	for i, b := range blocks {
 		if len(pending) > 0 && b.Type != "tool_result" {
 			return errors.New("`tool_use` ids were found without `tool_result` blocks immediately after")
@@ -93,7 +128,10 @@ func (c *messagesCheck) add(role string, blocks []messagesBlock) error {
 			}
 			m.addText(b.Text)
 		case "thinking":
-			if b.Signature != sealed(c.chat.Model, b.Thinking) {
+			if b.Signature != sealed(c.chat.bound(), b.Thinking) {
+				if c.thinking.Binding.Mismatch == "drop_block" && strings.HasPrefix(c.chat.Model, boundModels) {
+					continue
+				}
 				return errors.New("invalid `signature` in `thinking` block")
 			}
 			if i == len(blocks)-1 {
@@ -145,7 +183,7 @@ func messagesStop(p *player) string {
 // messagesContent returns the blocks of a reply.
 func messagesContent(p *player) (out []map[string]any) {
 	if r := p.reply.reasoning; r != "" {
-		out = append(out, map[string]any{"type": "thinking", "thinking": r, "signature": sealed(p.entry.Chat.Model, r)})
+		out = append(out, map[string]any{"type": "thinking", "thinking": r, "signature": sealed(p.entry.Chat.bound(), r)})
 	}
 	if p.reply.text != "" {
 		out = append(out, map[string]any{"type": "text", "text": p.reply.text})

@@ -3,6 +3,7 @@ package fakellm
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -140,14 +141,17 @@ func (m *Message) UnmarshalJSON(b []byte) error {
 	var in struct {
 		plain
 		Content   json.RawMessage `json:"content"`
-		Reasoning string          `json:"reasoning_content"`
+		Reasoning *string         `json:"reasoning_content"`
 	}
 	if err := json.Unmarshal(b, &in); err != nil {
 		return err
 	}
 	*m = Message(in.plain)
-	if in.Reasoning != "" {
-		m.Reasoning = []string{in.Reasoning}
+	if in.Reasoning != nil { // an empty one has come back, too
+		m.Reasoning = []string{}
+	}
+	if in.Reasoning != nil && *in.Reasoning != "" {
+		m.Reasoning = append(m.Reasoning, *in.Reasoning)
 	}
 	switch {
 	case len(in.Content) == 0:
@@ -274,8 +278,15 @@ func number(pattern *regexp.Regexp, s string) int {
 
 func parseChat(body []byte) (Chat, error) {
 	var c Chat
-	err := json.Unmarshal(body, &c)
-	return c, err
+	if err := json.Unmarshal(body, &c); err != nil {
+		return c, err
+	}
+	for _, m := range c.Messages {
+		if strings.HasPrefix(c.Model, "deepseek") && len(m.ToolCalls) > 0 && m.Reasoning == nil {
+			return c, errors.New("the reasoning_content in the thinking mode must be passed back")
+		}
+	}
+	return c, nil
 }
 
 func fingerprint(body []byte) [32]byte { return sha256.Sum256(body) }

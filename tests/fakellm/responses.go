@@ -6,12 +6,26 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // sealed returns the opaque form of a model's reasoning: that of another model or another text differs.
 func sealed(model, text string) string {
 	sum := sha256.Sum256([]byte(model + "\n" + text))
 	return hex.EncodeToString(sum[:])
+}
+
+// boundModels begins the names of models whose reasoning is bound to the messages before it, as with the vendor's
+// "preserved thinking".
+const boundModels = "claude-sonnet-5-5"
+
+// bound returns the name of the request's model. For a model of boundModels, it also has a hash of the messages so far.
+func (c Chat) bound() string {
+	if !strings.HasPrefix(c.Model, boundModels) {
+		return c.Model
+	}
+	sum := sha256.Sum256(fmt.Append(nil, c.Tools, c.Messages))
+	return c.Model + hex.EncodeToString(sum[:])
 }
 
 type responsesItem struct {

@@ -101,7 +101,7 @@ func requestsOf(t *testing.T, wire inference.Wire) (bodies []string) {
 	} {
 		p.Model = "m"
 		if wire.API() == turn.APIMessages {
-			p.Temperature = nil // the vendor's client no longer declares it; earlier models take it
+			p.Settings.Temperature = nil // the vendor's client no longer declares it; earlier models take it
 		}
 		_, err := e.Infer(t.Context(), p, &heard{})
 		require.Error(t, err) // the server answers nothing else

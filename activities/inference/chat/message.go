@@ -21,6 +21,7 @@ type message struct {
 type ownFields struct {
 	ReasoningContent json.RawMessage `json:"reasoning_content,omitempty"`
 	ReasoningDetails json.RawMessage `json:"reasoning_details,omitempty"`
+	Reasoning        json.RawMessage `json:"reasoning,omitempty"`
 }
 
 // toolCall is go-openai's call with a field of Gemini, which contains the call's thought signature.
@@ -115,7 +116,7 @@ func mediaMessage(media []inference.Shown) message {
 // message, then one item for each call. calls holds the extra_content of each call, which may be empty. It adds nothing
 // if the response has no such fields.
 func (o *ownFields) record(c *inference.Collector, calls []json.RawMessage) error {
-	if o.ReasoningContent == nil && o.ReasoningDetails == nil && !anyNonEmpty(calls) {
+	if o.ReasoningContent == nil && o.ReasoningDetails == nil && o.Reasoning == nil && !anyNonEmpty(calls) {
 		return nil
 	}
 	raw, err := json.Marshal(o)

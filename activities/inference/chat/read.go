@@ -16,7 +16,8 @@ type reader struct {
 	byIndex          map[int]*inference.Call    // the latest call of each index
 	byID             map[string]*inference.Call // the latest call of each ID
 	reasoningContent strings.Builder            // the fields reasoning_content, joined
-	reasoningDetails []json.RawMessage          // the elements of the fields reasoning_details
+	reasoning        strings.Builder            // the fields reasoning, joined
+	reasoningDetails details                    // the elements of the fields reasoning_details
 }
 
 // callState holds the fields of a call that an inference.Call does not have.
@@ -89,7 +90,10 @@ func (r *reader) addPiece(p *piece) error {
 		thought = p.Reasoning
 	}
 	r.reasoningContent.WriteString(string(p.Thinking))
-	r.reasoningDetails = append(r.reasoningDetails, p.Details...)
+	r.reasoning.WriteString(string(p.Reasoning))
+	for _, d := range p.Details {
+		r.reasoningDetails.add(d)
+	}
 	if err := r.collector.Reasoning(string(thought)); err != nil {
 		return err
 	}
@@ -176,6 +180,9 @@ func (r *reader) recordOwnFields() error {
 	}
 	if len(r.reasoningDetails) > 0 {
 		o.ReasoningDetails, _ = json.Marshal(r.reasoningDetails) // decoded JSON always marshals
+	}
+	if r.reasoning.Len() > 0 && o.ReasoningContent == nil && o.ReasoningDetails == nil { // newer vLLM
+		o.Reasoning, _ = json.Marshal(r.reasoning.String()) // strings always marshal
 	}
 	extra := make([]json.RawMessage, len(calls))
 	for i, call := range calls {

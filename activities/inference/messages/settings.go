@@ -119,6 +119,10 @@ func (r *request) lacksThinking() bool {
 	if last < 1 || !slices.ContainsFunc(r.Messages[last].Content, func(b any) bool { _, ok := b.(toolResult); return ok }) {
 		return false
 	}
-	_, raw := r.Messages[last-1].Content[0].(json.RawMessage)
-	return !raw
+	calls := r.Messages[last-1].Content
+	if len(calls) == 0 {
+		return false
+	}
+	_, thought := calls[0].(json.RawMessage) // an item of the provider
+	return !thought
 }
