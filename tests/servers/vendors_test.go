@@ -85,8 +85,21 @@ func requestsOf(t *testing.T, wire inference.Wire) (bodies []string) {
 	call := turn.ToolCall{ID: "1.0", WireID: "w1", Tool: "look", Arguments: `{"a":"x"}`}
 	paper := turn.Media{Hash: "p", Type: "application/pdf", Bytes: 3, Data: []byte("pdf")}
 	picture := turn.Media{Hash: "h", Type: "image/png", Bytes: 3, Data: []byte("png")}
+	seed, no := 7, false
+	hello := []turn.Message{{Role: turn.RoleUser, Text: "Hello."}}
+	look := []turn.WireTool{{Name: "look", Description: "Looks.", Schema: schema}}
+	tier := "flex"
+	if wire.API() == turn.APIMessages {
+		tier = "standard_only"
+	}
+	budget := turn.Reasoning{Format: turn.ThinkingBudget}
 	for _, p := range []turn.Prompt{
-		{Messages: []turn.Message{{Role: turn.RoleUser, Text: "Hello."}}},
+		{Messages: hello},
+		{Messages: hello, Tools: look, Settings: turn.ModelSettings{Effort: "high", ReasoningSummary: "auto", Verbosity: "low",
+			ServiceTier: tier, TopP: &warm, Stop: []string{"END"}, Seed: &seed, ParallelToolCalls: &no, ToolChoice: "look"}},
+		{Messages: hello, Tools: look, Settings: turn.ModelSettings{Effort: "max", ToolChoice: turn.ChoiceNone}},
+		{Messages: hello, Tools: look, Settings: turn.ModelSettings{Effort: "off", ToolChoice: turn.ChoiceRequired}},
+		{Messages: hello, Reasoning: budget, Settings: turn.ModelSettings{Effort: "medium", ReasoningSummary: "off"}},
 		{System: "Be brief.", Note: "Answer in JSON.", Settings: turn.ModelSettings{Temperature: &warm}, MaxTokens: 100, CacheKey: "abc",
 			OutputSchema: schema,
 			Tools:        []turn.WireTool{{Name: "look", Description: "Looks.", Schema: schema}, {Name: "plain"}},
@@ -100,8 +113,8 @@ func requestsOf(t *testing.T, wire inference.Wire) (bodies []string) {
 			}},
 	} {
 		p.Model = "m"
-		if wire.API() == turn.APIMessages {
-			p.Settings.Temperature = nil // the vendor's client no longer declares it; earlier models take it
+		if wire.API() == turn.APIMessages { // the vendor's client no longer declares them; earlier models take them
+			p.Settings.Temperature, p.Settings.TopP = nil, nil
 		}
 		_, err := e.Infer(t.Context(), p, &heard{})
 		require.Error(t, err) // the server answers nothing else
