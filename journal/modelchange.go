@@ -9,7 +9,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// ChangeModel records, with the event model_changed, that a fallback takes over from the step's next attempt on. The
+// ChangeModel records, with the event model_changed, that a fallback takes over from the step's next attempt on, or that
+// the model goes on in another mode: change.Mode. The
 // fallback is the one at change.Position in the turn config, counted from 1; if it or a later one has taken over
 // already, nothing changes. Of event, ChangeModel reads only Text and At. ErrStale if a newer attempt of the step runs
 // or the step is settled, ErrClosed if the turn has ended, ErrNotFound if the attempt was never started.
@@ -27,7 +28,9 @@ func (db *DB) ChangeModel(ctx context.Context, key StepKey, attempt int, event t
 			return err
 		}
 		last, err := modelChange(t.querier, key)
-		if err != nil || last.Position >= change.Position {
+		known := last.Position > change.Position ||
+			last.Position == change.Position && (change.Mode == "" || change.Mode == last.Mode)
+		if err != nil || known {
 			return err
 		}
 		change.Step, change.Failures = key.Step, a.Inf.Failures

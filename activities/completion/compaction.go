@@ -45,6 +45,7 @@ func (p *prompt) render(spec turn.PromptSpec) turn.Prompt {
 	out := turn.RenderCompacted(spec, p.config, p.compaction, p.anchor, p.messages)
 	out.Provider, out.API, out.CacheKey = p.provider, p.api, p.cacheKey
 	out.Settings, out.Reasoning, out.MaxTokens = p.model.Settings, p.model.Reasoning, p.model.OutputTokens(out.MaxTokens)
+	out.MaxTokens = fitOutput(out, p.model.ContextTokens)
 	if !p.first { // a turn whose every answer must be a call would never end
 		out.Settings.ToolChoice = ""
 	}

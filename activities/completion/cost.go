@@ -32,7 +32,7 @@ func (r *Runner) spending(ctx context.Context, in workflows.InferInput, inf jour
 	t, err := r.frozen.Turn(ctx, in.Turn)
 	s := spending{budget: r.budgetOf(in, t.Limits), model: turn.FindModel(t.Models, in.Provider, in.Prompt.Model),
 		attempt: journal.AttemptUsage{Key: inf.Key, Attempt: inf.Attempt, Provider: in.Provider, Model: in.Prompt.Model}}
-	if err == nil && !s.budget.Empty() && t.PromptConfig == in.Prompt.PromptConfig {
+	if err == nil && t.PromptConfig == in.Prompt.PromptConfig {
 		s.counted, s.added = p.counted(in, inf.Base.Seq)
 	}
 	return s, err

@@ -42,8 +42,9 @@ func (r *Runner) modelOf(ctx context.Context, in workflows.InferInput) (modelInU
 		m.Model = turn.Model{Provider: in.Provider, Name: in.Prompt.Model, Mode: in.Prompt.Mode}
 		return m, nil
 	case 1:
-		m.Model = t.Models[0]
-		return m, nil
+		if m.Model = t.Models[0]; !m.Guessed { // otherwise its mode may have changed
+			return m, nil
+		}
 	}
 	// The last change of the turn's model up to this step. Without one, its Position is 0, that of the first model.
 	change, err := r.journal.ModelChange(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step})
@@ -55,6 +56,9 @@ func (r *Runner) modelOf(ctx context.Context, in workflows.InferInput) (modelInU
 	}
 	m.Model, m.first, m.position = t.Models[change.Position], t.Models[0], change.Position
 	m.fallbacks = t.Models[change.Position+1:]
+	if change.Mode != "" {
+		m.Mode = change.Mode
+	}
 	if change.Step == in.Step {
 		m.failures = change.Failures
 	}
@@ -100,6 +104,23 @@ func (r *Runner) fallBack(ctx context.Context, inf journal.Inference, m modelInU
 	}
 	clock.EndWait()
 	return retryLater(ctx, clock, e.Code, e.Message, nextModelAfter)
+}
+
+// withoutTools records in the journal that the rest of the turn describes its tools in the prompt, because the model,
+// which the list of models lacks, takes no native ones. It returns the activity's error, after which the Temporal server
+// begins the next attempt.
+func (r *Runner) withoutTools(ctx context.Context, inf journal.Inference, m modelInUse, e *turn.Error,
+	clock *attempt.Clock) error {
+	text := fmt.Sprintf("%s:%s takes no tools; it gets them described, and answers with JSON actions", m.Provider, m.Name)
+	err := r.journal.ChangeModel(ctx, inf.Key, inf.Attempt,
+		turn.Event{Text: turn.Truncate(text, attempt.MaxFailureText), At: time.Now()},
+		turn.ModelEvent{Provider: m.Provider, Model: m.Name, Position: m.position, Code: e.Code, FromProvider: m.Provider,
+			FromModel: m.Name, Mode: turn.ModeJSON, FittedSettings: m.Fitted})
+	if err != nil {
+		return err
+	}
+	clock.EndWait()
+	return tryAgain(ctx, clock, e.Code, e.Message, nextModelAfter)
 }
 
 // nextModelAfter is the delay before the attempt with the next model. It is not 0, because Temporal would then use the

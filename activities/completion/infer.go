@@ -207,6 +207,12 @@ func (r *Runner) send(ctx context.Context, in workflows.InferInput, inf journal.
 	if time.Since(clock.Began) > workflows.BeforeModel {
 		return turn.Completion{}, nil, r.notSent(ctx, inf, waitedTooLong())
 	}
+	if err := spending.checkWindow(p); err != nil {
+		if mayCompact {
+			return turn.Completion{}, nil, errOverflow
+		}
+		return turn.Completion{}, nil, r.inferenceError(ctx, ctx, in, inf, clock, "", err, 0)
+	}
 	try, err := r.beginRequest(ctx, in, inf, clock)
 	if err != nil {
 		return turn.Completion{}, nil, r.notSent(ctx, inf, err)

@@ -178,6 +178,9 @@ func (r *Runner) afterFailure(ctx context.Context, inf journal.Inference, m mode
 		r.showModelWait(ctx, inf, m, e, now.Add(delay), left, clock)
 		return retryLater(ctx, clock, e.Code, waitingText(e, now.Add(delay), now.Add(left)), delay)
 	}
+	if e.NoTools && m.Guessed && m.Mode == turn.ModeNative {
+		return r.withoutTools(ctx, inf, m, e, clock)
+	}
 	if err := r.fallBack(ctx, inf, m, e, clock); err != nil {
 		return err
 	}

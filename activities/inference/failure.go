@@ -104,7 +104,7 @@ func (e *Endpoint) providerError(status int, header http.Header, body []byte) *t
 	}
 	r.Message, r.Kind = e.redactShort(r.Message), e.redactShort(r.Kind)
 	out := turn.NewError(r.code(), r, r.describe(e.opts.Name, header, e.redactShort))
-	out.OfModel, out.Status = r.ofModel(), r.Status
+	out.OfModel, out.NoTools, out.Status = r.ofModel(), r.noTools(), r.Status
 	if out.Code.Retryable() {
 		out.RetryAfter = retryafter.Parse(header, time.Now(), maxReset)
 	}

@@ -202,6 +202,11 @@ func modelChanged(t *testing.T, open func() *journal.DB) {
 	assert.Equal(t, turn.ModelEvent{Provider: "p", Model: "m", Position: 2, Step: 1, Failures: 1,
 		Code: turn.CodeLLMTransport}, got, "it holds for later steps")
 	assert.Zero(t, must(s.ModelChange(t.Context(), s.key(0)))(t), "not for earlier ones")
+	json := turn.ModelEvent{Provider: "p", Model: "m", Position: 2, Code: turn.CodeLLMRejected, Mode: turn.ModeJSON}
+	for range 2 { // the second time it is known
+		require.NoError(t, s.ChangeModel(t.Context(), s.key(1), 2, turn.Event{Text: "no tools"}, json))
+	}
+	assert.Equal(t, turn.ModeJSON, must(s.ModelChange(t.Context(), s.key(2)))(t).Mode)
 	_ = must(s.SettleInference(t.Context(), s.settleInput(1, 2, "x")))(t)
 	s.unchanged(func() { assert.ErrorIs(t, change(2, 3), journal.ErrStale) })
 }

@@ -57,6 +57,8 @@ type Error struct {
 	// OfModel means that another model may accept the same request: the provider does not have this model, or the
 	// account has no quota for it.
 	OfModel bool
+	// NoTools means that the provider refused the request because it has tools.
+	NoTools bool
 	Cause   error
 }
 
