@@ -120,7 +120,7 @@ func (r *Runner) withoutTools(ctx context.Context, inf journal.Inference, m mode
 		return err
 	}
 	clock.EndWait()
-	return tryAgain(ctx, clock, e.Code, e.Message, nextModelAfter)
+	return retryLater(ctx, clock, e.Code, e.Message, nextModelAfter)
 }
 
 // nextModelAfter is the delay before the attempt with the next model. It is not 0, because Temporal would then use the
