@@ -106,20 +106,21 @@ func (e *Engine) reconcile(ctx context.Context, known *publishedCatalogues) {
 	}
 }
 
-// availableElsewhere reports whether another running worker can reach the server of the catalogue c, and has the same
-// configuration of that server.
+// availableElsewhere reports whether another running worker can reach the server of the catalogue c. A worker with
+// another configuration of the server does not count; one that has not reported a version of its catalogue yet does.
 func (e *Engine) availableElsewhere(ctx context.Context, c turn.Catalogue) bool {
 	workers, err := e.journal.Workers(ctx)
 	if err != nil { // no worker is known to reach the server
 		return false
 	}
 	for _, w := range workers {
-		// The worker has another configuration of the server: a version begins with the hash of the configuration.
-		if version, ok := w.Offers[c.Server]; ok && !strings.HasPrefix(version, c.ConfigHash+"/") {
+		// A version begins with the hash of the configuration.
+		version, reported := w.Offers[c.Server]
+		if w.ID == e.id || reported && !strings.HasPrefix(version, c.ConfigHash+"/") {
 			continue
 		}
 		for _, s := range w.Servers {
-			if s.Server == c.Server && w.ID != e.id && s.Available() {
+			if s.Server == c.Server && s.Available() {
 				return true
 			}
 		}

@@ -19,7 +19,7 @@ func TestACommandRunsIsolated(t *testing.T) {
 		"deny = [\"git push\"]\n")
 	doctor := h.everturn("doctor", "-o", "json").out.String()
 	if strings.Contains(doctor, "not offered") {
-		require.Empty(t, os.Getenv("EVERTURN_SANDBOX_REQUIRED"), doctor)
+		require.Empty(t, os.Getenv("EVERTURN_BWRAP_REQUIRED"), doctor)
 		t.Skip("no command can be isolated on this machine: " + doctor)
 	}
 	h.worker()

@@ -19,7 +19,7 @@ func TestACommandActsInTheTreeOfItsSession(t *testing.T) {
 		"workspace = \"repo\"\npreset = \"coding\"\ntrust_workspace = true\n", 1) + "\n[shell]\nenabled = true\n"
 	require.NoError(t, os.WriteFile(filepath.Join(h.dir, "agent.toml"), []byte(settings), 0o600))
 	if doctor := h.everturn("doctor", "-o", "json").out.String(); strings.Contains(doctor, "not offered") {
-		require.Empty(t, os.Getenv("EVERTURN_SANDBOX_REQUIRED"), doctor)
+		require.Empty(t, os.Getenv("EVERTURN_BWRAP_REQUIRED"), doctor)
 		t.Skip("no command can be isolated on this machine: " + doctor)
 	}
 	h.worker()

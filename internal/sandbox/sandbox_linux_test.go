@@ -20,7 +20,7 @@ func open(t *testing.T, level Level, network Network) *Sandbox {
 	t.Helper()
 	s, err := Open(t.Context(), Options{Level: level, Network: network, Environ: os.Environ(),
 		Limits: Limits{Processes: 200, Memory: 2 << 30, File: 64 << 20}})
-	if err != nil && os.Getenv("EVERTURN_SANDBOX_REQUIRED") == "" {
+	if err != nil && os.Getenv("EVERTURN_BWRAP_REQUIRED") == "" {
 		t.Skip(err)
 	}
 	require.NoError(t, err)
@@ -77,7 +77,7 @@ func TestAsAnOrdinaryUser(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), program, "-test.v", fmt.Sprintf("-test.short=%v", testing.Short()), "-test.run", "^Test", "-test.skip", "^TestAsAnOrdinaryUser$")
 	cmd.Dir = home
 	cmd.Env = []string{"PATH=/usr/local/go/bin:/usr/local/bin:/usr/bin:/bin", "HOME=" + home, "TMPDIR=/tmp",
-		"EVERTURN_SANDBOX_REQUIRED=" + os.Getenv("EVERTURN_SANDBOX_REQUIRED")}
+		"EVERTURN_BWRAP_REQUIRED=" + os.Getenv("EVERTURN_BWRAP_REQUIRED")}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	out, err := cmd.CombinedOutput()
 	t.Log(string(out))

@@ -42,19 +42,19 @@ func Secure(dir string) error {
 	if err != nil {
 		return fmt.Errorf("reading the state folder: %w", err)
 	}
-	state := "" // a name in dir that is more than .gitignore and the file with its origin
+	found := "" // dir, if it has more than .gitignore and the file with its origin
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
 		info, err := secureEntry(path)
 		if err != nil {
 			return err
 		}
-		mark := e.Name() == ".gitignore" || strings.HasPrefix(e.Name(), originName) // the latter also while it is written
-		if info != nil && (!mark || info.IsDir() || info.Size() > maxMark) {
-			state = dir
+		isOurs := e.Name() == ".gitignore" || strings.HasPrefix(e.Name(), originName) // the latter also while it is written
+		if info != nil && (!isOurs || info.IsDir() || info.Size() > maxMark) {
+			found = dir
 		}
 	}
-	return checkOrigin(dir, filepath.Join(dir, originName), state)
+	return checkOrigin(dir, filepath.Join(dir, originName), found)
 }
 
 // maxMark is the maximum size of a .gitignore or an origin, in bytes. Any database is larger, so a journal with the
@@ -125,9 +125,9 @@ func recorded(file, identity string) bool {
 	return err == nil && strings.TrimSpace(string(b)) == identity
 }
 
-// checkOrigin returns an error if file does not contain the identity of path and there is state: the name of what was
-// found at path or beside it. If state is empty, checkOrigin writes the identity to file.
-func checkOrigin(path, file, state string) error {
+// checkOrigin returns an error if file does not contain the identity of path and found is not empty: the path of what
+// was found there, which the error names. If found is empty, checkOrigin writes the identity to file.
+func checkOrigin(path, file, found string) error {
 	identity, err := Identity(path)
 	if err != nil {
 		return fmt.Errorf("checking the origin of %s: %w", path, err)
@@ -135,10 +135,10 @@ func checkOrigin(path, file, state string) error {
 	switch {
 	case recorded(file, identity):
 		return nil
-	case state != "":
+	case found != "":
 		quoted := "'" + strings.ReplaceAll(file, "'", `'\''`) + "'"
 		return fmt.Errorf("%s was not made here: it may contain the grants and running turns of another author. Delete it, "+
-			"choose another path, or, if you copied it yourself, trust it with: echo %s >%s", state, identity, quoted)
+			"choose another path, or, if you copied it yourself, trust it with: echo %s >%s", found, identity, quoted)
 	}
 	if err := Replace(file, identity+"\n"); err != nil {
 		return fmt.Errorf("writing the origin of %s: %w", path, err)

@@ -44,7 +44,7 @@ func (s *Store) forkPoint(ctx context.Context, tenant, session string, calls []s
 		}
 		switch {
 		case by != oneLine(qualified(tenant, session), 1000):
-		case fields[2] == itself:
+		case fields[2] == baseItself:
 			merged[id] = true
 		default:
 			own = append(own, st.base)
@@ -66,7 +66,7 @@ func (s *Store) forkPoint(ctx context.Context, tenant, session string, calls []s
 // baseOf returns the base that the trailer of the commit id names.
 func baseOf(trailer, id string) string {
 	switch {
-	case trailer == itself:
+	case trailer == baseItself:
 		return id
 	case objectID.MatchString(trailer):
 		return trailer

@@ -146,7 +146,8 @@ func (s *Store) target(ctx context.Context, in MergeInput) (commit, dir string, 
 	return commit, dir, err
 }
 
-// mergeCommit merges the commits target and head and returns the ID of a commit of the result.
+// mergeCommit merges the commits target and head and returns the ID of the result's commit. With in.Squash its only
+// parent is target. Its trailer says that the canvas begins again with this commit.
 func (s *Store) mergeCommit(ctx context.Context, in MergeInput, target, head string) (string, error) {
 	tree, err := s.mergedTree(ctx, in.Into, target, head)
 	if err != nil {
@@ -156,7 +157,7 @@ func (s *Store) mergeCommit(ctx context.Context, in MergeInput, target, head str
 	if !in.Squash {
 		args = append(args, "-p", head)
 	}
-	id, err := s.git(ctx, []byte(in.message(in.Title, itself)), append(args, "-F", "-")...)
+	id, err := s.git(ctx, []byte(in.message(in.Title, baseItself)), append(args, "-F", "-")...)
 	return strings.TrimSpace(string(id)), err
 }
 

@@ -83,17 +83,17 @@ const (
 	trailerBase    = "Everturn-Base" // the ID of a commit, none or itself
 )
 
-// The values of trailerBase that are no ID: the canvas began in a repository without commits, and it begins again with
+// The values of trailerBase that are not the ID of a commit: the canvas began in a repository without commits, and it begins again with
 // this commit, which a merge has made.
 const (
-	none   = "none"
-	itself = "itself"
+	baseNone   = "none"
+	baseItself = "itself"
 )
 
 // message returns the message of a commit: the title and the trailers.
 func (a Action) message(title, base string) string {
 	if base == "" {
-		base = none
+		base = baseNone
 	}
 	return fmt.Sprintf("%s\n\n%s: %s\nEverturn-Turn: %s\nEverturn-Step: %d\n%s: %s\nEverturn-Tool: %s\n"+
 		"Everturn-Model: %s\nEverturn-Arguments-Hash: %s\n%s: %s\n",
