@@ -71,8 +71,8 @@ func planTool(id, description, schema string) turn.Descriptor {
 	}
 }
 
-// addPlanTools adds the planTools to cfg, and returns the descriptors with theirs and the part of the system prompt about
-// them: those of a list that the model keeps, if confirm says so.
+// addPlanTools adds the planTools to cfg, and returns the descriptors with theirs and the part of the system prompt
+// about them: those of a list that the model keeps, if confirm says so.
 func (a *Activities) addPlanTools(cfg *turn.Config, descriptors []turn.Descriptor,
 	confirm plan.Confirm) (all []turn.Descriptor, system string) {
 	tools, system := planTools, plan.System

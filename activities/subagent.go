@@ -226,8 +226,8 @@ func (a *Activities) originOf(ctx context.Context, in workflows.BeginInput) (*or
 	return o, nil
 }
 
-// apply replaces the choices of the input (agent, limits, model, tools, model settings, plan, output schema, context) by
-// those of the caller's turn. For a nil origin it does nothing.
+// apply replaces the choices of the input (agent, limits, model, tools, model settings, plan, output schema, context)
+// by those of the caller's turn. For a nil origin it does nothing.
 func (o *origin) apply(in *workflows.BeginInput) {
 	if o == nil {
 		return

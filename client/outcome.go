@@ -54,9 +54,9 @@ func pause(ctx context.Context) {
 	}
 }
 
-// turnOutcome waits for the end of a turn, across all of its runs. A turn that accepted a merged message may end without
-// using it and hand it on; turnOutcome then waits for the next turn. If no turn uses it, the outcome is ErrUndelivered,
-// unless the journal has the message by then.
+// turnOutcome waits for the end of a turn, across all of its runs. A turn that accepted a merged message may end
+// without using it and hand it on; turnOutcome then waits for the next turn. If no turn uses it, the outcome is
+// ErrUndelivered, unless the journal has the message by then.
 func (c *Client) turnOutcome(ctx context.Context, t Turn) outcome {
 	if !t.Merged {
 		return c.runOutcome(ctx, t, t.ID)

@@ -158,8 +158,8 @@ func (k *Keys) refresh() {
 	k.current.Store(set)
 }
 
-// keyset returns the current keyset. If the file was last read more than refreshEvery ago, keyset starts to read it in the
-// background. It does not wait, because a workflow task may be waiting for it.
+// keyset returns the current keyset. If the file was last read more than refreshEvery ago, keyset starts to read it in
+// the background. It does not wait, because a workflow task may be waiting for it.
 func (k *Keys) keyset() *loadedKeyset {
 	set := k.current.Load()
 	if k.path != "" && time.Since(set.at) > refreshEvery && k.reading.TryLock() {

@@ -152,8 +152,8 @@ func edit(path string, change func(*keyset.Manager) error) error {
 	return replaceFile(path, data)
 }
 
-// replaceFile atomically replaces the file at path: it writes data to a new file of mode 0600 in the same directory, and
-// renames that file.
+// replaceFile atomically replaces the file at path: it writes data to a new file of mode 0600 in the same directory,
+// and renames that file.
 func replaceFile(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".keys-*") // of mode 0600
 	if err != nil {

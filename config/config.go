@@ -30,8 +30,8 @@ type Config struct {
 	Shell Shell `toml:"shell"`
 	// Where file tools and commands act: in one folder, or in a tree for each session. See docs/workspace.md.
 	Workspace Workspace `toml:"workspace"`
-	// How commands are isolated: see docs/shell.md. A worker tries the isolation when it starts, and does not offer the tool
-	// shell if it does not hold.
+	// How commands are isolated: see docs/shell.md. A worker tries the isolation when it starts, and does not offer the
+	// tool shell if it does not hold.
 	Sandbox Sandbox `toml:"sandbox"`
 	// The model, and the limits of its inferences.
 	LLM LLM `toml:"llm"`
@@ -187,8 +187,8 @@ type Sandbox struct {
 	// alone, on Linux 6.12 or newer; commands cannot change modes, owners and times of files, and have no network. "none":
 	// nothing; every command needs an approval, whatever the policy says.
 	Level sandbox.Level `toml:"level" default:"namespace" enum:"namespace,landlock,none"`
-	// What commands reach by network. "none": nothing. "loopback": a loopback interface of their own. "host": everything that
-	// the machine reaches, this worker's services on it too; every command needs an approval.
+	// What commands reach by network. "none": nothing. "loopback": a loopback interface of their own. "host": everything
+	// that the machine reaches, this worker's services on it too; every command needs an approval.
 	Network sandbox.Network `toml:"network" default:"loopback" enum:"none,loopback,host"`
 	// Files and directories outside of the workspace that commands may read, besides /usr and the compilers on PATH.
 	Read []string `toml:"read" example:"/opt/android-sdk"`
@@ -227,8 +227,8 @@ type LLM struct {
 	// default: see docs/models.md. A message can name another (--model).
 	Model string `toml:"model" maxbytes:"200"`
 	// Models that take over, in this order, when an inference has failed permanently, or for as long as fallback_after,
-	// with an error that another model may not have: the provider is unreachable, overloaded or out of quota, or does not have the
-	// model. The rest of the turn stays with the model that took over.
+	// with an error that another model may not have: the provider is unreachable, overloaded or out of quota, or does not
+	// have the model. The rest of the turn stays with the model that took over.
 	Fallback []string `toml:"fallback" example:"openai:gpt-4.1"`
 	// Selects the model by what it must do and may cost, if model is empty.
 	Select Select `toml:"select"`

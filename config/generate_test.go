@@ -92,8 +92,8 @@ func (d docs) members(v reflect.Value) (settings, tables []member) {
 	return settings, tables
 }
 
-// goNames returns the names of a struct's settings in Go, in the order of field.members: "Runtime.MaxSteps", or that of an
-// embedded struct.
+// goNames returns the names of a struct's settings in Go, in the order of field.members: "Runtime.MaxSteps", or that of
+// an embedded struct.
 func goNames(t reflect.Type) (names []string) {
 	for _, f := range reflect.VisibleFields(t) {
 		if f.Tag.Get("toml") == "" {

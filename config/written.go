@@ -23,11 +23,11 @@ func Written(path string, content []byte) (*Loaded, error) {
 	return l.loaded, asError(l.problems)
 }
 
-// Changes returns the settings that the file sets or that differ from the defaults, one line each:
-// "llm.base_url = 'http://…'". Elements of lists have their IDs in their keys. Values are shown as they are written,
-// except that Changes hides the password in a URL, and shows only the references of a Secret. A Secret with the tag
-// shown="written" is shown whole, because it decides what runs or where something is sent. hashes has the hex SHA-256 of
-// each value of which a part is hidden, by the key in its line.
+// Changes returns the settings that the file sets or that differ from the defaults, one line each: "llm.base_url =
+// 'http://…'". Elements of lists have their IDs in their keys. Values are shown as they are written, except that
+// Changes hides the password in a URL, and shows only the references of a Secret. A Secret with the tag shown="written"
+// is shown whole, because it decides what runs or where something is sent. hashes has the hex SHA-256 of each value of
+// which a part is hidden, by the key in its line.
 func (l *Loaded) Changes() (lines []string, hashes map[string]string) {
 	s, hashes := &tomlWriter{loaded: l}, map[string]string{}
 	f := field{value: reflect.ValueOf(l.Config)}

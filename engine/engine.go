@@ -198,8 +198,8 @@ func (e *Engine) connect(ctx context.Context) error {
 }
 
 // warnOfOtherJournals logs a warning about each worker on the task queue that keeps another journal, because a
-// session's turns would then be split between both. It is not an error, because Temporal lists a worker of another machine
-// for minutes after it has stopped.
+// session's turns would then be split between both. It is not an error, because Temporal lists a worker of another
+// machine for minutes after it has stopped.
 func (e *Engine) warnOfOtherJournals(ctx context.Context) {
 	queue := e.cfg.Temporal.TaskQueue
 	pollers, err := temporalconn.Pollers(ctx, e.client, queue)

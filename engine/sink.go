@@ -127,8 +127,8 @@ func (s *sink) follow(turnID string, owned bool) {
 	s.followers.Go(func() { s.forward(turnID, after) })
 }
 
-// leave removes the follower of a turn and keeps its position, after, for a later one. If follow was called since, leave
-// returns false and the follower must go on. If done is set or the sink is closed, leave always returns true.
+// leave removes the follower of a turn and keeps its position, after, for a later one. If follow was called since,
+// leave returns false and the follower must go on. If done is set or the sink is closed, leave always returns true.
 func (s *sink) leave(turnID string, after int64, done bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCopyKnowsTheColumnsOfTheSchema checks that Copy converts every boolean and seals every content that may be a blob.
+// TestCopyKnowsTheColumnsOfTheSchema checks that Copy converts every boolean and seals every content that may be a
+// blob.
 func TestCopyKnowsTheColumnsOfTheSchema(t *testing.T) {
 	schema, err := os.ReadFile("postgres/migrations/0004.sql")
 	require.NoError(t, err)

@@ -11,11 +11,11 @@ import (
 )
 
 // StartInference opens the next attempt of an inference. Before its first attempt, it appends the results of the step
-// before. Before every attempt, it appends what came in since the last inference: late results of the session's calls whose outcome
-// was unknown, each once as a notice, and the messages that were merged into the turn. An attempt after one that has
-// emitted text emits attempt_restarted. If the inference is settled, StartInference returns its completion with
-// Settled set and changes nothing. ErrClosed if the turn has ended; ErrConflict if another writer has appended to the
-// session; ErrBehind if the journal lacks the turn or the message in.Expect.
+// before. Before every attempt, it appends what came in since the last inference: late results of the session's calls
+// whose outcome was unknown, each once as a notice, and the messages that were merged into the turn. An attempt after
+// one that has emitted text emits attempt_restarted. If the inference is settled, StartInference returns its completion
+// with Settled set and changes nothing. ErrClosed if the turn has ended; ErrConflict if another writer has appended to
+// the session; ErrBehind if the journal lacks the turn or the message in.Expect.
 func (db *DB) StartInference(ctx context.Context, in StartInference) (out Inference, err error) {
 	err = db.writeTurn(ctx, in.Key.Turn, stepName("starting", in.Key), func(t *tx) error {
 		a, last, err := t.attemptAfterCalls(in.Key)

@@ -9,11 +9,11 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// ChangeModel records, with the event model_changed, that a fallback takes over from the step's next attempt on, or that
-// the model goes on in another mode: change.Mode. The
-// fallback is the one at change.Position in the turn config, counted from 1; if it or a later one has taken over
-// already, nothing changes. Of event, ChangeModel reads only Text and At. ErrStale if a newer attempt of the step runs
-// or the step is settled, ErrClosed if the turn has ended, ErrNotFound if the attempt was never started.
+// ChangeModel records, with the event model_changed, that a fallback takes over from the step's next attempt on, or
+// that the model goes on in another mode: change.Mode. The fallback is the one at change.Position in the turn config,
+// counted from 1; if it or a later one has taken over already, nothing changes. Of event, ChangeModel reads only Text
+// and At. ErrStale if a newer attempt of the step runs or the step is settled, ErrClosed if the turn has ended,
+// ErrNotFound if the attempt was never started.
 func (db *DB) ChangeModel(ctx context.Context, key StepKey, attempt int, event turn.Event,
 	change turn.ModelEvent) error {
 	return db.write(ctx, stepName("changing the model of", key), func(t *tx) error {

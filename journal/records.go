@@ -174,8 +174,8 @@ type LateResult struct {
 	media content
 }
 
-// PlanOf returns the progress of a turn's plan after calls of the turn. requests are the turn's requests, which have the
-// users' confirmations and edits.
+// PlanOf returns the progress of a turn's plan after calls of the turn. requests are the turn's requests, which have
+// the users' confirmations and edits.
 func PlanOf(calls []CallRecord, requests []turn.Request) (p plan.Progress) {
 	for _, c := range calls {
 		p = PlanAfter(p, c, requests)
@@ -183,8 +183,8 @@ func PlanOf(calls []CallRecord, requests []turn.Request) (p plan.Progress) {
 	return p
 }
 
-// PlanAfter returns the progress of a plan after a call of its turn. If a user answered the call's request with an edited
-// plan, that one counts.
+// PlanAfter returns the progress of a plan after a call of its turn. If a user answered the call's request with an
+// edited plan, that one counts.
 func PlanAfter(p plan.Progress, c CallRecord, requests []turn.Request) plan.Progress {
 	call := PlanCall(c.Step, c.Call)
 	call.Outcome = string(c.Outcome)

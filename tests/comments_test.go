@@ -123,8 +123,8 @@ func declared(d ast.Decl) (ids []*ast.Ident) {
 // has reports whether a name exists. A name that is one word elsewhere, such as a provider's, is a proper name.
 func (s source) has(name string) bool { return s.words[name] || s.words[strings.ToLower(name)] }
 
-// TestCommentsNameWhatExists finds identifiers in comments that the code does not have. A name with a package must be in
-// that package, and an unexported name in the package of the comment. Names of other modules count if they come with
+// TestCommentsNameWhatExists finds identifiers in comments that the code does not have. A name with a package must be
+// in that package, and an unexported name in the package of the comment. Names of other modules count if they come with
 // their package.
 func TestCommentsNameWhatExists(t *testing.T) {
 	s, err := readSource()

@@ -27,9 +27,9 @@ func provider(api turn.API, model string) func(*config.Config) {
 	}
 }
 
-// TestReasoningComesBackOverThreeHops runs a turn of eight calls, each after reasoning, over each wire API. Its prompt is
-// compacted in the middle. The fake refuses requests whose reasoning is missing or was changed, and of the bound model
-// also reasoning after other messages than those that it came after.
+// TestReasoningComesBackOverThreeHops runs a turn of eight calls, each after reasoning, over each wire API. Its prompt
+// is compacted in the middle. The fake refuses requests whose reasoning is missing or was changed, and of the bound
+// model also reasoning after other messages than those that it came after.
 func TestReasoningComesBackOverThreeHops(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

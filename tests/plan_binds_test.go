@@ -99,8 +99,8 @@ func deviations() map[string]deviation {
 	}
 }
 
-// TestNoDeviationFromAPlanTakesEffectUnseen confirms plans and denies everything else that is asked for: what takes effect
-// is what was confirmed.
+// TestNoDeviationFromAPlanTakesEffectUnseen confirms plans and denies everything else that is asked for: what takes
+// effect is what was confirmed.
 func TestNoDeviationFromAPlanTakesEffectUnseen(t *testing.T) {
 	t.Parallel()
 	all := deviations()

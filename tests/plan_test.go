@@ -274,9 +274,9 @@ func write(path, content string) fakellm.Reply {
 	return fakellm.Call("local_write_file", fmt.Sprintf(`{"path":%q,"content":%q}`, path, content))
 }
 
-// TestIndependentStepsAreAgentsWork lets the plan give independent steps to two agents at the same time, each on a canvas
-// of its own, and take their canvases in the order of the plan. The model is asked for the plan, the look at both and the
-// answer.
+// TestIndependentStepsAreAgentsWork lets the plan give independent steps to two agents at the same time, each on a
+// canvas of its own, and take their canvases in the order of the plan. The model is asked for the plan, the look at
+// both and the answer.
 func TestIndependentStepsAreAgentsWork(t *testing.T) {
 	t.Parallel()
 	repo := t.TempDir()

@@ -57,9 +57,9 @@ func (s *sets) of(turnID string) []string {
 	return slices.Clone(s.values[turnID])
 }
 
-// TestAWrittenPlanIsCarriedOutWithoutTheModel confirms a plan of six written steps, with reflections after the third and
-// at the end: the model is asked for the plan, for each reflection and for the answer. No step is asked for, although the
-// policy asks for each call of the tool.
+// TestAWrittenPlanIsCarriedOutWithoutTheModel confirms a plan of six written steps, with reflections after the third
+// and at the end: the model is asked for the plan, for each reflection and for the answer. No step is asked for,
+// although the policy asks for each call of the tool.
 func TestAWrittenPlanIsCarriedOutWithoutTheModel(t *testing.T) {
 	t.Parallel()
 	var done sets
@@ -99,8 +99,8 @@ func asksFor(tool string) func(*config.Config) {
 	return func(c *config.Config) { c.Policy.Ask = append(c.Policy.Ask, tool) }
 }
 
-// TestAMessageComesBeforeTheNextWrittenStep sends a message while a written step runs. The model gets it, cannot say that
-// the next step is done, and lets the plan go on.
+// TestAMessageComesBeforeTheNextWrittenStep sends a message while a written step runs. The model gets it, cannot say
+// that the next step is done, and lets the plan go on.
 func TestAMessageComesBeforeTheNextWrittenStep(t *testing.T) {
 	t.Parallel()
 	var done sets
@@ -129,8 +129,8 @@ func TestAMessageComesBeforeTheNextWrittenStep(t *testing.T) {
 	assert.Contains(t, e.toldOf(id), "is not carried out yet")
 }
 
-// TestAWrittenStepOfATaintedSessionAsksAgain confirms a plan whose first step reads untrusted text: the second one, whose
-// arguments were confirmed before, is asked for.
+// TestAWrittenStepOfATaintedSessionAsksAgain confirms a plan whose first step reads untrusted text: the second one,
+// whose arguments were confirmed before, is asked for.
 func TestAWrittenStepOfATaintedSessionAsksAgain(t *testing.T) {
 	t.Parallel()
 	l := newEffectServer(t)
@@ -162,7 +162,8 @@ func TestAWrittenStepOfATaintedSessionAsksAgain(t *testing.T) {
 	assert.Equal(t, 1, l.count("effect", "c")*l.count("effect", "d"))
 }
 
-// TestATodoListBindsNothing lets a model keep a list: it changes something before and beside it, and nothing is asked for.
+// TestATodoListBindsNothing lets a model keep a list: it changes something before and beside it, and nothing is asked
+// for.
 func TestATodoListBindsNothing(t *testing.T) {
 	t.Parallel()
 	var done sets

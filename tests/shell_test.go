@@ -10,8 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestACommandActsInTheTreeOfItsSession lets the demo model run commands in a trusted repository, with the preset coding:
-// git works, changes become commits of the session, also those of a command that fails, and the user's files stay.
+// TestACommandActsInTheTreeOfItsSession lets the demo model run commands in a trusted repository, with the preset
+// coding: git works, changes become commits of the session, also those of a command that fails, and the user's files
+// stay.
 func TestACommandActsInTheTreeOfItsSession(t *testing.T) {
 	t.Parallel()
 	h := newCanvasUserFolder(t)

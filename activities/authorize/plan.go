@@ -34,8 +34,8 @@ func (a *Authorizer) Plan(ctx context.Context, key journal.StepKey) (TurnPlan, e
 	return a.planOf(ctx, key, found)
 }
 
-// PlanAfter returns the state of the plan after the turn's calls up to this step, of which the call callID ends with this
-// result, and whether that call has changed the plan.
+// PlanAfter returns the state of the plan after the turn's calls up to this step, of which the call callID ends with
+// this result, and whether that call has changed the plan.
 func (a *Authorizer) PlanAfter(ctx context.Context, key journal.StepKey, callID string,
 	result turn.ToolResult) (next plan.Progress, changed bool, err error) {
 	found, err := a.journal.CallContext(ctx, journal.CallContextInput{Turn: key.Turn, Planned: true})
@@ -123,8 +123,8 @@ func (c callContext) byPlan(d turn.Descriptor, call turn.ToolCall, confirm plan.
 	return turn.Permit{}
 }
 
-// changes reports whether a call of a tool may change something: an agent's tool is read-only, but the agent's own calls
-// need not be.
+// changes reports whether a call of a tool may change something: an agent's tool is read-only, but the agent's own
+// calls need not be.
 func changes(d turn.Descriptor) bool { return !d.ReadOnly || strings.HasPrefix(d.ID, turn.AgentTools) }
 
 // whyConfirm returns why a plan needs a confirmation.
@@ -169,8 +169,8 @@ func (c callContext) binding(d turn.Descriptor, call turn.ToolCall, permit turn.
 	return mustAsk(permit, why)
 }
 
-// allowedAfter reports whether a user has allowed a call that an inference after this one requested, other than those of
-// the plan's tools.
+// allowedAfter reports whether a user has allowed a call that an inference after this one requested, other than those
+// of the plan's tools.
 func (p TurnPlan) allowedAfter(inference int) bool {
 	return slices.ContainsFunc(p.requests, func(r turn.Request) bool {
 		return r.Kind == turn.RequestApproval && !plan.Is(r.Tool) && r.Step > inference && r.Decision != nil && r.Decision.Allowed
@@ -224,7 +224,8 @@ func (p TurnPlan) DueCalls(promptConfig turn.PromptConfig, step int) (calls []tu
 	return calls
 }
 
-// ToolOf returns the ID of the turn's tool that a plan names by its ID or its wire name, or name itself if there is none.
+// ToolOf returns the ID of the turn's tool that a plan names by its ID or its wire name, or name itself if there is
+// none.
 func ToolOf(promptConfig turn.PromptConfig, name string) string {
 	for _, d := range promptConfig.Descriptors {
 		if d.Wire == name {

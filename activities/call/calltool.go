@@ -194,9 +194,9 @@ func (r *Runner) requestedCall(ctx context.Context, in workflows.CallInput) (tur
 		"the journal does not have call "+in.Call.ID+" of this turn")
 }
 
-// run calls the tool within its time limit. continuation is nil unless the call was suspended before. The caller
-// closes recorded when it no longer needs the result: it has settled the call, or failed to. An error means that nothing reached the tool; run has
-// then released the claim, unless the error is that of the release.
+// run calls the tool within its time limit. continuation is nil unless the call was suspended before. The caller closes
+// recorded when it no longer needs the result: it has settled the call, or failed to. An error means that nothing
+// reached the tool; run has then released the claim, unless the error is that of the release.
 func (r *Runner) run(
 	ctx context.Context, in workflows.CallInput, call turn.ToolCall, continuation []byte, clock *attempt.Clock, elicitor *elicitor,
 	recorded <-chan struct{},

@@ -151,15 +151,19 @@ func (r *Runner) changesCanvas(ctx context.Context, j *journal.DB, in workflows.
 		return false, fmt.Errorf("reading the agent's calls: %w", err)
 	}
 	return slices.ContainsFunc(calls, func(c journal.CallRecord) bool {
-		return c.Outcome == turn.OutcomeOK && slices.Contains(canvasChanges, c.Call.Tool)
+		return c.Outcome == turn.OutcomeOK && slices.Contains(canvasChanges, c.Call.Tool) ||
+			c.Outcome != turn.OutcomeDenied && slices.Contains(commands, c.Call.Tool)
 	}), nil
 }
 
-// canvasTake is the tool that takes the changes of a subagent, and canvasChanges are the tools that make some.
+// canvasTake is the tool that takes the changes of a subagent, canvasChanges are the tools that make some if they
+// succeed, and commands those that may do so even if they fail.
 const canvasTake = "local/canvas_take"
 
-var canvasChanges = []string{"local/write_file", "local/edit_file", "local/patch_file", "local/delete_file", "local/shell",
-	canvasTake}
+var (
+	canvasChanges = []string{"local/write_file", "local/edit_file", "local/patch_file", "local/delete_file", canvasTake}
+	commands      = []string{"local/shell", "local/job_start"}
+)
 
 // subagentResult returns the result of a call of an agent whose turn has ended: its answer, or an error that says why
 // there is none. The turn's record has only the beginning of a long answer; the message of its last step has all of

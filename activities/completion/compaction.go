@@ -110,9 +110,9 @@ func (r *Runner) openPrompt(ctx context.Context, in *workflows.InferInput, inf j
 	return leave, err
 }
 
-// recall applies the compaction that this worker has in memory to p, and reports whether p is complete with it. It is if
-// this worker ran the session's last inference, or if this is the session's first one. Otherwise the caller reads the
-// journal, and so does a later attempt, because an earlier one may have compacted the prompt.
+// recall applies the compaction that this worker has in memory to p, and reports whether p is complete with it. It is
+// if this worker ran the session's last inference, or if this is the session's first one. Otherwise the caller reads
+// the journal, and so does a later attempt, because an earlier one may have compacted the prompt.
 func (r *Runner) recall(in *workflows.InferInput, inf journal.Inference, p *prompt) bool {
 	last, ok := r.lastInferences.Get(in.Expect.Hash)
 	p.last = last.size

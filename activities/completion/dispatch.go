@@ -11,8 +11,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// planOf returns the instruction about the turn's plan for the prompt, which is empty if there is no plan, and the calls
-// that the plan makes now in place of the model. A user's message that came in meanwhile goes to the model first.
+// planOf returns the instruction about the turn's plan for the prompt, which is empty if there is no plan, and the
+// calls that the plan makes now in place of the model. A user's message that came in meanwhile goes to the model first.
 func (r *Runner) planOf(ctx context.Context, in workflows.InferInput, inf journal.Inference,
 	promptConfig turn.PromptConfig) (instruction string, due []turn.ToolCall, err error) {
 	if promptConfig.Plan == "" {

@@ -107,8 +107,8 @@ func (r *Runner) fallBack(ctx context.Context, inf journal.Inference, m modelInU
 }
 
 // withoutTools records in the journal that the rest of the turn describes its tools in the prompt, because the model,
-// which the list of models lacks, takes no native ones. It returns the activity's error, after which the Temporal server
-// begins the next attempt.
+// which the list of models lacks, takes no native ones. It returns the activity's error, after which the Temporal
+// server begins the next attempt.
 func (r *Runner) withoutTools(ctx context.Context, inf journal.Inference, m modelInUse, e *turn.Error,
 	clock *attempt.Clock) error {
 	text := fmt.Sprintf("%s:%s takes no tools; it gets them described, and answers with JSON actions", m.Provider, m.Name)

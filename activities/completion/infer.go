@@ -95,9 +95,8 @@ func (r *Runner) infer(ctx context.Context, in workflows.InferInput,
 	return res, nil
 }
 
-// complete opens the prompt of an attempt, sends it to the model and settles the completion, or settles the calls that the
-// turn's plan makes in place of the model. It returns the settled
-// inference and the usage of its compactions.
+// complete opens the prompt of an attempt, sends it to the model and settles the completion, or settles the calls that
+// the turn's plan makes in place of the model. It returns the settled inference and the usage of its compactions.
 func (r *Runner) complete(ctx context.Context, in workflows.InferInput, inf journal.Inference,
 	promptConfig turn.PromptConfig, model modelInUse, clock *attempt.Clock) (journal.Inference, turn.Usage, error) {
 	instruction, due, err := r.planOf(ctx, in, inf, promptConfig)
@@ -165,9 +164,9 @@ func (l largeAnswers) enter(ctx context.Context) (leave func()) {
 	}
 }
 
-// waitedTooLong returns the error of an attempt that has spent so much of its activity's timeout on waiting that it could
-// time out before the completion is settled. The Temporal server would then repeat the inference, and it would be paid
-// for twice. The next attempt has the whole timeout again.
+// waitedTooLong returns the error of an attempt that has spent so much of its activity's timeout on waiting that it
+// could time out before the completion is settled. The Temporal server would then repeat the inference, and it would be
+// paid for twice. The next attempt has the whole timeout again.
 func waitedTooLong() error {
 	return turn.NewError(turn.CodeWorkerUnavailable, nil, "the inference waited too long to begin")
 }

@@ -22,8 +22,8 @@ const (
 
 // loadPrompt loads the messages of the inference's prompt, up to its base, and the compaction that applies to it. A
 // large prompt first waits up to workflows.PromptWithin until it fits into largePrompts with the others; the wait does
-// not count as working time. The caller calls leave when it no longer needs the prompt; leave returns the prompt's bytes
-// to largePrompts. Messages over maxPrompt are a journal.TooLargeError.
+// not count as working time. The caller calls leave when it no longer needs the prompt; leave returns the prompt's
+// bytes to largePrompts. Messages over maxPrompt are a journal.TooLargeError.
 func (r *Runner) loadPrompt(ctx context.Context, in *workflows.InferInput, inf journal.Inference, p *prompt,
 	clock *attempt.Clock) (leave func(), err error) {
 	if err := r.readPrompt(ctx, in, inf, p); err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// byteCounter is the turn.Sink of a summary, which users do not see. It only counts the bytes that arrive, and calls up,
-// because the model answers.
+// byteCounter is the turn.Sink of a summary, which users do not see. It only counts the bytes that arrive, and calls
+// up, because the model answers.
 type byteCounter struct {
 	received int64
 	up       func()

@@ -77,8 +77,8 @@ func lastError(o outage.Outage, in workflows.InferInput) *turn.Error {
 }
 
 // stillAway returns the error of an attempt that only continues the wait, because its model is still unavailable and
-// the journal already says so: an earlier attempt waited, too. It returns nil if the attempt must send a request, change
-// the model or write another waiting event. It does not use the journal.
+// the journal already says so: an earlier attempt waited, too. It returns nil if the attempt must send a request,
+// change the model or write another waiting event. It does not use the journal.
 func (r *Runner) stillAway(ctx context.Context, in workflows.InferInput, m modelInUse, clock *attempt.Clock) error {
 	w, away := clock.ModelWait(), r.outages.Look(m.Provider+"/"+m.Name, clock.ModelWait().Refusals == 0)
 	if away == nil || m.retryFor == 0 {
@@ -125,9 +125,9 @@ func (r *Runner) notAsked(ctx context.Context, in workflows.InferInput, inf jour
 	return r.afterFailure(ctx, inf, m, e, failedAttempt{wait: wait}, clock)
 }
 
-// noteFailure records in r.outages and the clock what the failure err of a request says about the model, and returns the
-// delay until the next attempt: 0 if the failure is not one of the model's availability. The request was sent at asked,
-// and received bytes of its answer had arrived.
+// noteFailure records in r.outages and the clock what the failure err of a request says about the model, and returns
+// the delay until the next attempt: 0 if the failure is not one of the model's availability. The request was sent at
+// asked, and received bytes of its answer had arrived.
 func (r *Runner) noteFailure(asking context.Context, in workflows.InferInput, try *outage.Try, received int64, err error,
 	clock *attempt.Clock, asked time.Time) time.Duration {
 	e := attempt.AsTurnError(err)

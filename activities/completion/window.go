@@ -22,9 +22,9 @@ func fitOutput(p turn.Prompt, window int64) int {
 	return max(int(room), min(p.MaxTokens, minOutput))
 }
 
-// checkWindow returns an error with the code context_overflow if the prompt surely exceeds the context window. It counts
-// what the provider has counted of the prompt, and for the rest two thirds of the estimate: hardly any text has fewer
-// tokens.
+// checkWindow returns an error with the code context_overflow if the prompt surely exceeds the context window. It
+// counts what the provider has counted of the prompt, and for the rest two thirds of the estimate: hardly any text has
+// fewer tokens.
 func (s spending) checkWindow(p turn.Prompt) error {
 	least, window := p.Tokens()*2/3, s.model.ContextTokens
 	if s.counted > 0 {

@@ -151,8 +151,8 @@ func (r *refusal) noTools() bool {
 	return r.Status >= 400 && r.Status < 500 && toolsRefused.MatchString(strings.ToLower(r.Message))
 }
 
-// toolsRefused matches the messages, in lower case, with which servers refuse requests with tools: those of Ollama, vLLM,
-// OpenRouter, llama.cpp and others.
+// toolsRefused matches the messages, in lower case, with which servers refuse requests with tools: those of Ollama,
+// vLLM, OpenRouter, llama.cpp and others.
 var toolsRefused = regexp.MustCompile(`not support (the )?(tools|tool|function)\b|tools? (use|calling|choice)? ?(is|are) not supported|` +
 	`function calling is not (supported|enabled)|no endpoints found that support tool|tools param requires|` +
 	`requires --enable-auto-tool-choice|unsupported (parameter|value): .?tools`)

@@ -228,8 +228,8 @@ func TestARefusedSettingIsLeftOut(t *testing.T) {
 	assert.Len(t, s.Requests(), 1, "the refusal names none of them")
 }
 
-// TestReasoningThatTheProviderRefusesIsDropped checks that an inference goes on without the reasoning of earlier answers
-// if the provider cannot read it any more.
+// TestReasoningThatTheProviderRefusesIsDropped checks that an inference goes on without the reasoning of earlier
+// answers if the provider cannot read it any more.
 func TestReasoningThatTheProviderRefusesIsDropped(t *testing.T) {
 	s := fakellm.Start(t, fakellm.Func(func(r fakellm.Request) fakellm.Reply {
 		if strings.Contains(string(r.Body), "stale") {

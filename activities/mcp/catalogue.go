@@ -254,8 +254,8 @@ func (d describer) describe(t *sdk.Tool) (turn.Descriptor, schema.Schema, error)
 	return desc, parsed, nil
 }
 
-// declarationHash returns a hash of a tool's declaration: everything on which a model or an operator relies. A tool with
-// another hash counts as changed, so the hash of an unchanged declaration must stay the same in later versions.
+// declarationHash returns a hash of a tool's declaration: everything on which a model or an operator relies. A tool
+// with another hash counts as changed, so the hash of an unchanged declaration must stay the same in later versions.
 func declarationHash(t *sdk.Tool, schema json.RawMessage) string {
 	declared := map[string]any{
 		"name": t.Name, "description": t.Description, "input": schema, "output": t.OutputSchema, "annotations": t.Annotations,

@@ -117,8 +117,8 @@ const noPlacePause = 500 * time.Millisecond
 // occupying the worker.
 const maxConnectWait = 2 * time.Second
 
-// reportEnd reports the attempt's end to the pool's breaker: see pool.Admission.Settle. The end of the caller's time does
-// not count as a cancellation. err, which may be nil, is only for operators.
+// reportEnd reports the attempt's end to the pool's breaker: see pool.Admission.Settle. The end of the caller's time
+// does not count as a cancellation. err, which may be nil, is only for operators.
 func (a *attempt) reportEnd(ctx context.Context, err error) {
 	problem := "it did not answer"
 	if err != nil {

@@ -77,7 +77,8 @@ func Commands(rule turn.CommandRule) Option {
 	return func(s *tool.Settings) { s.Commands = &rule }
 }
 
-// SessionAffinity declares that the functions keep state between the calls of a turn, so that they all go to one worker.
+// SessionAffinity declares that the functions keep state between the calls of a turn, so that they all go to one
+// worker.
 func SessionAffinity() Option { return func(s *tool.Settings) { s.SessionAffinity = true } }
 
 // Values declares the only values of an argument, by its name in JSON.

@@ -125,7 +125,8 @@ func (r *Registry) catalogue() (turn.Catalogue, <-chan struct{}) {
 	return c, r.changed
 }
 
-// Drop records that a function is not offered, with the reason and what to do, for operators: see turn.Catalogue.Dropped.
+// Drop records that a function is not offered, with the reason and what to do, for operators: see
+// turn.Catalogue.Dropped.
 func (r *Registry) Drop(reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

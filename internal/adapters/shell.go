@@ -38,9 +38,9 @@ func OpenSandbox(ctx context.Context, cfg config.Config, environ []string) (*san
 			File: maxCommandFile}})
 }
 
-// registerShell adds the tool shell if the configuration turns it on. Its commands act in the tree of the call's session,
-// or in the folder of all sessions if there are no trees. If this machine cannot isolate commands, registerShell logs that
-// the tool is not offered.
+// registerShell adds the tool shell if the configuration turns it on. Its commands act in the tree of the call's
+// session, or in the folder of all sessions if there are no trees. If this machine cannot isolate commands,
+// registerShell logs that the tool is not offered.
 func registerShell(ctx context.Context, r *tools.Registry, cfg config.Config, o ToolOptions, trees *canvas.Roots,
 	rules files.Options) error {
 	if !cfg.Shell.Enabled {
@@ -56,7 +56,7 @@ func registerShell(ctx context.Context, r *tools.Registry, cfg config.Config, o 
 	options := shell.Options{In: folder.In, Where: folder.Where(), Timeout: cfg.Shell.Timeout, Trusted: trustsWorkspace(cfg),
 		Ended: endedTurns(o.Artifacts)}
 	if trees != nil {
-		options.In = inTree(*trees, cache)
+		options.In = inTree(*trees, rules, cache)
 		options.Where = "the workspace, this session's own copy of a git repository, where it can write everything"
 	} else if err := folder.Check(); err != nil {
 		return temporalconn.WithKind(config.ErrInvalid, err)
@@ -75,15 +75,16 @@ func registerShell(ctx context.Context, r *tools.Registry, cfg config.Config, o 
 
 // inTree returns a shell.Options.In that runs commands in the tree of the call's session. What a command has changed
 // becomes a commit, even if it fails.
-func inTree(trees canvas.Roots, cache string) func(ctx context.Context, title string,
+func inTree(trees canvas.Roots, rules files.Options, cache string) func(ctx context.Context, title string,
 	run func(sandbox.Place) (string, error)) (string, error) {
 	return func(ctx context.Context, title string, run func(sandbox.Place) (string, error)) (string, error) {
 		return trees.Change(ctx, title, func(dir string) (string, []string, error) {
-			root, err := filepath.EvalSymlinks(dir)
+			folder := shell.Folder{Workspace: dir, Write: []string{"."}, Hidden: rules.Hidden, Cache: cache, Git: true}
+			p, err := folder.Place(ctx)
 			if err != nil {
 				return "", nil, err
 			}
-			p := sandbox.Place{Root: root, Write: []string{root}, Cache: cache}
+			p.ForeignGit = false // the tree's own repository is the session's
 			for _, objects := range trees.Store.Borrowed() {
 				p.Binds = append(p.Binds, sandbox.Bind{Source: objects})
 			}

@@ -43,8 +43,8 @@ func openDatabase(ctx context.Context, cfg config.Config) (*journal.DB, error) {
 	return sqlite.Open(ctx, cfg.Journal.Path, sqlite.Options{Synchronous: string(cfg.Journal.Synchronous)})
 }
 
-// Migrate creates the journal's tables, or updates those of an older version. For Postgres it reports whether it changed
-// anything, for SQLite whether the file was missing. For SQLite, Open does the same; for Postgres it does not.
+// Migrate creates the journal's tables, or updates those of an older version. For Postgres it reports whether it
+// changed anything, for SQLite whether the file was missing. For SQLite, Open does the same; for Postgres it does not.
 func Migrate(ctx context.Context, cfg config.Config) (changed bool, err error) {
 	if cfg.Journal.Postgres() {
 		return postgres.Migrate(ctx, cfg.Journal.URL.Reveal())

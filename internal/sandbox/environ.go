@@ -59,8 +59,8 @@ func (s *Sandbox) variables(tmp, cache string, network Network) []string {
 	return lastOf(out)
 }
 
-// lastOf returns an environment in which each variable has its last value only, because programs disagree about which of
-// several counts.
+// lastOf returns an environment in which each variable has its last value only, because programs disagree about which
+// of several counts.
 func lastOf(environ []string) (out []string) {
 	last := map[string]int{}
 	for _, kv := range environ {

@@ -48,8 +48,8 @@ const setIDs = unix.S_ISUID | unix.S_ISGID
 // devices is a bit of the modes of character and block devices, and of nothing else.
 const devices = unix.S_IFCHR
 
-// alwaysRefused are the calls that no command may make: those on other processes, on the kernel and on mounts, those that
-// the filter cannot look into, and those that make a program that runs as its owner.
+// alwaysRefused are the calls that no command may make: those on other processes, on the kernel and on mounts, those
+// that the filter cannot look into, and those that make a program that runs as its owner.
 func alwaysRefused() []refusal {
 	out := refuse(unix.EPERM, unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_KCMP,
 		unix.SYS_PIDFD_GETFD, unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER, unix.SYS_BPF,
@@ -90,8 +90,8 @@ func refusedSockets(local, ip bool) []refusal {
 	return []refusal{{unix.SYS_SOCKET, unix.EACCES, others}}
 }
 
-// refusedWithoutNamespaces are the calls that act on any file of the user or on any of its processes, which Landlock does
-// not see.
+// refusedWithoutNamespaces are the calls that act on any file of the user or on any of its processes, which Landlock
+// does not see.
 func refusedWithoutNamespaces() []refusal {
 	out := refuse(unix.EPERM, unix.SYS_FCHMOD, unix.SYS_FCHMODAT, unix.SYS_FCHMODAT2, unix.SYS_FCHOWN, unix.SYS_FCHOWNAT,
 		unix.SYS_UTIMENSAT, unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_FSETXATTR, unix.SYS_SETXATTRAT,
@@ -120,8 +120,8 @@ func assemble(refusals []refusal) (filter []unix.SockFilter) {
 		least  = unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K
 		bits   = unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K
 		result = unix.BPF_RET | unix.BPF_K
-		// The offsets of the call's number, of its architecture and of its arguments in the kernel's struct seccomp_data. Both
-		// architectures store the lower half of an argument first.
+		// The offsets of the call's number, of its architecture and of its arguments in the kernel's struct seccomp_data.
+		// Both architectures store the lower half of an argument first.
 		number, architecture, arguments = 0, 4, 16
 		otherABI                        = 0x40000000 // x32's numbers begin here; no other call of these architectures is so high
 	)

@@ -13,8 +13,8 @@ var (
 	userInURL          = regexp.MustCompile(`://[^/@\s"]*@`)
 )
 
-// cleanGitConfig returns a configuration of git without the sections of credentials, and without the users and passwords
-// of its URLs.
+// cleanGitConfig returns a configuration of git without the sections of credentials, and without the users and
+// passwords of its URLs.
 func cleanGitConfig(text []byte) []byte {
 	var out bytes.Buffer
 	dropped := false

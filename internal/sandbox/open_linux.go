@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Open returns a sandbox after it has tried it: it runs attacks and git inside. The error matches ErrUnavailable if this
-// machine cannot hold the level, and says what to do.
+// Open returns a sandbox after it has tried it: it runs attacks and git inside. The error matches ErrUnavailable if
+// this machine cannot hold the level, and says what to do.
 func Open(ctx context.Context, o Options) (*Sandbox, error) {
 	self, err := os.Executable()
 	if err != nil {

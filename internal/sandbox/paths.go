@@ -18,8 +18,8 @@ var machineFiles = []string{"/etc/passwd", "/etc/group", "/etc/ld.so.cache", "/e
 // networkFiles are what programs need to find hosts, with NetworkHost only.
 var networkFiles = []string{"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/gai.conf"}
 
-// homeTools are the places of compilers and interpreters in a home folder. None of them holds credentials: ~/.cargo, for
-// instance, has some, and is not among them.
+// homeTools are the places of compilers and interpreters in a home folder. None of them holds credentials: ~/.cargo,
+// for instance, has some, and is not among them.
 var homeTools = []string{".pyenv", ".nvm", ".rustup", ".cargo/bin", ".local/share/mise", ".local/share/uv", ".local/bin",
 	".asdf", ".volta", ".rbenv", ".sdkman/candidates", ".bun/bin", ".deno/bin", ".juliaup", ".ghcup", ".swiftly", "sdk",
 	"go/bin", "miniconda3", "anaconda3", "miniforge3"}

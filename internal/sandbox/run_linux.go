@@ -175,8 +175,8 @@ func (s *Sandbox) gitConfig(tmp string) string {
 // users.
 const gitSettings = "[safe]\n\tdirectory = *\n[init]\n\tdefaultBranch = main\n[advice]\n\tdetachedHead = false\n"
 
-// found returns the path of a program on PATH, or "". A program in the working directory does not count: it may have come
-// with a repository.
+// found returns the path of a program on PATH, or "". A program in the working directory does not count: it may have
+// come with a repository.
 func found(environ environment, name string) string {
 	here, _ := os.Getwd()
 	for _, dir := range filepath.SplitList(environ.get("PATH")) {

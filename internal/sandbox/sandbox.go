@@ -58,7 +58,8 @@ type Bind struct {
 	Target string
 }
 
-// Place is where a command runs, and what it may read and write there. Its paths are absolute and without symbolic links.
+// Place is where a command runs, and what it may read and write there. Its paths are absolute and without symbolic
+// links.
 type Place struct {
 	// Root is the tree: the command's working directory, which it may read.
 	Root string
@@ -124,7 +125,8 @@ func (s *Sandbox) String() string {
 // Isolated reports whether a command can change nothing but its tree and its caches, and can send nothing.
 func (s *Sandbox) Isolated() bool { return s.o.Level == LevelNamespace && s.o.Network != NetworkHost }
 
-// ErrUnavailable means that this machine cannot run commands with the level of the options. The message says what to do.
+// ErrUnavailable means that this machine cannot run commands with the level of the options. The message says what to
+// do.
 var ErrUnavailable = errors.New("commands cannot be isolated")
 
 // Exit is how a command ended.

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// leastABI is the first version of Landlock that keeps signals from other processes and that can refuse TCP (Linux 6.12).
-// LevelLandlock needs it, because otherwise a command could end its worker.
+// leastABI is the first version of Landlock that keeps signals from other processes and that can refuse TCP (Linux
+// 6.12). LevelLandlock needs it, because otherwise a command could end its worker.
 const leastABI = 6
 
 // stageVariable is the environment variable that names the stage which this process is to be.

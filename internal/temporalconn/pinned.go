@@ -8,8 +8,8 @@ import (
 	"go.temporal.io/sdk/client"
 )
 
-// LostVersionText returns a message for the user if the running workflow with this ID gets no answer because it is pinned
-// to a version of which no worker polls. Otherwise the message is empty.
+// LostVersionText returns a message for the user if the running workflow with this ID gets no answer because it is
+// pinned to a version of which no worker polls. Otherwise the message is empty.
 func LostVersionText(ctx context.Context, c client.Client, workflowID string) (string, error) {
 	got, err := c.DescribeWorkflowExecution(ctx, workflowID, "")
 	if err != nil {

@@ -62,8 +62,8 @@ func TestAForkBeginsAtItsMessage(t *testing.T) {
 	require.ErrorContains(t, err, "nothing to undo")
 }
 
-// TestTreeAndTranscriptAgree runs random sequences of edits, commands, forks, undos, losses of the tree and crashes, and
-// compares each tree with what the calls of its session have done.
+// TestTreeAndTranscriptAgree runs random sequences of edits, commands, forks, undos, losses of the tree and crashes,
+// and compares each tree with what the calls of its session have done.
 func TestTreeAndTranscriptAgree(t *testing.T) {
 	sequences := 10
 	if testing.Short() {

@@ -184,8 +184,8 @@ func (s *Store) publish(ctx context.Context, id, have string) error {
 	return err
 }
 
-// moveTarget moves the branch of the user to a commit. If the branch is checked out in dir, git merges there as the user
-// would. Otherwise git refuses to if the branch is not at the commit old any more.
+// moveTarget moves the branch of the user to a commit. If the branch is checked out in dir, git merges there as the
+// user would. Otherwise git refuses to if the branch is not at the commit old any more.
 func (s *Store) moveTarget(ctx context.Context, in MergeInput, dir, id, old string) error {
 	if dir != "" {
 		out, err := exec.CommandContext(ctx, "git", "-C", dir, "merge", "--ff-only", "--quiet", id).CombinedOutput()

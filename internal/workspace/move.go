@@ -133,8 +133,8 @@ func (s *Store) Drop(ctx context.Context, tenant, session string) (shown Summary
 	return shown, err
 }
 
-// mergedTree merges the commits target and head without a work tree and returns the ID of the resulting tree. The
-// error is a *ConflictError for the branch into if they conflict. The configuration of the store names no merge drivers.
+// mergedTree merges the commits target and head without a work tree and returns the ID of the resulting tree. The error
+// is a *ConflictError for the branch into if they conflict. The configuration of the store names no merge drivers.
 func (s *Store) mergedTree(ctx context.Context, into, target, head string) (string, error) {
 	out, err := s.git(ctx, nil, "merge-tree", "--write-tree", "--name-only", "-z", "--no-messages", target, head)
 	parts := strings.Split(strings.TrimRight(string(out), "\x00"), "\x00")

@@ -83,8 +83,8 @@ const (
 	trailerBase    = "Everturn-Base" // the ID of a commit, none or itself
 )
 
-// The values of trailerBase that are not the ID of a commit: the canvas began in a repository without commits, and it begins again with
-// this commit, which a merge has made.
+// The values of trailerBase that are not the ID of a commit: the canvas began in a repository without commits, and it
+// begins again with this commit, which a merge has made.
 const (
 	baseNone   = "none"
 	baseItself = "itself"

@@ -123,8 +123,8 @@ func (s *Store) beginAt(ctx context.Context, a Action, st state, held string) (s
 	return st, err
 }
 
-// hold makes git keep a commit in the user's repository, with all objects that the canvas borrows. held is a revision; a
-// reference that does not exist is that of a canvas which borrows nothing.
+// hold makes git keep a commit in the user's repository, with all objects that the canvas borrows. held is a revision;
+// a reference that does not exist is that of a canvas which borrows nothing.
 func (s *Store) hold(ctx context.Context, a Action, held string) error {
 	id, err := s.firstLineIn(ctx, s.gitDir, "rev-parse", "--verify", "--quiet", held+"^{commit}")
 	if refused(err) {

@@ -54,8 +54,8 @@ func settledComesBack(t *testing.T, open func() *journal.DB) {
 	assert.Equal(t, "look", texts[started].Text)
 }
 
-// lateAnswer starts three attempts of an inference. The third settles it, then the first answers, and after the turn has
-// ended the second does.
+// lateAnswer starts three attempts of an inference. The third settles it, then the first answers, and after the turn
+// has ended the second does.
 func lateAnswer(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	s.start(1)

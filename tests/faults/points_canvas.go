@@ -26,7 +26,8 @@ func canvases() []point {
 	}
 }
 
-// withGit gives the workers of a point this script as git. Its arguments are the folder of the harness and the real git.
+// withGit gives the workers of a point this script as git. Its arguments are the folder of the harness and the real
+// git.
 func withGit(p point, script string) point {
 	p.prepare = func(r *harness, _ context.Context) error {
 		real, err := exec.LookPath("git")

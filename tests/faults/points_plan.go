@@ -79,8 +79,8 @@ func written(p point) point {
 // anyWritten picks the inference or the call of a written step: the first ones are those of the plan.
 func anyWritten(r *harness) int { return 2 + r.rng.IntN(planSteps) }
 
-// propose gives the target a plan and a call for each of its steps, which step describes. If reflect is a tool, each step
-// ends with a call of it.
+// propose gives the target a plan and a call for each of its steps, which step describes. If reflect is a tool, each
+// step ends with a call of it.
 func (r *harness) propose(step func(callPlan) plan.Step, reflect string) {
 	tools := []string{again, quick} // a written call whose outcome is unknown would end the plan
 	if reflect != "" {
@@ -102,8 +102,8 @@ func (r *harness) propose(step func(callPlan) plan.Step, reflect string) {
 	r.target.steps[0][0].key = string(raw)
 }
 
-// carriedOut checks that the journal has the target's plan with all of its steps, each done once and with the calls of the
-// target, after this many calls of the plan's tools.
+// carriedOut checks that the journal has the target's plan with all of its steps, each done once and with the calls of
+// the target, after this many calls of the plan's tools.
 func (r *harness) carriedOut(ctx context.Context, changes int) error {
 	target, err := r.journal.Delivered(ctx, r.target.session, r.target.id)
 	if err != nil {

@@ -61,8 +61,8 @@ func matchesTool(name, tool string) bool {
 // of the others.
 var pathArguments = []string{"path", "file", "file_path", "filename", "source", "destination", "paths", "files"}
 
-// outsidePaths returns why the paths in a call's arguments are not those of the step: see outside. A path that is not in
-// its simplest form, such as one with .., is never one of them.
+// outsidePaths returns why the paths in a call's arguments are not those of the step: see outside. A path that is not
+// in its simplest form, such as one with .., is never one of them.
 func (s StepProgress) outsidePaths(arguments string) string {
 	var object map[string]json.RawMessage
 	if json.Unmarshal([]byte(arguments), &object) != nil {

@@ -17,8 +17,8 @@ type Due struct {
 	Arguments string
 }
 
-// The tools that a plan calls by itself: DiffTool for a step of Summarize, and TakeTool to merge what an agent has changed
-// on its canvas into that of the session.
+// The tools that a plan calls by itself: DiffTool for a step of Summarize, and TakeTool to merge what an agent has
+// changed on its canvas into that of the session.
 const (
 	DiffTool = "local/canvas_diff"
 	TakeTool = "local/canvas_take"
@@ -167,8 +167,8 @@ func (p Progress) Announce(step int) string {
 }
 
 // Unasked returns what a user is asked before the first change of a step of the model, if users confirm each step and
-// the step began without a reflection about which they were asked. asked reports whether a user has allowed a call of an
-// inference after this one since.
+// the step began without a reflection about which they were asked. asked reports whether a user has allowed a call of
+// an inference after this one since.
 func (p Progress) Unasked(asked func(inference int) bool) string {
 	if !p.Active() || !p.unasked || asked(p.began) {
 		return ""

@@ -141,8 +141,8 @@ type ToolProgress struct {
 	Done    float64 `json:"done"`
 	Total   float64 `json:"total,omitempty"` // 0: unknown
 	Message string  `json:"message,omitempty"`
-	// Output is a part of what a command has written, and Offset is the number of bytes before it. If a command writes more
-	// than is kept of it while it runs, parts are left out.
+	// Output is a part of what a command has written, and Offset is the number of bytes before it. If a command writes
+	// more than is kept of it while it runs, parts are left out.
 	Output string `json:"output,omitempty"`
 	Offset int64  `json:"offset,omitempty"`
 	// Session is set for the call of an agent's tool: the session of the subagent, or of one below it, whose pending

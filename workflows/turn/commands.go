@@ -11,10 +11,10 @@ import (
 	"github.com/everturn/everturn/workflows/turn/command"
 )
 
-// CommandPolicy decides about the command lines of the tool shell. deny wins over ask, and ask over allow. A rule is the
-// words of a command: "git status". With * as its last word it allows further words, too: "go test *". A line is allowed
-// if each of its commands is, and if it only joins them by && || ; and |, redirects into the tree, and leaves the shell
-// nothing to expand. deny and ask look into substitutions, and behind env, xargs, sh -c and the like.
+// CommandPolicy decides about the command lines of the tool shell. deny wins over ask, and ask over allow. A rule is
+// the words of a command: "git status". With * as its last word it allows further words, too: "go test *". A line is
+// allowed if each of its commands is, and if it only joins them by && || ; and |, redirects into the tree, and leaves
+// the shell nothing to expand. deny and ask look into substitutions, and behind env, xargs, sh -c and the like.
 type CommandPolicy struct {
 	// Commands that need no approval.
 	Allow []string `json:"allow,omitempty" toml:"allow" maxbytes:"400" example:"go test *,git status"`

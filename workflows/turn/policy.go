@@ -156,8 +156,8 @@ func DefaultPolicy() Policy {
 }
 
 // Permit decides whether t may be called with these arguments. MaxGrant is GrantCall if a rule with arguments decided
-// or may apply, or if the call's host is unclear; GrantHost if its host is not listed; GrantCommand if no rule allows its
-// commands; otherwise empty, which means GrantTool.
+// or may apply, or if the call's host is unclear; GrantHost if its host is not listed; GrantCommand if no rule allows
+// its commands; otherwise empty, which means GrantTool.
 func (p Policy) Permit(t Tool, arguments json.RawMessage) Permit {
 	permit := p.permit(t, arguments)
 	if t.Commands == nil || permit.Permission == Deny {

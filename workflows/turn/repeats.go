@@ -18,8 +18,8 @@ type Repeats struct {
 	Steps int    `json:"steps,omitempty"`
 }
 
-// After returns the count after another step, which made calls, at least one. results has the outcome of each call and a
-// hash of its result. If a result is unknown (empty), the count begins again.
+// After returns the count after another step, which made calls, at least one. results has the outcome of each call and
+// a hash of its result. If a result is unknown (empty), the count begins again.
 func (r Repeats) After(calls []ToolCall, results []string) Repeats {
 	var b strings.Builder
 	for i, c := range calls {

@@ -44,8 +44,9 @@ const (
 	ChoiceRequired = "required"
 )
 
-// ModelSettings control how a model answers. They are the same for [llm], [[providers]] and [[agents]] in agent.toml and
-// for a message; the comments of the fields are their documentation. The zero value leaves everything to the provider.
+// ModelSettings control how a model answers. They are the same for [llm], [[providers]] and [[agents]] in agent.toml
+// and for a message; the comments of the fields are their documentation. The zero value leaves everything to the
+// provider.
 type ModelSettings struct {
 	// How hard the model reasons before it answers: "off", "minimal", "low", "medium", "high", "xhigh" or "max"; empty
 	// leaves it to the provider. A model that lacks a level gets the next lower one, or else its lowest.

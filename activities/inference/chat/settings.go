@@ -27,8 +27,8 @@ type reasoning struct {
 }
 
 // minSampling is sent instead of a temperature or top_p of 0, which go-openai omits from requests. The model's answers
-// are as deterministic as with 0. It is not as small as math.SmallestNonzeroFloat32, which go-openai recommends, because
-// servers that divide by the temperature must get finite numbers.
+// are as deterministic as with 0. It is not as small as math.SmallestNonzeroFloat32, which go-openai recommends,
+// because servers that divide by the temperature must get finite numbers.
 const minSampling = 1e-6
 
 // applySettings sets the request's fields to the prompt's settings, and returns those that go-openai's type lacks.

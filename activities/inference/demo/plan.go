@@ -37,8 +37,8 @@ func (c conversation) planSteps() (steps []map[string]any) {
 	return steps
 }
 
-// currentStep matches the line of a current step in a plan's text, as the tools for plans return it: with its number, its
-// tool if it names any, and not [>] but [!] if the call that the plan has made for it has failed.
+// currentStep matches the line of a current step in a plan's text, as the tools for plans return it: with its number,
+// its tool if it names any, and not [>] but [!] if the call that the plan has made for it has failed.
 var currentStep = regexp.MustCompile(`(?m)^\[[>!]\] (\d+)\. `)
 
 // followPlan proposes a plan with these steps, which are written: they are carried out without the model. It then

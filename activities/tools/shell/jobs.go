@@ -64,8 +64,8 @@ type jobStopInput struct {
 func registerJobs(r *tools.Registry, o Options, rule turn.CommandRule) error {
 	j := &jobs{o: o, registry: r}
 	return errors.Join(
-		tools.Add(r, "job_start", fmt.Sprintf("Start a command line in the background, for instance a server, in %s. Isolation: "+
-			"%s. It ends with the turn, and after %s at the latest. The result is the job's ID, for job_read and job_stop.", o.Where,
+		tools.Add(r, "job_start", fmt.Sprintf("Start a command line that takes long in the background, in %s. Another "+
+			"command cannot reach a server that it starts. Isolation: %s. It ends with the turn, and after %s at the latest. The result is the job's ID, for job_read and job_stop.", o.Where,
 			o.Sandbox, jobTimeout), j.start, tools.Risk(turn.RiskHigh), tools.Commands(rule), tools.SessionAffinity()),
 		tools.Add(r, "job_read", "Read the output of a background job and whether it runs, or list the jobs of this turn.",
 			j.read, tools.Risk(turn.RiskLow), tools.ReadOnly(), tools.SessionAffinity(), tools.Timeout(maxJobWait*time.Second+grace)),

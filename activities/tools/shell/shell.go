@@ -16,8 +16,8 @@ import (
 // Options configure the tool.
 type Options struct {
 	Sandbox *sandbox.Sandbox
-	// In runs a command by calling run with the place of the call, and returns its result. The context is that of the call:
-	// see tools.CallInfo. title says what is run, in one line.
+	// In runs a command by calling run with the place of the call, and returns its result. The context is that of the
+	// call: see tools.CallInfo. title says what is run, in one line.
 	In func(ctx context.Context, title string, run func(sandbox.Place) (string, error)) (string, error)
 	// Where describes the place for the model: "the workspace; it can write only to build".
 	Where   string

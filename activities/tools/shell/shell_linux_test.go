@@ -124,8 +124,8 @@ func TestDirectoriesThatCommandsMayNotWrite(t *testing.T) {
 	}
 }
 
-// TestACommandDoesNotReachWhatTheConfigurationNames tries to read the journal in a directory of the workspace, under two
-// names, and to have the program of a server in a directory that commands may write.
+// TestACommandDoesNotReachWhatTheConfigurationNames tries to read the journal in a directory of the workspace, under
+// two names, and to have the program of a server in a directory that commands may write.
 func TestACommandDoesNotReachWhatTheConfigurationNames(t *testing.T) {
 	for _, level := range []sandbox.Level{sandbox.LevelNamespace, sandbox.LevelLandlock} {
 		t.Run(string(level), func(t *testing.T) {

@@ -91,8 +91,8 @@ func Media(media []turn.Media) string {
 // Bytes formats a size.
 func Bytes(n int64) string { return humanize.Bytes(uint64(max(n, 0))) }
 
-// Progress describes the progress of a call: the last line of a command's output, or what a server reports. A total of 0 means that the total is unknown. The numbers come from a
-// server and may make no sense.
+// Progress describes the progress of a call: the last line of a command's output, or what a server reports. A total of
+// 0 means that the total is unknown. The numbers come from a server and may make no sense.
 func Progress(p turn.ToolProgress) string {
 	if p.Output != "" {
 		lines := strings.Split(strings.TrimSpace(p.Output), "\n")

@@ -48,9 +48,9 @@ func Diff(tool, arguments string) string {
 	return withHeader(path, hunks)
 }
 
-// DiffIn is Diff with the numbers of lines and the lines around each change. It reads the file that the call changes, in
-// the folder workspace. If tool is not one of local/write_file and local/edit_file, the change does not apply to the file, or
-// workspace is "", it returns Diff.
+// DiffIn is Diff with the numbers of lines and the lines around each change. It reads the file that the call changes,
+// in the folder workspace. If tool is not one of local/write_file and local/edit_file, the change does not apply to the
+// file, or workspace is "", it returns Diff.
 func DiffIn(workspace, tool, arguments string) string {
 	plain := Diff(tool, arguments)
 	if plain == "" || workspace == "" || !slices.Contains(inWorkspace, tool) {
@@ -68,8 +68,8 @@ func DiffIn(workspace, tool, arguments string) string {
 	return withHeader(path, cmp.Or(hunksOf(string(old), text), "the file does not change"))
 }
 
-// ResultDiff returns the diff of a call that has ended with result. The result of a file tool of this program contains a
-// diff with the lines around each change; ResultDiff returns that one if Diff shows the call too, and Diff otherwise.
+// ResultDiff returns the diff of a call that has ended with result. The result of a file tool of this program contains
+// a diff with the lines around each change; ResultDiff returns that one if Diff shows the call too, and Diff otherwise.
 func ResultDiff(tool, arguments, result string) string {
 	plain := Diff(tool, arguments)
 	_, hunks, ok := strings.Cut(result, "\n@@ ")

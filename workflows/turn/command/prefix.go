@@ -34,8 +34,8 @@ var arity = map[string]int{"git": 2, "go": 2, "npm": 2, "yarn": 2, "pnpm": 2, "c
 	"uv run": 3, "poetry run": 3, "bundle exec": 3, "go tool": 3, "git stash": 3, "git remote": 3, "gh pr": 3, "gh issue": 3,
 	"cargo run": 2, "go run": 3}
 
-// reaching are options with which a program starts another one, reads another configuration or writes outside of what its
-// call names, by program. "" are those of all programs.
+// reaching are options with which a program starts another one, reads another configuration or writes outside of what
+// its call names, by program. "" are those of all programs.
 var reaching = map[string][]string{
 	"go": {"-exec", "-toolexec", "-vettool", "-overlay", "-modfile", "-C", "-w", "-o", "-ldflags", "-gcflags", "-asmflags", "-gccgoflags"},
 	"git": {"-c", "-C", "--config-env", "--exec-path", "--git-dir", "--work-tree", "--upload-pack", "--receive-pack",
@@ -77,8 +77,8 @@ func (c call) reaches(from int) bool {
 // longOptions are programs whose options with one dash have several letters.
 var longOptions = []string{"go", "gcc", "cc"}
 
-// isOption reports whether a word is an option, also with one dash more or less, with a value, shortened, or among other
-// letters. long means that the program has no options of one letter that can be joined.
+// isOption reports whether a word is an option, also with one dash more or less, with a value, shortened, or among
+// other letters. long means that the program has no options of one letter that can be joined.
 func isOption(text, option string, long bool) bool {
 	if !strings.HasPrefix(text, "-") || text == "-" || text == "--" {
 		return false

@@ -30,8 +30,8 @@ const (
 type Decision struct {
 	Verdict Verdict
 	Why     string
-	// Prefixes are the beginnings of the calls that no rule allows, as a user may allow them for later lines: "go test". It
-	// is empty if the line is not plain, or if a call has no such beginning.
+	// Prefixes are the beginnings of the calls that no rule allows, as a user may allow them for later lines: "go test".
+	// It is empty if the line is not plain, or if a call has no such beginning.
 	Prefixes []string
 }
 
@@ -150,8 +150,8 @@ func (l line) finds(rule string) certainty {
 	return found
 }
 
-// matches returns how certainly a call is one with these words. It skips options between them, with a value each: git -C
-// dir push is a call of git push. A program matches under every path.
+// matches returns how certainly a call is one with these words. It skips options between them, with a value each: git
+// -C dir push is a call of git push. A program matches under every path.
 func (c call) matches(words []string) certainty {
 	found, at := surely, 0 // at is the number of words that have matched
 	valued := false        // the last word was an option, so this one may be its value

@@ -23,8 +23,8 @@ var shells = []string{"sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish",
 var changers = []string{"alias", "unalias", "source", ".", "hash", "enable", "set", "shopt", "eval", "trap", "export",
 	"readonly", "typeset", "declare", "local"}
 
-// behind adds a call and those that it makes by its words: each rest of the words of a wrapper, and the lines in the words
-// of a shell.
+// behind adds a call and those that it makes by its words: each rest of the words of a wrapper, and the lines in the
+// words of a shell.
 func (l *line) behind(c call, depth int) {
 	l.all = append(l.all, c)
 	if len(c.words) == 0 || len(l.all) > maxCalls {

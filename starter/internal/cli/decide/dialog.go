@@ -22,8 +22,8 @@ type Dialog struct {
 // NewDialog returns a dialog about the request r.
 func NewDialog(t *app.TurnClient, r client.Request) *Dialog { return &Dialog{t, r} }
 
-// sendFunc sends a decision to the turn. status is the decision in one word, and empty for an approval; decided are the IDs
-// of the call and of others that the decision's grant has allowed, if it is an approval.
+// sendFunc sends a decision to the turn. status is the decision in one word, and empty for an approval; decided are the
+// IDs of the call and of others that the decision's grant has allowed, if it is an approval.
 type sendFunc func(context.Context) (status string, decided []string, err error)
 
 // Ask shows the request to the user, asks for the decision, and returns the function that sends it. Ask discards input

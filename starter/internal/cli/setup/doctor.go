@@ -284,9 +284,10 @@ func checkCommands(ctx context.Context, x *examination) (string, error) {
 	return box.String(), nil
 }
 
-// checkTools connects to the MCP servers and counts the tools. It fails if this process or a running worker cannot use a
-// server, because a worker on another machine may have other problems. It warns if workers of the same task queue offer
-// different tools, and counts the quarantined tools. If there is no journal, it knows neither workers nor quarantine.
+// checkTools connects to the MCP servers and counts the tools. It fails if this process or a running worker cannot use
+// a server, because a worker on another machine may have other problems. It warns if workers of the same task queue
+// offer different tools, and counts the quarantined tools. If there is no journal, it knows neither workers nor
+// quarantine.
 func checkTools(ctx context.Context, x *examination) (string, error) {
 	if err := x.app.CheckEnviron(); err != nil {
 		return "", err

@@ -43,8 +43,8 @@ type Options struct {
 	Chosen turn.UserMessage
 	// Agent is the agent of its turns; empty means the worker's default.
 	Agent string
-	// Workspace returns the folder in which the file tools act for a session, or "" if it is not on this machine. Approvals
-	// show changes with lines from its files. Nil if the worker runs on another machine.
+	// Workspace returns the folder in which the file tools act for a session, or "" if it is not on this machine.
+	// Approvals show changes with lines from its files. Nil if the worker runs on another machine.
 	Workspace func(session string) string
 	// Undo takes back the last change of a session's files, and says what that was. Nil if sessions share their files, or
 	// if the worker runs on another machine.
