@@ -165,9 +165,10 @@ func TestAnAnswersTurnIsNarrowedLikeItsMessage(t *testing.T) {
 		allowed int // requests that the user allows before the answer's turn
 	}{
 		"tools": {message: workflows.Message{Tools: []string{"agent/a", "local/read_file"}}, caller: errand},
-		"plan": {message: workflows.Message{Plan: plan.ConfirmStep}, allowed: 1, caller: fakellm.When("errand of the user",
-			fakellm.Steps(propose("call the agent"), fakellm.Calls(inBackground("a", "task")), reflects(1, plan.Conclude),
-				fakellm.Text("Begun.")))},
+		"plan": {message: workflows.Message{Plan: plan.ConfirmStep}, allowed: 2, // the plan, and the agent, which no step names
+			caller: fakellm.When("errand of the user",
+				fakellm.Steps(propose("call the agent"), fakellm.Calls(inBackground("a", "task")), reflects(1, plan.Conclude),
+					fakellm.Text("Begun.")))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

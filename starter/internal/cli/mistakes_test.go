@@ -76,7 +76,7 @@ var mistakes = []struct {
 	{[]string{"answer", "s", "e1.0.1", "Ann", "--field", "name=Ann"}, "remove \"Ann\""},
 	{[]string{"answer", "s", "q1", ""}, "the message is empty"},
 	{[]string{"approve", "--deny"}, "unknown flag"},
-	{[]string{"approve", "s", "--always", "never"}, "call, host or tool"},
+	{[]string{"approve", "s", "--always", "never"}, "call, host, command or tool"},
 	{[]string{"deny", "s", "1.0", "--always", "tool"}, "unknown flag"},
 	{[]string{"approve", "s", "1.0", "--all"}, "remove 1.0"},
 	{[]string{"approve", "s", "--all", "--hash", "12345678901234567890123456789012"}, "use one of them"},
