@@ -131,7 +131,9 @@ func drawn(t *testing.T, v tea.View, width, height int) (text, image string) {
 		rows := strings.Split(text, "\n")
 		return len(rows) == height+1 && rows[height-1] != ""
 	}, within, 10*time.Millisecond)
+	terminal.Lock() // Bubble Tea may still write
 	image = picture(terminal, width, height)
+	terminal.Unlock()
 	p.Kill()
 	<-done
 	return text, image
