@@ -29,14 +29,10 @@ func (m *Model) showItem(i item) {
 	if i.model != "" {
 		m.model = i.model
 	}
+	if i.message != nil {
+		m.showUserMessage(i.message.ID, i.message.Text, ui.Media(i.message.Media))
+	}
 	switch e.Kind {
-	case turn.EventTurnStarted:
-		if i.message != nil {
-			m.showUserMessage(i.message.ID, i.message.Text, ui.Media(i.message.Media))
-		}
-		if line := e.Line(); line != "" {
-			m.addText(entryNote, line)
-		}
 	case turn.EventTextDelta:
 		m.showText(e)
 	case turn.EventReasoningDelta:
