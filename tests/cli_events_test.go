@@ -59,9 +59,9 @@ func TestCLIEventsOfAnInferenceKeepToTheirSchema(t *testing.T) {
 		"[[models]]\nname = \"second\"\ncontext_tokens = 8000\n[[models]]\nname = \"scripted\"\ncontext_tokens = 8000\n")
 	h.worker()
 	schema := published(t, h)
-	kinds := valid(t, schema, h.everturn("run", "-o", "jsonl", "-s", "long", strings.Repeat("Count this. ", 1500)).exits(0))
+	kinds := valid(t, schema, h.everturn("run", "-o", "jsonl", "-s", "counted", strings.Repeat("Count this. ", 1500)).exits(0))
 	assert.Equal(t, 1, kinds[turn.EventModelChanged])
-	kinds = valid(t, schema, h.everturn("run", "-o", "jsonl", "-s", "long", strings.Repeat("And this. ", 1500)).exits(0))
+	kinds = valid(t, schema, h.everturn("run", "-o", "jsonl", "-s", "counted", strings.Repeat("And this. ", 1500)).exits(0))
 	assert.Equal(t, 1, kinds[turn.EventCompacted])
 }
 

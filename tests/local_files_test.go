@@ -31,10 +31,10 @@ func TestACommandRunsIsolated(t *testing.T) {
 	assert.Contains(t, output, "Permission denied")
 	again := h.everturn("run", "-s", "commands", `call local/shell {"command":"ls -a; cat none"}`).exits(0)
 	assert.Contains(t, again.out.String(), "No such file", "its commands were allowed for the session")
-	h.everturn("run", "-s", "other", `call local/shell {"command":"ls -a"}`).exits(6)
+	h.everturn("run", "-s", "not-allowed", `call local/shell {"command":"ls -a"}`).exits(6)
 	allowed := h.everturn("run", "-s", "allowed", `call local/shell {"command":"pwd && echo done"}`).exits(0)
 	assert.Contains(t, allowed.out.String(), "[exit code 0]")
-	denied := h.everturn("run", "-s", "denied", `call local/shell {"command":"sh -c 'git push'"}`).exits(0)
+	denied := h.everturn("run", "-s", "command-denied", `call local/shell {"command":"sh -c 'git push'"}`).exits(0)
 	assert.Contains(t, denied.out.String(), "policy denies")
 }
 

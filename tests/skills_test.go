@@ -33,7 +33,7 @@ func TestATurnGetsTheSkillsThatFitItsRequest(t *testing.T) {
 	h.write("team/broken/SKILL.md", "Nothing.")
 	h.worker()
 
-	released := decoded[workflows.Result](h.everturn("run", "-s", "one", "-o", "json", "Make a release").exits(0))
+	released := decoded[workflows.Result](h.everturn("run", "-s", "released", "-o", "json", "Make a release").exits(0))
 	first := model.Requests()[0]
 	system := first.Chat.Messages[0].Content
 	for _, part := range []string{"Answer in one word.", "Count the files first.", "| release | Publish a new version |"} {
@@ -46,14 +46,14 @@ func TestATurnGetsTheSkillsThatFitItsRequest(t *testing.T) {
 		first.Chat.ToolNames(),
 		"the skill's list narrows the tools")
 
-	events := decodedLines[turn.Event](h.everturn("attach", "one", "-o", "jsonl").exits(0))
+	events := decodedLines[turn.Event](h.everturn("attach", "released", "-o", "jsonl").exits(0))
 	require.Equal(t, released.Turn, events[0].Turn)
 	assert.Equal(t, turn.EventSkillsSelected, events[2].Kind)
 	assert.Equal(t, "skills: release", selected(t, events[2]).String())
 	assert.InDelta(t, 1, selected(t, events[2]).Skills[0].Score, 0.001)
 
-	assert.Contains(t, h.everturn("show", "one").exits(0).out.String(), "skills: release")
-	h.everturn("run", "-s", "two", "What is our style?").exits(0)
+	assert.Contains(t, h.everturn("show", "released").exits(0).out.String(), "skills: release")
+	h.everturn("run", "-s", "styled", "What is our style?").exits(0)
 	requests := model.Requests()
 	last := requests[len(requests)-1].Chat
 	assert.NotContains(t, last.Messages[0].Content, "Count the files first.")

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -111,10 +112,18 @@ func (h *userFolder) everturn(args ...string) *command {
 // begin runs the command line without waiting for it.
 func (h *userFolder) begin(in io.Reader, args ...string) *command {
 	h.t.Helper()
+	if i := slices.Index(args, "-s"); i >= 0 && i+1 < len(args) && h.address == stack.Address {
+		test, _ := sessionTests.LoadOrStore(args[i+1], h.t.Name())
+		require.Equal(h.t, test, h.t.Name(), "two tests use session %q of the shared server", args[i+1])
+	}
 	cmd := exec.Command(binary(h.t, "./starter"), args...)
 	cmd.Stdin = in
 	return h.launch(cmd)
 }
+
+// sessionTests has the name of the test that uses each session of the shared server: a session is one workflow there,
+// whose turns run on the task queue of whoever began it.
+var sessionTests sync.Map
 
 // worker runs the worker command until the test ends.
 func (h *userFolder) worker(args ...string) *command {
