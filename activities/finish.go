@@ -67,7 +67,7 @@ func (a *Activities) Finish(ctx context.Context, in workflows.FinishInput) (work
 // finish settles the turn in the journal, with the beginning of its answer.
 func (a *Activities) finish(ctx context.Context, in workflows.FinishInput) (journal.TurnRecord, error) {
 	in.Answer, in.At = turn.Truncate(in.Answer, turn.AnswerKept), time.Now()
-	return a.journal.Finish(ctx, in.FinishInput)
+	return a.journal.Tenant(in.Tenant).Finish(ctx, in.FinishInput)
 }
 
 // openRefused begins a turn in the journal that Begin has failed to begin, so that the journal records its message and

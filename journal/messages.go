@@ -112,12 +112,49 @@ func (t *tx) addMessage(sc *scope, step int, m turn.Message, at time.Time) error
 // again, where the first of them begins the next turn. The row of the ended turn keeps them too: if a newer message
 // reaches Begin before the delivery does, Begin returns them, so that the session takes its messages in order.
 
-// saveLeftMessages records in the turn's row the messages that the turn accepted and did not use.
-func (t *tx) saveLeftMessages(sc scope, left []turn.UserMessage) error {
+// saveLeftMessages adds to the turn's row the messages that were accepted and not used, unless it has them already.
+func (t *tx) saveLeftMessages(turnRow int64, left []turn.UserMessage) error {
 	if len(left) == 0 {
 		return nil
 	}
-	return t.Exec(`UPDATE turns SET left_over = ? WHERE id = ?`, contentOf(string(mustJSON(left))), sc.Turn)
+	kept, err := t.keptMessages(`id = ?`, turnRow)
+	if err != nil {
+		return err
+	}
+	for _, m := range left {
+		if !slices.ContainsFunc(kept, func(k turn.UserMessage) bool { return k.ID == m.ID }) {
+			kept = append(kept, m)
+		}
+	}
+	return t.Exec(`UPDATE turns SET left_over = ? WHERE id = ?`, contentOf(string(mustJSON(kept))), turnRow)
+}
+
+// keptMessages returns the messages that saveLeftMessages has added to the first turn that matches the condition.
+func (t *tx) keptMessages(condition string, args ...any) (kept []turn.UserMessage, err error) {
+	var raw content
+	err = t.Row(`SELECT left_over FROM turns WHERE `+condition, args...).Scan(&raw)
+	if err != nil || raw.String == "" {
+		return nil, ignoreNoRows(err)
+	}
+	if err := json.Unmarshal([]byte(raw.String), &kept); err != nil {
+		return nil, fmt.Errorf("reading the messages that a turn left: %w", err)
+	}
+	return kept, nil
+}
+
+// saveLeftWithoutTurn adds the messages that a turn without a row has left to the session's last turn, after which
+// they come. It does nothing if the session has no turn.
+func (t *tx) saveLeftWithoutTurn(session string, left []turn.UserMessage) error {
+	if err := t.LockSession(session); err != nil {
+		return err
+	}
+	var last int64
+	err := t.Row(`SELECT t.id FROM turns t JOIN sessions s ON s.id = t.session WHERE s.tenant = ? AND s.session_id = ?
+		ORDER BY t.id DESC LIMIT 1`, t.Tenant, session).Scan(&last)
+	if err != nil {
+		return ignoreNoRows(err)
+	}
+	return t.saveLeftMessages(last, left)
 }
 
 // afterLastTurn is above the row of every turn.
@@ -128,15 +165,9 @@ const afterLastTurn = math.MaxInt64
 // all are earlier, because the message with this ID is newer. Messages that the session has taken meanwhile are left
 // out, and so are the answers of subagents: see answeringSubagent.
 func (t *tx) leftMessages(session, beforeTurn int64, id string) (earlier, later []turn.UserMessage, err error) {
-	var raw content
-	err = t.Row(`SELECT left_over FROM turns WHERE session = ? AND id < ? ORDER BY id DESC LIMIT 1`, session, beforeTurn).
-		Scan(&raw)
-	if err != nil || raw.String == "" {
-		return nil, nil, ignoreNoRows(err)
-	}
-	var left []turn.UserMessage
-	if err := json.Unmarshal([]byte(raw.String), &left); err != nil {
-		return nil, nil, fmt.Errorf("reading the messages that a turn left: %w", err)
+	left, err := t.keptMessages(`session = ? AND id < ? ORDER BY id DESC LIMIT 1`, session, beforeTurn)
+	if err != nil {
+		return nil, nil, err
 	}
 	position := slices.IndexFunc(left, func(m turn.UserMessage) bool { return CleanText(m.ID) == id })
 	for i, m := range left {

@@ -17,6 +17,7 @@ var beginPromises = []promise{
 	{"begin of a finished turn changes nothing", beginFinished},
 	{"a session takes a message ID once", messageOnce},
 	{"a later message does not overtake those that a turn has left", leftFirst},
+	{"nor those that a turn with a duplicate message has left", duplicateLeftFirst},
 	{"two sessions may use the same message ID", messagePerSession},
 	{"a message without an ID gets one from its turn", messageWithoutID},
 	{"a turn cannot begin again with another message", beginOther},
@@ -134,6 +135,26 @@ func leftFirst(t *testing.T, open func() *journal.DB) {
 		assert.Equal(t, in.Left[1:], first.Later, "the turn gets them next")
 	}
 	assert.Empty(t, begin(later).Earlier, "the turn before has them")
+}
+
+func duplicateLeftFirst(t *testing.T, open func() *journal.DB) {
+	s := newScript(t, open(), "t1")
+	s.finish()
+	left := []turn.UserMessage{{ID: "left 1", Text: "one", Late: true}, {ID: "left 2", Text: "two", Late: true}}
+	in := s.finishInput()
+	in.Left = left[:1]
+	must(s.Finish(t.Context(), in))(t)
+	in.Turn, in.Left = "not begun", left
+	for range 2 { // the second time, a retry
+		_, err := s.Finish(t.Context(), in)
+		require.ErrorIs(t, err, journal.ErrNotFound)
+	}
+	in.Session = "unknown"
+	_, err := s.Finish(t.Context(), in)
+	require.ErrorIs(t, err, journal.ErrNotFound)
+	next := s.beginInput()
+	next.Turn, next.Message = "later", turn.UserMessage{ID: "later", Text: "three"}
+	s.unchanged(func() { assert.Equal(t, left, must(s.Begin(t.Context(), next))(t).Earlier) })
 }
 
 func messagePerSession(t *testing.T, open func() *journal.DB) {
