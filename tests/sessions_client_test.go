@@ -252,7 +252,8 @@ func (c *sessionClient) settledBy(w turn.Request, but string, refusal error) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			require.Fail(c.t, "a decision was refused, and the wait is open still", "session %s: %v: %+v", c.m.Session, refusal, w)
+			require.Fail(c.t, "a decision was refused, and the wait is open still", "session %s: %v: %+v\n%s", c.m.Session, refusal, w,
+				c.state())
 		}
 	}
 }

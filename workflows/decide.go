@@ -47,8 +47,18 @@ type DecideInput struct {
 
 // decide handles the update Decide: it records the decision, and adds the answer of a question to the turn's inbox. It
 // returns the decision, which stands and will be carried out, and those of the calls that are allowed because of
-// DecideInput.Covered, all without a Response. Repeating the decision about an approval changes nothing.
+// DecideInput.Covered, all without a Response. Repeating the decision about an approval changes nothing. If a message
+// that may be a duplicate has answered the question, decide waits until the journal has said which.
 func (r *run) decide(ctx workflow.Context, in DecideInput) ([]turn.Decision, error) {
+	if r.requests.uncertain(in.Request) {
+		err := workflow.Await(ctx, func() bool { return !r.requests.uncertain(in.Request) })
+		if err == nil {
+			err = r.validateDecide(ctx, in)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
 	req, _ := r.requests.find(in.Request) // validateDecide has found it
 	decision := in.decision(req.Kind, workflow.Now(ctx))
 	if req.Kind == turn.RequestQuestion {
@@ -115,6 +125,9 @@ func (r *run) validateDecide(ctx workflow.Context, in DecideInput) error {
 	if before, settled := r.requests.decision(req.ID); settled {
 		if req.Kind == turn.RequestApproval && repeats(decision, before) {
 			return nil
+		}
+		if r.requests.uncertain(req.ID) {
+			return nil // decide waits
 		}
 		return rejected(turn.CodeNotWaiting, fmt.Sprintf("%s %s is already %s%s; the first decision stands", req.Kind, req.ID,
 			before.Status, byAuthor(before.By)), before)

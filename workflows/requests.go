@@ -20,6 +20,9 @@ type requestSet struct {
 	// messagesBefore is the number of messages that were waiting to be merged when the question was asked. The next
 	// message answers it.
 	messagesBefore int
+	// recording counts the activities that record decisions in the journal. Until they end, a message that has answered
+	// the question may turn out to be a duplicate, and the question stays open.
+	recording int
 }
 
 // add adds requests, all of the same step, and removes those of other steps with their decisions. The other requests of
@@ -67,6 +70,12 @@ func (s *requestSet) decide(r turn.Decision) {
 	if _, settled := s.decision(r.ID); !settled {
 		s.decisions = append(s.decisions, r)
 	}
+}
+
+// uncertain reports whether the request is a question that a message has answered which may be a duplicate.
+func (s *requestSet) uncertain(id string) bool {
+	d, _ := s.decision(id)
+	return len(d.Messages) > 0 && s.recording > 0
 }
 
 // restore adds decisions that the journal already has, because the turn was reset to a point before them. They take
@@ -213,7 +222,9 @@ func (r *run) collect(ctx workflow.Context, open []turn.Request, within time.Dur
 		for i, d := range fresh {
 			decided[i] = turn.Request{Session: r.session, Turn: r.turnID, ID: d.ID, Decision: &d}
 		}
+		r.requests.recording++
 		alreadySent, err := recordUpdate(ctx, Activities.Decide, decided, "record what was decided")
+		r.requests.recording--
 		if err != nil {
 			return err
 		}
