@@ -114,15 +114,8 @@ func Deliver(ctx workflow.Context, in DeliverInput) (DeliverResult, error) {
 		in.Message.Background = true
 		in.Message.ID = cmp.Or(in.Message.ID, DeliveryID(info.WorkflowExecution.ID, info.OriginalRunID))
 	}
-	refused := in.check()
-	if refused == nil {
-		refused = in.checkBounds(info)
-	}
-	switch {
-	case refused != nil && ctx.Err() != nil: // a cancelled delivery reports its cancellation, not its invalid input
-		return DeliverResult{}, ctx.Err()
-	case refused != nil:
-		return DeliverResult{}, temporal.NewNonRetryableApplicationError(refused.Message, string(refused.Code), nil)
+	if err := in.validate(ctx); err != nil {
+		return DeliverResult{}, err
 	}
 	if in.Call != nil {
 		answer, err := in.Call.answer(ctx, in.Message)
@@ -168,6 +161,22 @@ func Deliver(ctx workflow.Context, in DeliverInput) (DeliverResult, error) {
 		}
 	}
 	return DeliverResult{}, nextRun(ctx, DeliverWorkflow, in)
+}
+
+// validate returns an error if the input is not valid or the delivery has run too often. A cancelled delivery reports its
+// cancellation instead.
+func (in *DeliverInput) validate(ctx workflow.Context) error {
+	refused := in.check()
+	if refused == nil {
+		refused = in.checkBounds(workflow.GetInfo(ctx))
+	}
+	switch {
+	case refused != nil && ctx.Err() != nil:
+		return ctx.Err()
+	case refused != nil:
+		return temporal.NewNonRetryableApplicationError(refused.Message, string(refused.Code), nil)
+	}
+	return nil
 }
 
 // sleepAfter returns the pause before the next check. passed is the time since the first check.
