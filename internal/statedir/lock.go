@@ -56,6 +56,10 @@ func acquire(ctx context.Context, path string, how int) (*Lock, error) {
 	}
 }
 
+// File returns the locked file. A child process that inherits it holds the lock until its own end, even if this process
+// ends before.
+func (l *Lock) File() *os.File { return l.f }
+
 // Release releases the lock. It does nothing if l is nil or was released before.
 func (l *Lock) Release() error {
 	if l == nil || l.f == nil {

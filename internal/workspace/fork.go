@@ -13,23 +13,25 @@ import (
 const maxHistory = 50_000
 
 // forkPoint returns the state of a session's canvas after the calls, which are the latest first: that of the commit of
-// the latest one that has a commit, or else the state in which the canvas began. It is empty if there is no canvas.
-func (s *Store) forkPoint(ctx context.Context, tenant, session string, calls []string) (state, error) {
+// the latest one that has a commit, or else the state in which the canvas began, with shared false. It is empty if there
+// is no canvas.
+func (s *Store) forkPoint(ctx context.Context, tenant, session string, calls []string) (st state, shared bool,
+	err error) {
 	now, begun, err := s.readState(ctx, tenant, session)
 	if err != nil || !begun {
-		return state{}, err
+		return state{}, false, err
 	}
 	refs, err := s.git(ctx, nil, "for-each-ref", "--format=%(objectname)", headRef(tenant, session),
 		strings.TrimSuffix(leftRefs(tenant, session), "/"))
 	if err != nil {
-		return state{}, err
+		return state{}, false, err
 	}
 	args := append([]string{"log", "-n", strconv.Itoa(maxHistory), "--topo-order", "--grep=^" + trailerCall + ": ",
 		"--format=%H %(trailers:key=" + trailerSession + ",valueonly,separator=)%x00%(trailers:key=" + trailerCall +
 			",valueonly,separator=)%x00%(trailers:key=" + trailerBase + ",valueonly,separator=)"}, strings.Fields(string(refs))...)
 	log, err := s.git(ctx, nil, append(args, "--")...)
 	if err != nil {
-		return state{}, err
+		return state{}, false, err
 	}
 	found, own, merged := map[string]state{}, []string{now.base}, map[string]bool{}
 	for line := range strings.Lines(string(log)) {
@@ -52,15 +54,15 @@ func (s *Store) forkPoint(ctx context.Context, tenant, session string, calls []s
 	}
 	for _, call := range calls {
 		if st, ok := found[call]; ok {
-			return st, nil
+			return st, true, nil
 		}
 	}
 	for _, base := range own { // that of the first commit is no merge
 		if !merged[base] {
-			return state{head: base, base: base}, nil
+			return state{head: base, base: base}, false, nil
 		}
 	}
-	return state{head: now.base, base: now.base}, nil
+	return state{head: now.base, base: now.base}, false, nil
 }
 
 // baseOf returns the base that the trailer of the commit id names.
@@ -85,6 +87,7 @@ func (s *Store) Undo(ctx context.Context, tenant, session string) (undone Commit
 		return undone, err
 	}
 	defer func() { err = errors.Join(err, t.close()) }()
+	ctx = t.locked(ctx)
 	if err := t.settle(ctx, a); err != nil {
 		return undone, err
 	}

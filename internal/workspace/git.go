@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/everturn/everturn/internal/statedir"
 )
 
 const (
@@ -75,6 +77,9 @@ func run(ctx context.Context, dir string, input io.Reader, out io.Writer, args .
 	cmd.WaitDelay = 30 * time.Second // whoever reads the output may be slow; all of git is killed at once
 	problems := &limitedBuffer{max: maxMessage}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = input, out, problems
+	if lock, ok := ctx.Value(lockKey{}).(*statedir.Lock); ok {
+		cmd.ExtraFiles = []*os.File{lock.File()}
+	}
 	err := cmd.Run()
 	command := args[0]
 	if strings.HasPrefix(command, "--") && len(args) > 1 {
@@ -91,6 +96,10 @@ func run(ctx context.Context, dir string, input io.Reader, out io.Writer, args .
 	}
 	return nil
 }
+
+// lockKey is the key of the lock of a tree in the context of the git commands for a call that has the tree. They inherit
+// the lock: if this process is killed, the next call waits until they have ended.
+type lockKey struct{}
 
 // limitedBuffer is a writer that keeps the first max bytes and drops the others; cut reports whether it has dropped
 // any. It does not embed its buffer: io.Copy would then use a method of the buffer and bypass the limit.

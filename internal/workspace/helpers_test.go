@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -119,14 +120,16 @@ func files(t *testing.T, s *Store, session string) map[string]string {
 	return found
 }
 
-// users returns everything of a user in a repository: HEAD, index, work tree, hooks, configuration and branches.
-func users(t *testing.T, dir string) string {
+// users returns everything of a user in a repository: HEAD, index, work tree, hooks, configuration and branches, except
+// for paths that end with one of these.
+func users(t *testing.T, dir string, except ...string) string {
 	t.Helper()
 	sum := sha256.New()
 	require.NoError(t, filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
 		require.NoError(t, err)
 		rel, _ := filepath.Rel(dir, p)
-		if strings.HasPrefix(rel, ".git/objects") || strings.Contains(rel, "everturn") {
+		if strings.HasPrefix(rel, ".git/objects") || strings.Contains(rel, "everturn") ||
+			slices.ContainsFunc(except, func(end string) bool { return strings.HasSuffix(rel, end) }) {
 			return nil
 		}
 		fmt.Fprintln(sum, rel, d.Type())

@@ -86,6 +86,7 @@ func (s *Store) Merge(ctx context.Context, in MergeInput) (id string, err error)
 		return "", err
 	}
 	defer func() { err = errors.Join(err, t.close()) }()
+	ctx = t.locked(ctx)
 	if in.Call != "" { // the call may have merged before a crash
 		if done, err := s.commitOf(ctx, t.state, in.Action); err != nil || done != "" {
 			return done, err

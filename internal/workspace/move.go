@@ -82,6 +82,7 @@ func (s *Store) Take(ctx context.Context, a Action, origin Begins, from string) 
 		return "", err
 	}
 	defer func() { err = errors.Join(err, t.close()) }()
+	ctx = t.locked(ctx)
 	if done, err := s.commitOf(ctx, t.state, a); err != nil || done != "" {
 		return done, err
 	}
@@ -118,6 +119,7 @@ func (s *Store) Drop(ctx context.Context, tenant, session string) (shown Summary
 		return shown, err
 	}
 	defer func() { err = errors.Join(err, t.close()) }()
+	ctx = t.locked(ctx)
 	err = s.leave(ctx, leftRefs(tenant, session), t.state.head, t.state.base)
 	if err == nil {
 		err = os.RemoveAll(s.treeDir(t.name))

@@ -92,14 +92,23 @@ func (s *Store) begin(ctx context.Context, a Action, origin Origin) (state, erro
 			return s.beginAt(ctx, a, state{head: from.head, base: from.head}, heldRef(a.Tenant, origin.Caller))
 		}
 	}
+	var from state
+	var of string
+	calls := origin.Calls
 	for _, parent := range origin.Parents {
-		st, err := s.forkPoint(ctx, a.Tenant, parent, origin.Calls)
+		st, shared, err := s.forkPoint(ctx, a.Tenant, parent, calls)
 		if err != nil {
 			return state{}, err
 		}
-		if st.head != "" {
-			return s.beginAt(ctx, a, st, heldRef(a.Tenant, parent))
+		if st.head != "" { // without a shared commit, the fork begins where the first of its parents began
+			from, of, calls = st, parent, nil
 		}
+		if shared {
+			break
+		}
+	}
+	if of != "" {
+		return s.beginAt(ctx, a, from, heldRef(a.Tenant, of))
 	}
 	head, err := s.repoHead(ctx)
 	if err != nil || head == "" {

@@ -75,6 +75,7 @@ func (s *Store) Change(ctx context.Context, a Action, origin Begins, c Change) (
 		return res, err
 	}
 	defer func() { err = errors.Join(err, t.close()) }()
+	ctx = t.locked(ctx)
 	if res.Commit, err = s.commitOf(ctx, t.state, a); err != nil || res.Commit != "" {
 		res.Earlier = true
 		return res, err
@@ -170,6 +171,7 @@ func (s *Store) open(ctx context.Context, a Action, origin Begins) (t *tree, err
 			err = errors.Join(err, t.close())
 		}
 	}()
+	ctx = t.locked(ctx)
 	var begun bool
 	if t.state, begun, err = s.readState(ctx, a.Tenant, a.Session); err != nil {
 		return t, err
@@ -198,6 +200,9 @@ func (s *Store) open(ctx context.Context, a Action, origin Begins) (t *tree, err
 	}
 	return t, t.recover(ctx, a)
 }
+
+// locked returns the context for git commands that must not outlast the call which has the tree: see lockKey.
+func (t *tree) locked(ctx context.Context) context.Context { return context.WithValue(ctx, lockKey{}, t.lock) }
 
 func (t *tree) close() error {
 	if t.root != nil {

@@ -60,6 +60,7 @@ func (s *Store) TakeUserChanges(ctx context.Context, a Action) (res Result, err 
 		return res, err
 	}
 	defer func() { err = errors.Join(err, t.close()) }()
+	ctx = t.locked(ctx)
 	if t.state.head != t.state.base {
 		return res, errors.New("the session has changed files already")
 	}
