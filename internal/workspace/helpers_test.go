@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -32,8 +33,10 @@ func repository(t *testing.T, files map[string]string) string {
 	userGit(t, dir, "config", "hook.x.event", "reference-transaction") // of git 2.54 and newer
 	userGit(t, dir, "config", "hook.x.command", "touch "+dir+"/HOOKED")
 	for _, hook := range []string{"pre-commit", "post-commit", "reference-transaction", "post-merge", "post-checkout"} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, ".git/hooks", hook), []byte("#!/bin/sh\ntouch "+dir+"/HOOKED\n"),
-			0o755))
+		syscall.ForkLock.RLock() // a process that begins meanwhile would hold the file open for writing
+		err := os.WriteFile(filepath.Join(dir, ".git/hooks", hook), []byte("#!/bin/sh\ntouch "+dir+"/HOOKED\n"), 0o755)
+		syscall.ForkLock.RUnlock()
+		require.NoError(t, err)
 	}
 	return dir
 }

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -133,7 +135,27 @@ func (s *Store) init(ctx context.Context) error {
 			return err
 		}
 	}
-	return s.lend(s.store(), filepath.Join(s.gitDir, "objects"))
+	if err := s.lend(s.store(), filepath.Join(s.gitDir, "objects")); err != nil {
+		return err
+	}
+	return s.shallow(s.store())
+}
+
+// shallow tells the git directory dir which commits of the user's repository lack their parents, if that is a shallow
+// clone.
+func (s *Store) shallow(dir string) error {
+	file := filepath.Join(dir, "shallow")
+	commits, err := os.ReadFile(filepath.Join(s.gitDir, "shallow"))
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = os.Remove(file); errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	return statedir.Replace(file, string(commits))
 }
 
 // initRepo makes an empty repository that runs no program and has no hooks.

@@ -108,6 +108,9 @@ func (s *Store) begin(ctx context.Context, a Action, origin Origin) (state, erro
 		}
 	}
 	if of != "" {
+		if err := s.copyLeft(ctx, a, of); err != nil {
+			return state{}, err
+		}
 		return s.beginAt(ctx, a, from, heldRef(a.Tenant, of))
 	}
 	head, err := s.repoHead(ctx)
@@ -115,6 +118,22 @@ func (s *Store) begin(ctx context.Context, a Action, origin Origin) (state, erro
 		return state{}, err
 	}
 	return s.beginAt(ctx, a, state{head: head, base: head}, head)
+}
+
+// copyLeft gives a fork the references to what its parent's canvas had before merges, so that a fork of the fork finds
+// the calls before them.
+func (s *Store) copyLeft(ctx context.Context, a Action, parent string) error {
+	from := leftRefs(a.Tenant, parent)
+	left, err := s.git(ctx, nil, "for-each-ref", "--format=%(refname:lstrip=-1) %(objectname)", strings.TrimSuffix(from, "/"))
+	if err != nil || len(left) == 0 {
+		return err
+	}
+	var updates strings.Builder
+	for line := range strings.Lines(string(left)) {
+		updates.WriteString("update " + leftRefs(a.Tenant, a.Session) + line)
+	}
+	_, err = s.git(ctx, []byte(updates.String()), "update-ref", "--stdin")
+	return err
 }
 
 // beginAt begins the canvas of a session in a state. The user's repository first gets a reference to the commit held, a

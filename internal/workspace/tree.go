@@ -202,7 +202,9 @@ func (s *Store) open(ctx context.Context, a Action, origin Begins) (t *tree, err
 }
 
 // locked returns the context for git commands that must not outlast the call which has the tree: see lockKey.
-func (t *tree) locked(ctx context.Context) context.Context { return context.WithValue(ctx, lockKey{}, t.lock) }
+func (t *tree) locked(ctx context.Context) context.Context {
+	return context.WithValue(ctx, lockKey{}, t.lock)
+}
 
 func (t *tree) close() error {
 	if t.root != nil {
@@ -223,7 +225,7 @@ func (s *Store) makeTree(ctx context.Context, name, branch, commit string) error
 		return err
 	}
 	git := filepath.Join(made, ".git")
-	err := s.lend(git, s.Borrowed()...)
+	err := errors.Join(s.lend(git, s.Borrowed()...), s.shallow(git))
 	for _, setting := range [][2]string{{"user.name", author}, {"user.email", email}, {"gc.auto", "0"}} {
 		if err == nil {
 			_, err = s.gitIn(ctx, git, nil, "config", setting[0], setting[1])

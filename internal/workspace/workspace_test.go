@@ -275,6 +275,25 @@ func TestAnEmptyRepository(t *testing.T) {
 	assert.Empty(t, shown.Base)
 }
 
+// TestAShallowClone has a repository with the last commit only.
+func TestAShallowClone(t *testing.T) {
+	whole, dir := repository(t, map[string]string{"a": "1\n"}), filepath.Join(t.TempDir(), "clone")
+	userGit(t, whole, "commit", "-q", "--allow-empty", "-m", "second")
+	userGit(t, whole, "clone", "-q", "--depth", "1", "file://"+whole, dir)
+	userGit(t, dir, "branch", "other")
+	s := opened(t, dir)
+	write(t, s, call("s", 1), "a", "2\n")
+	command(t, s, call("s", 2), "git add a; git commit -qm mine; test $(git log --format=%s | wc -l) = 2; echo 3 >b")
+	_, err := s.Undo(t.Context(), "", "s")
+	require.NoError(t, err)
+	_, err = s.Merge(t.Context(), MergeInput{Action: call("s", 3), Into: "other", Title: "merge"})
+	require.NoError(t, err)
+	assert.Equal(t, "2", userGit(t, dir, "show", "other:a"))
+	userGit(t, dir, "fsck", "--strict")
+	userGit(t, dir, "fetch", "-q", "--unshallow")
+	write(t, openedIn(t, dir, filepath.Dir(filepath.Dir(s.dir))), call("s", 4), "a", "4\n")
+}
+
 func TestAMissingRepositoryIsNamed(t *testing.T) {
 	dir, state := filepath.Join(t.TempDir(), "missing"), filepath.Join(t.TempDir(), ".everturn")
 	_, err := Open(t.Context(), Options{Repo: dir, State: state})

@@ -1,0 +1,257 @@
+package tests
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/internal/workspace"
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/sqlite"
+	"github.com/everturn/everturn/tests/check"
+	"github.com/everturn/everturn/tests/fakellm"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// The long run of TestCodingTasks is `make coding REPOS=DIR,DIR`.
+var (
+	codingRepos = flag.String("repos", "", "repositories of TestCodingTasks, separated by commas; small ones by default")
+	codingKills = flag.Int("kills", 3, "how often TestCodingTasks kills a worker, in all repositories together")
+	codingSeed  = flag.Uint64("coding-seed", 1, "seed of the kills of TestCodingTasks")
+)
+
+// TestCodingTasks lets a model work on repositories: it reads, changes files, runs the repository's own tests in the
+// tree, sees a failure, fixes it, commits in the tree, and merges when a person has approved it. Meanwhile the worker is
+// killed at random moments. Every call that changed files has one commit, and the user's repository stays as it is,
+// byte for byte, until the merge.
+func TestCodingTasks(t *testing.T) {
+	t.Parallel()
+	repos := someRepos(t)
+	for i, repo := range repos {
+		kills := *codingKills / len(repos)
+		if i < *codingKills%len(repos) {
+			kills++
+		}
+		t.Run(filepath.Base(repo), func(t *testing.T) {
+			t.Parallel()
+			c := newCoding(t, repo, kills)
+			c.rng = rand.New(rand.NewPCG(*codingSeed, uint64(i)))
+			c.work()
+		})
+	}
+}
+
+// coding is a coding task in one repository.
+type coding struct {
+	*userFolder
+	model   *fakellm.Server
+	rng     *rand.Rand
+	session string
+	task    task
+	kills   int // still to come
+	worker  *command
+	heard   int // requests to the model before the worker was started
+	rounds  int
+}
+
+// newCoding makes the folder of a user who has cloned a repository and begun to change it.
+func newCoding(t *testing.T, source string, kills int) *coding {
+	c := &coding{kills: kills, session: strings.ReplaceAll(t.Name(), "/", "-")}
+	c.model = fakellm.Start(t, fakellm.Func(func(q fakellm.Request) fakellm.Reply { return c.task.reply(q) }))
+	c.userFolder = newUserFolder(t, asking(c.model)+`workspace = "repo"
+preset = "coding"
+trust_workspace = true
+max_consecutive_errors = 100 # a call whose worker was killed is one
+[workspace]
+mode = "tree"
+[shell]
+enabled = true
+env_allow = ["NODE_PATH"]
+[[models]]
+name = "openai:scripted"
+context_tokens = 1000000
+`)
+	cloned(t, source, c.path("repo"))
+	if doctor := c.everturn("doctor", "-o", "json").out.String(); strings.Contains(doctor, "not offered") {
+		require.Empty(t, os.Getenv("EVERTURN_BWRAP_REQUIRED"), doctor)
+		t.Skip("no command can be isolated on this machine: " + doctor)
+	}
+	c.task = taskFor(t, c.path("repo"))
+	c.environ = c.task.prepare(t, c.environ)
+	c.git("branch", "reviewed")
+	c.git("tag", "mine")
+	c.write("repo/staged-by-user.txt", "staged\n")
+	c.git("add", "staged-by-user.txt")
+	c.write("repo/staged-by-user.txt", "changed\n")
+	c.git("config", "alias.x", "!touch RAN")
+	for _, hook := range []string{"reference-transaction", "post-commit", "post-merge", "post-checkout", "pre-commit"} {
+		c.write("repo/.git/hooks/"+hook, "#!/bin/sh\ntouch RAN\n")
+		require.NoError(t, os.Chmod(c.path("repo/.git/hooks/"+hook), 0o755))
+	}
+	return c
+}
+
+// work lets the model do rounds of the task until all kills have happened, has its changes merged, and checks what is
+// left.
+func (c *coding) work() {
+	before := snapshot(c.t, c.path("repo"))
+	c.replaceWorker()
+	for c.rounds == 0 || c.kills > 0 {
+		c.rounds++
+		c.during(c.begin(nil, "run", "-s", c.session, fmt.Sprintf("Round %d", c.rounds))).exits(0)
+		c.unchanged(before, ".git/objects/", ".git/refs/everturn/")
+	}
+	c.kills++ // one while a person is asked
+	c.during(c.begin(nil, "run", "-s", c.session, "Merge")).exits(6)
+	c.unchanged(before, ".git/objects/", ".git/refs/everturn/")
+	c.checkCommits()
+	c.everturn("approve", c.session, "2.0", "-y").exits(0)
+	c.during(c.begin(nil, "attach", c.session)).exits(0)
+	c.unchanged(before, ".git/objects/", ".git/refs/everturn/", ".git/refs/heads/reviewed", ".git/logs/refs/heads/reviewed")
+	assert.Equal(c.t, "1", c.git("rev-list", "--count", "--merges", "HEAD..reviewed"))
+	for name, text := range c.task.files(c.rounds) {
+		assert.Equal(c.t, strings.TrimSpace(text), c.git("show", "reviewed:"+name), name)
+	}
+	assert.NoFileExists(c.t, c.path("repo/RAN"))
+	j := c.journal()
+	sessions, waits := (&env{t: c.t, journal: j}).kept(c.t.Context(), c.session)
+	for _, v := range check.Check(check.Ledgers{Partial: true, Sessions: sessions, Waits: waits}) {
+		assert.Fail(c.t, "a promise is broken", "%s", v)
+	}
+}
+
+// journal opens the journal, until the test ends.
+func (c *coding) journal() *journal.DB {
+	j, err := sqlite.Open(c.t.Context(), c.path(".everturn/journal.db"), sqlite.Options{Synchronous: "normal"})
+	require.NoError(c.t, err)
+	c.t.Cleanup(func() { assert.NoError(c.t, j.Close()) })
+	return j
+}
+
+// replaceWorker starts a worker.
+func (c *coding) replaceWorker() {
+	c.heard = len(c.model.Requests())
+	c.worker = c.userFolder.worker()
+}
+
+// during waits for the end of a command, and meanwhile kills and replaces the worker: at random moments, each after the
+// model was asked something since the last one.
+func (c *coding) during(cmd *command) *command {
+	ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Minute)
+	defer cancel()
+	go func() {
+		select {
+		case <-cmd.done:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	for c.kills > 0 {
+		if c.model.Await(ctx, func(list []fakellm.Request) bool { return len(list) > c.heard }) != nil {
+			break
+		}
+		// Most of the time passes in commands; the others are over after some 50 ms.
+		most := time.Duration(50+c.rng.IntN(1500)) * time.Millisecond
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Duration(c.rng.Int64N(int64(most)))): // what happens at that moment is what the test is about
+			c.worker.signal(syscall.SIGKILL)
+			c.worker.wait()
+			c.kills--
+			c.replaceWorker()
+		}
+	}
+	select {
+	case <-cmd.done:
+	case <-time.After(10 * time.Minute):
+		require.Fail(c.t, "it does not end: "+strings.Join(cmd.cmd.Args, " "))
+	}
+	return cmd
+}
+
+// checkCommits compares the commits of the session with its calls, and the tree with the commits.
+func (c *coding) checkCommits() {
+	ctx, j := c.t.Context(), c.journal()
+	commits := map[string][]string{} // by call, the oldest first
+	for _, line := range strings.Split(c.inStore("log", "--reverse",
+		"--format=%H %(trailers:key=Everturn-Call,valueonly,separator=)", "HEAD..everturn/"+c.session), "\n") {
+		id, call, _ := strings.Cut(line, " ")
+		commits[call] = append(commits[call], id)
+		assert.NotEmpty(c.t, c.inStore("diff-tree", "--name-only", "-r", id+"^", id), "commit %s of call %s is empty", id, call)
+	}
+	turns, err := j.Turns(ctx, c.session)
+	require.NoError(c.t, err)
+	outcomes := map[turn.Outcome]int{}
+	for _, t := range turns {
+		calls, err := j.Calls(ctx, t.ID)
+		require.NoError(c.t, err)
+		for _, call := range calls {
+			id, tool := t.ID+"/"+call.Call.ID, call.Call.Tool
+			outcomes[call.Outcome]++
+			writes := tool == "local/write_file" || tool == "local/edit_file"
+			if writes && call.Outcome == turn.OutcomeOK || strings.Contains(string(call.Call.Arguments), "echo round") &&
+				call.Outcome == turn.OutcomeOK {
+				assert.Len(c.t, commits[id], 1, "%s %s", tool, id)
+			}
+			assert.LessOrEqual(c.t, len(commits[id]), 1, "%s %s", tool, id)
+			assert.True(c.t, len(commits[id]) == 0 || writes || tool == "local/shell", "%s %s", tool, id)
+			delete(commits, id)
+		}
+	}
+	assert.Empty(c.t, commits, "commits of no call")
+	shown := decoded[workspace.Summary](c.everturn("canvas", "show", "-o", "json", c.session).exits(0))
+	for name, text := range c.task.files(c.rounds) {
+		b, err := os.ReadFile(filepath.Join(shown.Tree, name))
+		require.NoError(c.t, err)
+		assert.Equal(c.t, text, string(b), name)
+		assert.Equal(c.t, strings.TrimSpace(text), c.inStore("show", shown.Head+":"+name), name)
+	}
+	c.t.Logf("%d rounds, calls: %v", c.rounds, outcomes)
+}
+
+// inStore runs git in the store of trees.
+func (c *coding) inStore(args ...string) string {
+	c.t.Helper()
+	stores, err := filepath.Glob(c.path(".everturn/workspace/*/store"))
+	require.NoError(c.t, err)
+	require.Len(c.t, stores, 1)
+	for i, arg := range args { // HEAD is the user's
+		args[i] = strings.Replace(arg, "HEAD..", c.git("rev-parse", "HEAD")+"..", 1)
+	}
+	return c.git(append([]string{"--git-dir=" + stores[0]}, args...)...)
+}
+
+// unchanged checks that a user's repository is as it was, except for what is below these paths: objects may be added
+// there, and the others may change.
+func (c *coding) unchanged(before map[string]string, may ...string) {
+	c.t.Helper()
+	after := snapshot(c.t, c.path("repo"))
+	for name, was := range before {
+		changes := strings.HasPrefix(name, ".git/refs/") || strings.HasPrefix(name, ".git/logs/")
+		if !changes || !hasPrefix(name, may) {
+			assert.Equal(c.t, was, after[name], name)
+		}
+	}
+	for name := range after {
+		assert.True(c.t, before[name] != "" || hasPrefix(name, may), "%s is new", name)
+	}
+}
+
+func hasPrefix(name string, prefixes []string) bool {
+	for _, p := range prefixes {
+		if strings.HasPrefix(name, p) {
+			return true
+		}
+	}
+	return false
+}
