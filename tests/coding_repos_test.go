@@ -2,6 +2,8 @@ package tests
 
 import (
 	"crypto/sha256"
+	"encoding/hex"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -13,6 +15,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/internal/statedir"
+	"github.com/everturn/everturn/internal/temporalconn"
 )
 
 // someRepos returns the repositories that the flags name, or small ones of the same kinds.
@@ -65,6 +70,19 @@ func cloned(t *testing.T, source, dir string) {
 	require.NoError(t, err)
 	out, err := exec.Command("git", "clone", "-q", "--depth", "1", "file://"+source, dir).CombinedOutput()
 	require.NoError(t, err, "%s", out)
+}
+
+// shareCache lets the commands in a workspace use the cache of the tests of package sandbox: a compiler that has to fill
+// an empty one takes a minute.
+func shareCache(t *testing.T, dir string, environ []string) {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(dir)
+	require.NoError(t, err)
+	state, _ := temporalconn.Environ(environ).LookupEnv("XDG_STATE_HOME")
+	cache := filepath.Join(os.TempDir(), fmt.Sprintf("everturn-sandbox-cache-%d", os.Geteuid()))
+	sum := sha256.Sum256([]byte(dir))
+	at := filepath.Join(state, statedir.Name, "commands", hex.EncodeToString(sum[:8]))
+	require.NoError(t, errors.Join(os.MkdirAll(cache, 0o700), os.MkdirAll(filepath.Dir(at), 0o700), os.Symlink(cache, at)))
 }
 
 // snapshot describes every file of a directory: its mode, time and content.

@@ -126,8 +126,11 @@ func (k task) reply(q fakellm.Request) fakellm.Reply {
 				break
 			}
 			looking = s.look != "" && unknown
-			if tries++; tries > 100 || !unknown {
+			if !unknown {
 				return fakellm.Status(400, "script_ended", fmt.Sprintf("%+v had the result %s", s, result))
+			}
+			if tries++; s.look == "" { // the same call again and again would end the turn
+				s.args = toolArgs{"command": fmt.Sprintf("%s # try %d", s.args["command"], tries)}
 			}
 		}
 	}

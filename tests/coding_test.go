@@ -44,7 +44,7 @@ func TestCodingTasks(t *testing.T) {
 		}
 		t.Run(filepath.Base(repo), func(t *testing.T) {
 			t.Parallel()
-			c := newCoding(t, repo, kills)
+			c := newCoding(t, repo, fmt.Sprintf("coding-%d", i), kills)
 			c.rng = rand.New(rand.NewPCG(*codingSeed, uint64(i)))
 			c.work()
 		})
@@ -60,13 +60,14 @@ type coding struct {
 	task    task
 	kills   int // still to come
 	worker  *command
-	heard   int // requests to the model before the worker was started
+	heard   int // requests to the model after which the worker may be killed
+	killed  int
 	rounds  int
 }
 
 // newCoding makes the folder of a user who has cloned a repository and begun to change it.
-func newCoding(t *testing.T, source string, kills int) *coding {
-	c := &coding{kills: kills, session: strings.ReplaceAll(t.Name(), "/", "-")}
+func newCoding(t *testing.T, source, session string, kills int) *coding {
+	c := &coding{kills: kills, session: session}
 	c.model = fakellm.Start(t, fakellm.Func(func(q fakellm.Request) fakellm.Reply { return c.task.reply(q) }))
 	c.userFolder = newUserFolder(t, asking(c.model)+`workspace = "repo"
 preset = "coding"
@@ -82,6 +83,7 @@ name = "openai:scripted"
 context_tokens = 1000000
 `)
 	cloned(t, source, c.path("repo"))
+	shareCache(t, c.path("repo"), c.environ)
 	if doctor := c.everturn("doctor", "-o", "json").out.String(); strings.Contains(doctor, "not offered") {
 		require.Empty(t, os.Getenv("EVERTURN_BWRAP_REQUIRED"), doctor)
 		t.Skip("no command can be isolated on this machine: " + doctor)
@@ -140,12 +142,12 @@ func (c *coding) journal() *journal.DB {
 
 // replaceWorker starts a worker.
 func (c *coding) replaceWorker() {
-	c.heard = len(c.model.Requests())
+	c.heard = len(c.model.Requests()) + c.rng.IntN(3)
 	c.worker = c.userFolder.worker()
 }
 
 // during waits for the end of a command, and meanwhile kills and replaces the worker: at random moments, each after the
-// model was asked something since the last one.
+// model was asked up to three times since the last one, so that the task goes on.
 func (c *coding) during(cmd *command) *command {
 	ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Minute)
 	defer cancel()
@@ -168,6 +170,7 @@ func (c *coding) during(cmd *command) *command {
 			c.worker.signal(syscall.SIGKILL)
 			c.worker.wait()
 			c.kills--
+			c.killed++
 			c.replaceWorker()
 		}
 	}
@@ -216,7 +219,7 @@ func (c *coding) checkCommits() {
 		assert.Equal(c.t, text, string(b), name)
 		assert.Equal(c.t, strings.TrimSpace(text), c.inStore("show", shown.Head+":"+name), name)
 	}
-	c.t.Logf("%d rounds, calls: %v", c.rounds, outcomes)
+	c.t.Logf("%d rounds, %d kills, calls: %v", c.rounds, c.killed, outcomes)
 }
 
 // inStore runs git in the store of trees.

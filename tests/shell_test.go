@@ -23,6 +23,9 @@ func TestACommandActsInTheTreeOfItsSession(t *testing.T) {
 		require.Empty(t, os.Getenv("EVERTURN_BWRAP_REQUIRED"), doctor)
 		t.Skip("no command can be isolated on this machine: " + doctor)
 	}
+	h.write("repo/.npmrc", "save=false\n")
+	h.git("add", ".npmrc")
+	h.git("commit", "-qm", "settings")
 	h.worker()
 	first := h.everturn("run", "-s", "tree",
 		`call local/shell {"command":"git status && echo more >> page.md && git diff --stat && for i in 1 2; do echo $i > new$i; done"}`).exits(0)
@@ -34,9 +37,10 @@ func TestACommandActsInTheTreeOfItsSession(t *testing.T) {
 	for _, part := range []string{"+more", "new1", "new2", "+third"} {
 		assert.Contains(t, diff, part)
 	}
-	committed := h.everturn("run", "-s", "tree", `call local/shell {"command":"git add -A && git commit -qm mine && git log --format=%s"}`).exits(0)
+	committed := h.everturn("run", "-s", "tree", `call local/shell {"command":"git add -A && git commit -qm mine && git log --format=%s && cat .npmrc"}`).exits(0)
 	assert.Contains(t, committed.out.String(), "mine")
+	assert.Contains(t, committed.out.String(), "save=false")
 	assert.Equal(t, "first\n", h.read("repo/page.md"))
 	assert.Empty(t, h.git("status", "--porcelain"))
-	assert.Equal(t, "begin", h.git("log", "--format=%s", "main"))
+	assert.Equal(t, "settings\nbegin", h.git("log", "--format=%s", "main"))
 }

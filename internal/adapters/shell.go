@@ -74,12 +74,19 @@ func registerShell(ctx context.Context, r *tools.Registry, cfg config.Config, o 
 }
 
 // inTree returns a shell.Options.In that runs commands in the tree of the call's session. What a command has changed
-// becomes a commit, even if it fails.
+// becomes a commit, even if it fails. A file that looks like one with credentials is not hidden if a commit has it: git
+// shows it anyway, and could not commit a tree that lacks it.
 func inTree(trees canvas.Roots, rules files.Options, cache string) func(ctx context.Context, title string,
 	run func(sandbox.Place) (string, error)) (string, error) {
 	return func(ctx context.Context, title string, run func(sandbox.Place) (string, error)) (string, error) {
 		return trees.Change(ctx, title, func(dir string) (string, []string, error) {
-			folder := shell.Folder{Workspace: dir, Write: []string{"."}, Hidden: rules.Hidden, Cache: cache, Git: true}
+			req, _ := tools.CallInfo(ctx)
+			committed, err := trees.Store.Has(ctx, req.Tenant, req.Session)
+			if err != nil {
+				return "", nil, err
+			}
+			folder := shell.Folder{Workspace: dir, Write: []string{"."}, Cache: cache, Git: true,
+				Hidden: func(path string) bool { return rules.Hidden(path) && !committed(path) }}
 			p, err := folder.Place(ctx)
 			if err != nil {
 				return "", nil, err

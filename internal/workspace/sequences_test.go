@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -356,10 +357,7 @@ const jobVariable = "EVERTURN_TEST_JOB"
 
 // inProcess runs a job in a process of its own, which it kills after some time.
 func (m *model) inProcess(j job, after time.Duration) {
-	b, err := json.Marshal(j)
-	require.NoError(m, err)
-	cmd := exec.Command("/proc/self/exe", "-test.run", "^TestAProcess$")
-	cmd.Env = append(os.Environ(), jobVariable+"="+string(b))
+	cmd := m.process(j)
 	out, err := cmd.StdoutPipe()
 	require.NoError(m, err)
 	require.NoError(m, cmd.Start())
@@ -367,6 +365,15 @@ func (m *model) inProcess(j job, after time.Duration) {
 	time.Sleep(after)                // what happens at that moment is what the test is about
 	_ = cmd.Process.Signal(syscall.SIGKILL)
 	_ = cmd.Wait() // it may have ended by itself
+}
+
+// process returns the command for a process that runs a job.
+func (m *model) process(j job) *exec.Cmd {
+	b, err := json.Marshal(j)
+	require.NoError(m, err)
+	cmd := exec.Command("/proc/self/exe", "-test.run", "^TestAProcess$")
+	cmd.Env = append(os.Environ(), jobVariable+"="+string(b))
+	return cmd
 }
 
 // TestAProcess runs the job of inProcess.
@@ -379,4 +386,30 @@ func TestAProcess(t *testing.T) {
 	s := openedIn(t, j.Repo, j.State)
 	fmt.Println("begins")
 	_ = j.run(t.Context(), s) // that of a merge in conflict is no failure of the process
+}
+
+// TestAKilledProcessKeepsItsTree kills a process whose git is still at work: the next call waits until that has ended.
+func TestAKilledProcessKeepsItsTree(t *testing.T) {
+	dir := repository(t, map[string]string{"a": "1\n"})
+	m := &model{T: t, dir: dir, state: filepath.Join(t.TempDir(), ".everturn"), rng: rand.New(rand.NewPCG(1, 1))}
+	m.store = openedIn(t, m.dir, m.state)
+	write(t, m.store, call("s", 1), "b", "1\n")
+	bin, hold, holding := t.TempDir(), filepath.Join(t.TempDir(), "hold"), filepath.Join(t.TempDir(), "holding")
+	real, err := exec.LookPath("git")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(hold, nil, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(bin, "git"), fmt.Appendf(nil, "#!/bin/sh\ncase \"$*\" in *\"update-ref --stdin\"*)\n"+
+		"touch %[1]q; while [ -e %[2]q ]; do sleep 0.05; done;; esac\nexec %[3]q \"$@\"\n", holding, hold, real), 0o755))
+	cmd := m.process(job{Kind: "undo", Action: Action{Session: "s"}, Repo: dir, State: m.state})
+	cmd.Env = append(cmd.Env, "PATH="+bin+":"+os.Getenv("PATH"))
+	require.NoError(t, cmd.Start())
+	require.Eventually(t, func() bool { _, err := os.Stat(holding); return err == nil }, time.Minute, time.Millisecond)
+	require.NoError(t, cmd.Process.Kill())
+	_ = cmd.Wait() // it was killed
+	ctx, cancel := context.WithTimeout(t.Context(), beforeDeadline+100*time.Millisecond)
+	defer cancel()
+	_, err = m.store.Change(ctx, call("s", 2), nil, Change{Run: func(string) ([]string, error) { return nil, nil }})
+	require.ErrorIs(t, err, errBusy)
+	require.NoError(t, os.Remove(hold))
+	assert.Empty(t, command(t, m.store, call("s", 3), "true").Commit, "the tree has what the branch has")
 }

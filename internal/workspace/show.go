@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"context"
+	"errors"
 	"regexp"
 	"strconv"
 	"strings"
@@ -99,6 +100,22 @@ func (s *Store) show(ctx context.Context, tenant, session string, st state) (Sum
 		out.Files = append(out.Files, File{f[2], added, removed, err != nil})
 	}
 	return out, nil
+}
+
+// Has returns a function that reports whether the last commit of a session's canvas has a file.
+func (s *Store) Has(ctx context.Context, tenant, session string) (func(path string) bool, error) {
+	st, err := s.existingState(ctx, tenant, session)
+	if errors.Is(err, ErrNoCanvas) { // the repository had no commits when it began
+		return func(string) bool { return false }, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	x, err := s.indexOf(ctx, dirName(tenant, session), st.head)
+	if err != nil {
+		return nil, err
+	}
+	return func(path string) bool { _, ok := x.files[path]; return ok }, nil
 }
 
 // Diff returns the changes of the canvas as a unified diff, and its last commit. name selects one file; if it is empty,

@@ -94,7 +94,7 @@ func (o order) sane(rest []string) error {
 	if _, err := regexp.Compile(o.only); err != nil {
 		return fmt.Errorf("-point: %w", err)
 	}
-	if o.mutants && !slices.ContainsFunc(mutants, func(m mutant) bool { return o.wanted(m.name) }) {
+	if o.mutants && !o.wantsMutants() && !slices.ContainsFunc(treeMutants, func(m treeMutant) bool { return o.wanted(m.name) }) {
 		return fmt.Errorf("no mutant matches %q", o.only)
 	}
 	return nil
@@ -115,6 +115,11 @@ func (o order) carryOut(ctx context.Context) (bool, error) {
 	}
 	if o.seed == 0 {
 		o.seed = uint64(rand.Uint32())
+	}
+	if o.mutants {
+		if all, err := o.huntTrees(ctx); err != nil || !all || !o.wantsMutants() {
+			return all, err
+		}
 	}
 	dir, err := o.folder()
 	if err != nil {
@@ -166,6 +171,11 @@ func (o order) folder() (string, error) {
 func (o order) wanted(name string) bool {
 	ok, err := regexp.MatchString(o.only, name)
 	return ok && err == nil
+}
+
+// wantsMutants reports whether the pattern matches a mutant that a worker plays.
+func (o order) wantsMutants() bool {
+	return slices.ContainsFunc(mutants, func(m mutant) bool { return o.wanted(m.name) })
 }
 
 // points returns the points whose names match.

@@ -42,6 +42,16 @@ func TestPointsAreToldApart(t *testing.T) {
 	}
 }
 
+// TestTheMutantsOfTreesApply has the texts that the mutants replace.
+func TestTheMutantsOfTreesApply(t *testing.T) {
+	for _, m := range treeMutants {
+		if m.file != "" {
+			_, err := m.overlay(t.TempDir())
+			assert.NoError(t, err)
+		}
+	}
+}
+
 func TestSharesInARowAreAllPoints(t *testing.T) {
 	seen := map[string]int{}
 	for _, number := range []string{"41/3", "42/3", "43/3"} {
