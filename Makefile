@@ -1,5 +1,5 @@
 # For people; .ci/run does the same on a fresh machine.
-.PHONY: install test tidy lint race replay fuzz faults fault-figures points mutants soak bench bench-accept bench-gate bench-smoke bench-people bench-fleet sequences maxima servers man fleet browser
+.PHONY: install test tidy lint race replay fuzz faults fault-figures points mutants soak bench bench-accept bench-gate bench-smoke bench-people bench-fleet sequences trees coding maxima servers man fleet browser
 
 FUZZTIME ?= 30s
 TOOL = go tool -modfile=tools/lint.mod
@@ -130,6 +130,15 @@ bench-fleet:
 # A thousand generated conversations against a model of a session, on one worker and on a fleet.
 sequences:
 	EVERTURN_FLEET_REQUIRED=1 go test ./tests -run '^TestGeneratedSequences' -sequences 1000 -v -timeout 60m
+
+# A thousand random sequences of edits, commands, forks, rewinds, undos and merges in trees, with processes that are killed.
+trees:
+	go test ./internal/workspace -run '^TestTreeAndTranscriptAgree$$' -tree-sequences 1000 -v -timeout 120m
+
+# A coding task in repositories of yours, for instance clones of google/uuid, jonschlinkert/is-number and tldr-pages/tldr:
+# make coding REPOS=DIR,DIR,DIR. The worker is killed fifty times. Without REPOS it makes small repositories.
+coding:
+	go test ./tests -run '^TestCodingTasks$$' -repos "$(REPOS)" -kills 50 -v -timeout 120m
 
 # A thousand messages with random maxima, half of them with subagents, on four workers that are killed; and the costs of a
 # thousand turns.
