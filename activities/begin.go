@@ -157,7 +157,11 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput,
 	if err != nil {
 		return cfg, p, err
 	}
-	descriptors = a.addAgents(agent, callerTurn, &cfg, descriptors)
+	planConfirm := agent.Plan.Stricter(in.Message.Plan)
+	if callerTurn.isOwn(agent) {
+		planConfirm = ""
+	}
+	descriptors = a.addAgents(agent, callerTurn, &cfg, descriptors, planConfirm)
 	// A caller's choice of tools may name tools that this agent lacks; only a user's own choice is checked.
 	if err := checkMessageTools(cfg); err != nil && callerTurn == nil && from == nil {
 		return cfg, p, err
@@ -170,7 +174,6 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput,
 		return cfg, p, err
 	}
 	descriptors = slices.DeleteFunc(descriptors, func(d turn.Descriptor) bool { return !cfg.Policy.Offered(d.Pinned()) })
-	planConfirm := agent.Plan.Stricter(in.Message.Plan)
 	system := a.settings.system(agent, cfg.Unavailable) + limitsPrompt(told, cfg.Policy, descriptors) + chosen.Prompt()
 	if planConfirm != "" { // the turn works by a plan, or keeps a list
 		var about string
@@ -183,7 +186,8 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput,
 	}
 	cfg.Skills = chosen.Report()
 	return cfg, turn.PromptConfig{System: system, Environment: a.settings.environment(in.At, cfg.Tools),
-		Descriptors: descriptors, Policy: cfg.Policy, OutputSchema: output, Plan: planConfirm, Compaction: compactPrompt}, nil
+		Descriptors: descriptors, Policy: cfg.Policy, OutputSchema: output, Plan: planConfirm, Compaction: compactPrompt,
+		Scopes: callerTurn.scopes()}, nil
 }
 
 // keepTools removes the turn's tools that keep does not accept, and restricts the policy to the remaining tools.

@@ -47,6 +47,7 @@ type caller struct {
 	agents  []string       // the agents of the caller and of the turns above it, up to the user's turn
 	config  turn.Config    // of the caller
 	granted turn.Allowance // what the caller granted to the subagent
+	bounds  []plan.Scope   // what the steps of plans for which the subagent works may change
 }
 
 // callerOf returns the caller of a subagent's session, or nil if the session is not a subagent's. The caller is in the
@@ -97,11 +98,42 @@ func (a *Activities) callerOf(ctx context.Context, in workflows.BeginInput) (*ca
 				return nil, fmt.Errorf("reading what the call has granted: %w", err)
 			}
 			c = &caller{config: cfg, granted: subagent.Granted}
+			if c.bounds, err = a.scopesOf(ctx, cfg, call.Call); err != nil {
+				return nil, err
+			}
 		}
 		c.agents = append(c.agents, cfg.Agent)
 		agent, up = cfg.Agent, rec.Caller
 	}
 	return c, nil
+}
+
+// scopesOf returns what bounds the turn of the agent that a call of the turn with this config starts: what bounds the
+// turn itself and, if users confirm its plan, the step to which the call belongs.
+func (a *Activities) scopesOf(ctx context.Context, cfg turn.Config, call turn.ToolCall) ([]plan.Scope, error) {
+	promptConfig, err := a.frozen.PromptConfig(ctx, cfg.PromptConfig)
+	if err != nil {
+		return nil, err
+	}
+	s, err := plan.ScopeOf(call.Arguments)
+	if err != nil {
+		return nil, turn.NewError(turn.CodeInvalidAction, err, "the call's arguments cannot be read")
+	}
+	if promptConfig.Plan.Binds() && (call.Tool == cfg.PlanAgent() || !s.Empty()) {
+		return append(slices.Clone(promptConfig.Scopes), s), nil
+	}
+	return promptConfig.Scopes, nil
+}
+
+// isOwn reports whether the subagent is its caller's agent, which does a step of the caller's plan.
+func (c *caller) isOwn(agent turn.Agent) bool { return c != nil && c.config.Agent == agent.ID }
+
+// scopes returns what the steps of plans for which the subagent works may change.
+func (c *caller) scopes() []plan.Scope {
+	if c == nil {
+		return nil
+	}
+	return c.bounds
 }
 
 // narrow removes the subagent's tools that its caller does not have, except for the agents that the subagent may call,
@@ -125,8 +157,10 @@ func inheritDenyAndAsk(cfg *turn.Config, other turn.Policy) {
 
 // addAgents adds to cfg a tool for each agent that the agent may call, and returns the descriptors with theirs. It
 // leaves out the agent itself and the agents of the turns above, so that calls cannot go in circles, agents that policy
-// denies or that this worker does not have, and at the maximum depth all. c is the caller of the turn, or nil.
-func (a *Activities) addAgents(agent turn.Agent, c *caller, cfg *turn.Config, descriptors []turn.Descriptor) []turn.Descriptor {
+// denies or that this worker does not have, and at the maximum depth all. c is the caller of the turn, or nil. In a turn
+// with a plan whose session has a tree, it also adds the tool for turn.Config.PlanAgent.
+func (a *Activities) addAgents(agent turn.Agent, c *caller, cfg *turn.Config, descriptors []turn.Descriptor,
+	confirm plan.Confirm) []turn.Descriptor {
 	above := []string{agent.ID}
 	if c != nil {
 		above = append(above, c.agents...)
@@ -137,12 +171,20 @@ func (a *Activities) addAgents(agent turn.Agent, c *caller, cfg *turn.Config, de
 	// The answer of a call in the background is a message, which a subagent's session does not take. It begins another
 	// turn, which may make such a call, too: MaxDepth bounds their number.
 	background := c == nil && cfg.Answers < a.settings.MaxDepth
+	planned := confirm != "" && confirm != plan.Todo
+	var tools []turn.Descriptor
+	if _, tree := cfg.Find(plan.TakeTool); tree && planned && c == nil {
+		tools = append(tools, agentTool(turn.Agent{ID: agent.ID, Description: "a copy of you that does an independent step " +
+			"of the plan on a copy of the files"}, false, true))
+	}
 	for _, name := range agent.Agents {
 		i := slices.IndexFunc(a.agents, func(o turn.Agent) bool { return o.ID == name })
 		if i < 0 || slices.Contains(above, name) {
 			continue
 		}
-		d := agentTool(a.agents[i], background)
+		tools = append(tools, agentTool(a.agents[i], background, planned))
+	}
+	for _, d := range tools {
 		// An agent that is configured as callable is allowed, unless the policy denies it or allows only other agents.
 		policy := cfg.Policy
 		if !namesAgents(a.settings.Policy.Allow) {
@@ -158,25 +200,29 @@ func (a *Activities) addAgents(agent turn.Agent, c *caller, cfg *turn.Config, de
 	return descriptors
 }
 
-// agentTool returns the descriptor of the tool with which another agent's model calls the agent a. background adds the
-// argument with which the call does not wait for the answer. The tool is read-only, because the agent's own calls need
+// agentTool returns the descriptor of the tool with which a model calls the agent a. background adds the argument with
+// which the call does not wait for the answer, and planned those with the scope of a plan's step. The tool is read-only, because the agent's own calls need
 // permissions and approvals of their own.
-func agentTool(a turn.Agent, background bool) turn.Descriptor {
+func agentTool(a turn.Agent, background, planned bool) turn.Descriptor {
 	id := turn.AgentTools + a.ID
 	description := "Gives a task to the agent " + a.ID + " and returns its answer"
 	if a.Description != "" {
 		description += ": " + a.Description
 	}
 	description += ". The agent sees nothing but the task, so write down all that it needs to know."
-	backgroundProperty := ""
+	before, after := "", ""
 	if background {
-		backgroundProperty =
-			`"background":{"description":"go on at once: the answer will be a message of this conversation","type":` +
-				`"boolean"},`
+		before = `"background":{"description":"go on at once: the answer will be a message of this conversation","type":` +
+			`"boolean"},`
 	}
-	schema := json.RawMessage(`{"additionalProperties":false,"properties":{` + backgroundProperty +
+	if planned {
+		before += `"paths":{"description":"the files and folders that it may change","items":{"type":"string"},"type":"array"},`
+		after = `,"tools":{"description":"the tools that it may call to change something","items":{"type":"string"},` +
+			`"type":"array"}`
+	}
+	schema := json.RawMessage(`{"additionalProperties":false,"properties":{` + before +
 		`"task":{"description":"what the agent is to ` +
-		`do, with all that it needs to know","minLength":1,"type":"string"}},"required":["task"],"type":"object"}`)
+		`do, with all that it needs to know","minLength":1,"type":"string"}` + after + `},"required":["task"],"type":"object"}`)
 	return turn.Descriptor{
 		ID: id, Wire: turn.WireName(id), Description: description, Schema: schema, Activity: turn.ActivityAgent,
 		Risk: turn.RiskLow, Repeatable: true, Effects: turn.Effects{ReadOnly: true},

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/plan"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -38,6 +40,7 @@ type TurnHistory struct {
 	Inferences         []Inference       `json:"inferences"`
 	Calls              []Call            `json:"calls"`
 	Requests           []Request         `json:"requests,omitempty"`
+	Plan               plan.Progress     `json:"plan,omitzero"`
 	Live               *LiveState        `json:"live,omitempty"` // what a turn that has not ended does now
 }
 
@@ -101,6 +104,7 @@ func readTurn(ctx context.Context, j Journal, t TurnRecord) (h TurnHistory, err 
 		return h, err
 	} else if cfg != nil {
 		h.Models, h.Tools, h.ModelSettings, h.Skills = cfg.Models, cfg.Policy.Only, cfg.ModelSettings, cfg.Skills
+		h.Plan = journal.PlanOf(h.Calls, h.Requests, cfg.PlanAgent())
 	}
 	if !t.State.Terminal() { // the turn's record has its usage only when it has ended
 		if h.Turn.Usage, err = j.TurnUsage(ctx, t.ID); err != nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/fleet"
 	"github.com/everturn/everturn/journal/follow"
-	"github.com/everturn/everturn/workflows/plan"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -103,9 +102,6 @@ const (
 	MaxMessageBytes = journal.MaxMessageBytes
 	PreviewBytes    = journal.PreviewBytes
 )
-
-// PlanOf returns the progress of a turn's plan, from its calls and requests.
-func PlanOf(calls []Call, requests []Request) plan.Progress { return journal.PlanOf(calls, requests) }
 
 // Cursor is the position of a session's reader: see FollowSession.
 type Cursor = follow.Cursor

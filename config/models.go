@@ -10,6 +10,8 @@ type Model struct {
 	ContextTokens int64 `toml:"context_tokens" min:"0" example:"131072"`
 	// What the model can do: "tool_use", "vision", "audio", "reasoning", "json_mode". It replaces what the list says.
 	Capabilities []string `toml:"capabilities" enum:"tool_use,vision,audio,reasoning,json_mode" example:"tool_use,vision"`
+	// The levels of effort that it takes, in place of the list's; "off" alone means that it does not reason.
+	Efforts []string `toml:"efforts" enum:"off,minimal,low,medium,high,xhigh,max" example:"low,medium,high"`
 	// US dollars per million input tokens, and per million output tokens; set both. They replace the list's prices.
 	InputPrice *float64 `toml:"input_price_per_mtok" min:"0" max:"1000000" example:"1.5"`
 	// US dollars per million output tokens.

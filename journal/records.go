@@ -175,8 +175,9 @@ type LateResult struct {
 }
 
 // PlanOf returns the progress of a turn's plan after calls of the turn. requests are the turn's requests, which have
-// the users' confirmations and edits.
-func PlanOf(calls []CallRecord, requests []turn.Request) (p plan.Progress) {
+// the users' confirmations and edits, and agent is turn.Config.PlanAgent.
+func PlanOf(calls []CallRecord, requests []turn.Request, agent string) plan.Progress {
+	p := plan.For(agent)
 	for _, c := range calls {
 		p = PlanAfter(p, c, requests)
 	}

@@ -62,13 +62,19 @@ func (e *env) ended(turnID string) journal.TurnRecord {
 // answered waits for the turn that took a message, and for its end.
 func (e *env) answered(session, messageID string) journal.TurnRecord {
 	e.t.Helper()
+	return e.ended(e.taken(session, messageID))
+}
+
+// taken waits until a turn has taken a message, and returns its ID.
+func (e *env) taken(session, messageID string) (turnID string) {
+	e.t.Helper()
 	var rec journal.TurnRecord
 	require.Eventually(e.t, func() bool {
 		var err error
 		rec, err = e.journal.Delivered(e.t.Context(), session, messageID)
 		return err == nil
 	}, within, 10*time.Millisecond, "message %s was taken by no turn", messageID)
-	return e.ended(rec.ID)
+	return rec.ID
 }
 
 // waits follows a turn until it has n requests, and returns them.

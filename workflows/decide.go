@@ -155,7 +155,7 @@ func (r *run) checkPlan(changed json.RawMessage) *turn.Error {
 	if len(changed) == 0 || err != nil { // Settle has checked it
 		return nil
 	}
-	for _, due := range p.Calls() {
+	for _, due := range p.Calls(r.progress.Config.PlanAgent()) {
 		has := func(t turn.Tool) bool { return t.ID == due.Tool || t.Wire == due.Tool }
 		if !slices.ContainsFunc(r.progress.Config.Tools, has) {
 			return invalid("the changed plan cannot be carried out: the turn has no tool %q for step %d",

@@ -178,7 +178,7 @@ func (c callContext) decide(promptConfig turn.PromptConfig, call turn.ToolCall) 
 				permit.MaxGrant = turn.GrantNever
 			}
 		}
-		permit = c.binding(d, call, permit, promptConfig.Plan)
+		permit = c.binding(d, call, outOfScope(d, call, permit, promptConfig.Scopes), promptConfig.Plan)
 	}
 	permit.Why = turn.Truncate(permit.Why, turn.ResultPreview)
 	return permit

@@ -42,13 +42,17 @@ func (a *Authorizer) PlanAfter(ctx context.Context, key journal.StepKey, callID 
 	if err != nil {
 		return next, false, fmt.Errorf("reading the plan: %w", err)
 	}
-	before := journal.PlanOf(found.Calls, found.Requests)
+	begun, err := a.frozen.Turn(ctx, key.Turn)
+	if err != nil {
+		return next, false, err
+	}
+	before := journal.PlanOf(found.Calls, found.Requests, begun.PlanAgent)
 	for i, c := range found.Calls {
 		if c.Call.ID == callID && c.Outcome == "" {
 			found.Calls[i].Outcome, found.Calls[i].Text = result.Outcome, result.Text
 		}
 	}
-	next = journal.PlanOf(found.Calls, found.Requests)
+	next = journal.PlanOf(found.Calls, found.Requests, begun.PlanAgent)
 	return next, next.String() != before.String(), nil
 }
 
@@ -59,7 +63,8 @@ func (a *Authorizer) planOf(ctx context.Context, key journal.StepKey, c journal.
 		return p, err
 	}
 	calls := slices.DeleteFunc(c.Calls, func(c journal.CallRecord) bool { return c.Step >= key.Step })
-	p.Progress, p.calls, p.limits, p.requests = journal.PlanOf(calls, c.Requests), len(calls), begun.Limits, c.Requests
+	p.Progress = journal.PlanOf(calls, c.Requests, begun.PlanAgent)
+	p.calls, p.limits, p.requests = len(calls), begun.Limits, c.Requests
 	for _, c := range calls {
 		if c.Call.Tool == plan.Tool && c.Outcome == turn.OutcomeOK {
 			p.proposals++
@@ -113,7 +118,7 @@ func (c callContext) byPlan(d turn.Descriptor, call turn.ToolCall, confirm plan.
 	switch {
 	case refusal != "":
 		return turn.Permit{Permission: turn.Deny, Why: refusal, Retry: true}
-	case d.ID == plan.Tool && (confirm == plan.ConfirmPlan || confirm == plan.ConfirmStep):
+	case d.ID == plan.Tool && confirm.Binds():
 		return turn.Permit{Permission: turn.Ask, MaxGrant: turn.GrantNever, Why: c.whyConfirm()}
 	case confirm == plan.ConfirmStep && next != "":
 		return turn.Permit{Permission: turn.Ask, MaxGrant: turn.GrantNever, Why: next}
@@ -145,7 +150,7 @@ func (c callContext) binding(d turn.Descriptor, call turn.ToolCall, permit turn.
 	}
 	due, written := c.written[call.ID]
 	switch {
-	case confirm != plan.ConfirmPlan && confirm != plan.ConfirmStep:
+	case !confirm.Binds():
 		return permit
 	case !written && !changes(d):
 		return permit
@@ -167,6 +172,20 @@ func (c callContext) binding(d turn.Descriptor, call turn.ToolCall, permit turn.
 		return permit
 	}
 	return mustAsk(permit, why)
+}
+
+// outOfScope returns the permit of a call that policy, taint and grants permit so, in the turn of an agent that does a
+// step of a confirmed plan: a change that the step does not name needs an approval.
+func outOfScope(d turn.Descriptor, call turn.ToolCall, permit turn.Permit, scopes []plan.Scope) turn.Permit {
+	if permit.Permission == turn.Deny || permit.Code != "" || !changes(d) {
+		return permit
+	}
+	for _, s := range scopes {
+		if why := s.Outside(d.ID, call.Arguments); why != "" {
+			return mustAsk(permit, why)
+		}
+	}
+	return permit
 }
 
 // allowedAfter reports whether a user has allowed a call that an inference after this one requested, other than those

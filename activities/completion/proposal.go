@@ -54,14 +54,15 @@ func (r *Runner) proposal(ctx context.Context, in workflows.InferInput, promptCo
 	case turn.AskUser:
 		return turn.Proposal{Kind: turn.ProposeAsk, Question: turn.Truncate(r.secrets.String(act.Question), turn.AnswerInline)}
 	case turn.CallTools:
-		if err := r.checkCalls(ctx, in.Step, promptConfig, act.Calls, answer.Text); err != nil {
+		key := journal.StepKey{Turn: in.Turn, Step: in.Step}
+		if err := r.checkCalls(ctx, key, promptConfig, act.Calls, answer.Text); err != nil {
 			return r.invalidProposal(err, act.Calls)
 		}
 		text := ""
 		if in.Prompt.Mode != turn.ModeJSON || answer.Plan {
 			text = turn.Truncate(r.secrets.String(answer.Text), turn.ResultPreview)
 		}
-		permits, err := r.authorizer.Permits(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step}, promptConfig, act.Calls)
+		permits, err := r.authorizer.Permits(ctx, key, promptConfig, act.Calls)
 		if err != nil { // the completion is settled: an approval that may be unnecessary is safe
 			attempt.LogFailure(ctx, attempt.AsTurnError(err))
 		}
@@ -86,15 +87,15 @@ func (r *Runner) invalidProposal(err error, calls []turn.ToolCall) turn.Proposal
 // checkCalls returns a *turn.InvalidAction if there are more than authorize.MaxCalls calls, or for the first one that
 // cannot run as it is: of a tool that the turn does not have, or with arguments that do not fit. raw is the
 // completion's text, for the error. It returns nil if all can run.
-func (r *Runner) checkCalls(ctx context.Context, step int, promptConfig turn.PromptConfig, calls []turn.ToolCall,
-	raw string) error {
+func (r *Runner) checkCalls(ctx context.Context, key journal.StepKey, promptConfig turn.PromptConfig,
+	calls []turn.ToolCall, raw string) error {
 	if len(calls) > authorize.MaxCalls {
-		return &turn.InvalidAction{Step: step, Kind: turn.InvalidTooManyCalls,
+		return &turn.InvalidAction{Step: key.Step, Kind: turn.InvalidTooManyCalls,
 			Reason: fmt.Sprintf("it requests %d calls at once; the maximum is %d", len(calls), authorize.MaxCalls)}
 	}
 	for _, c := range calls {
-		if inv := r.checkCall(ctx, promptConfig, c); inv != nil {
-			inv.Step, inv.Name, inv.Raw = step, turn.Truncate(c.Tool, 80), turn.Truncate(raw, turn.ArgumentsPreview)
+		if inv := r.checkCall(ctx, key.Turn, promptConfig, c); inv != nil {
+			inv.Step, inv.Name, inv.Raw = key.Step, turn.Truncate(c.Tool, 80), turn.Truncate(raw, turn.ArgumentsPreview)
 			inv.Arguments, inv.Reason = turn.Truncate(c.Arguments, turn.ArgumentsPreview), turn.Truncate(inv.Reason, 500)
 			return inv
 		}
@@ -103,7 +104,7 @@ func (r *Runner) checkCalls(ctx context.Context, step int, promptConfig turn.Pro
 }
 
 // checkCall returns why a call cannot run as it is, or nil if it can.
-func (r *Runner) checkCall(ctx context.Context, promptConfig turn.PromptConfig,
+func (r *Runner) checkCall(ctx context.Context, turnID string, promptConfig turn.PromptConfig,
 	c turn.ToolCall) *turn.InvalidAction {
 	d, ok := promptConfig.Find(c.Tool)
 	if !ok {
@@ -126,20 +127,26 @@ func (r *Runner) checkCall(ctx context.Context, promptConfig turn.PromptConfig,
 			Reason: "its arguments do not fit the tool's schema: " + err.Error()}
 	}
 	if c.Tool == plan.Tool {
-		return r.checkPlan(ctx, promptConfig, c.Arguments)
+		return r.checkPlan(ctx, turnID, promptConfig, c.Arguments)
 	}
 	return nil
 }
 
 // checkPlan returns why a step of a proposed plan cannot be carried out as written, or nil if all can be.
-func (r *Runner) checkPlan(ctx context.Context, promptConfig turn.PromptConfig, arguments string) *turn.InvalidAction {
+func (r *Runner) checkPlan(ctx context.Context, turnID string, promptConfig turn.PromptConfig,
+	arguments string) *turn.InvalidAction {
 	proposed, err := plan.Parse(arguments)
 	if err != nil { // the plan is refused, with the reason
 		return nil
 	}
-	for _, due := range proposed.Calls() {
+	begun, err := r.frozen.Turn(ctx, turnID)
+	if err != nil { // the calls are checked again when the plan makes them
+		attempt.LogFailure(ctx, attempt.AsTurnError(err))
+		return nil
+	}
+	for _, due := range proposed.Calls(begun.PlanAgent) {
 		call := turn.ToolCall{Tool: authorize.ToolOf(promptConfig, due.Tool), Arguments: due.Arguments}
-		if inv := r.checkCall(ctx, promptConfig, call); inv != nil {
+		if inv := r.checkCall(ctx, turnID, promptConfig, call); inv != nil {
 			inv.Reason = fmt.Sprintf("step %d cannot be carried out as written with %s: %s", due.Step, due.Tool, inv.Reason)
 			return inv
 		}

@@ -107,6 +107,7 @@ type Turn struct {
 	PromptConfig    string       // hash of its blob
 	Models          []turn.Model // the turn's model and its fallbacks, in order
 	Limits          turn.Limits
+	PlanAgent       string          // see turn.Config.PlanAgent
 	Context         json.RawMessage // for the tools
 	// RetryMax and FallbackAfter are those of the turn.Config.
 	RetryMax      *int
@@ -116,7 +117,7 @@ type Turn struct {
 // TurnOf returns the Turn of a turn with this config.
 func TurnOf(session, tenant string, caller turn.Caller, cfg turn.Config) Turn {
 	return Turn{Session: session, Tenant: tenant, Caller: caller, PromptConfig: cfg.PromptConfig, Models: cfg.Models,
-		Limits: cfg.Limits, Context: cfg.Context, RetryMax: cfg.RetryMax,
+		Limits: cfg.Limits, PlanAgent: cfg.PlanAgent(), Context: cfg.Context, RetryMax: cfg.RetryMax,
 		FallbackAfter: cfg.FallbackAfter}
 }
 

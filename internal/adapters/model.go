@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"regexp"
+	"strings"
 	"sync/atomic"
 
 	"github.com/everturn/everturn/activities/completion"
@@ -38,6 +39,7 @@ type Model struct {
 	demo      *demo.Server
 	slowDemo  bool // makes the demo answer slowly
 	list      atomic.Pointer[models.Models]
+	notes     []string // settings that the default model does not get
 }
 
 // OpenModel returns the configured model. On a worker that makes inferences, it also opens the tape and, unless own
@@ -236,7 +238,7 @@ func CheckModel(ctx context.Context, cfg config.Config) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	name := m.provider + ", " + m.name
+	name := strings.Join(append([]string{m.provider + ", " + m.name}, m.notes...), "; ")
 	if m.providers == nil {
 		return name + "; other workers call it (worker.roles)", m.Close()
 	}

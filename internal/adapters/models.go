@@ -3,9 +3,11 @@ package adapters
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
+	"github.com/everturn/everturn/activities/inference"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/internal/modelconfig"
 	"github.com/everturn/everturn/internal/models"
@@ -14,7 +16,8 @@ import (
 )
 
 // openList loads the list of models, and sets the default model. It returns an error if a model that the
-// configuration names does not exist: the default model, a fallback, an agent's model or the one for summaries.
+// configuration names does not exist: the default model, a fallback, an agent's model or the one for summaries; or if
+// model settings could never be used.
 func (m *Model) openList() error {
 	all, err := modelconfig.Models(m.cfg)
 	if err != nil {
@@ -34,6 +37,37 @@ func (m *Model) openList() error {
 	if name := SummaryModel(m.cfg); name != "" {
 		if _, err := all.Resolve(name); err != nil {
 			return temporalconn.WithKind(config.ErrInvalid, fmt.Errorf("prompt.summary_model: %w", err))
+		}
+	}
+	if m.own != nil {
+		return nil
+	}
+	m.notes, err = modelconfig.CheckSettings(all, m.cfg)
+	for _, note := range m.notes {
+		m.log.Warn("a model setting has no effect", "setting", note)
+	}
+	return cmp.Or(err, m.checkRequests(all))
+}
+
+// checkRequests returns a *config.Error if an agent's model would refuse every request with tools as it is configured.
+func (m *Model) checkRequests(all models.Models) error {
+	for i, a := range m.cfg.AllAgents() {
+		chain, err := modelconfig.Chain(all, m.cfg, a.Model)
+		if err != nil || chain[0].Mode != turn.ModeNative || chain[0].Provider == models.Demo {
+			continue
+		}
+		model, key := chain[0], "llm.model"
+		if i > 0 && a.Model != "" {
+			key = fmt.Sprintf("agents[%d].model", i-1)
+		}
+		_ = model.Fit(a.ModelSettings, m.cfg.Policy.MaxEffort, true) // a lenient fit refuses nothing
+		p, _ := m.cfg.ModelProvider(config.Provider(model.Provider))
+		prompt := turn.Prompt{Provider: model.Provider, API: model.API, Model: model.Name, Settings: model.Settings,
+			Reasoning: model.Reasoning, Messages: []turn.Message{{Role: turn.RoleUser, Text: "hello"}},
+			Tools: []turn.WireTool{{Name: "tool", Schema: json.RawMessage(`{"type":"object"}`)}}}
+		if _, err := wires[apiOf(p, prompt)].Body(prompt, inference.Rules{}); err != nil {
+			return &config.Error{Problems: []config.Problem{{Key: key, Message: fmt.Sprintf("%s is %s:%s: %v", key,
+				model.Provider, model.Name, err)}}}
 		}
 	}
 	return nil

@@ -61,6 +61,9 @@ func override(d config.Model) models.Override {
 			o.Capabilities = append(o.Capabilities, models.Capability(c))
 		}
 	}
+	for _, e := range d.Efforts {
+		o.Efforts = append(o.Efforts, turn.Effort(e))
+	}
 	if d.InputPrice != nil && d.OutputPrice != nil {
 		o.Price = &models.Price{Rates: models.Rates{Input: *d.InputPrice, Output: *d.OutputPrice,
 			CachedInput: zeroIfNil(d.CachedInputPrice), CacheWrite: zeroIfNil(d.CacheWritePrice)}}

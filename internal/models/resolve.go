@@ -31,7 +31,8 @@ type Override struct {
 	Model           string // "provider:name", or the name of a model of any provider
 	ContextTokens   int64
 	MaxOutputTokens int64
-	Capabilities    []Capability // nil: the list's
+	Capabilities    []Capability  // nil: the list's
+	Efforts         []turn.Effort // nil: the list's
 	Price           *Price
 	Latency         string
 	Quality         int
@@ -192,6 +193,23 @@ func (o Override) apply(p *Profile) {
 	if o.Price != nil {
 		p.Price = o.Price
 	}
+	if o.Efforts != nil {
+		p.Reasoning.Efforts = words(o.Efforts, p.Reasoning)
+	}
+}
+
+// words returns the provider's words for these efforts: those of known, a model's description, or else those of the
+// wire API.
+func words(efforts []turn.Effort, known turn.Reasoning) map[turn.Effort]string {
+	out := make(map[turn.Effort]string, len(efforts))
+	for _, e := range efforts {
+		word, ok := known.Efforts[e]
+		if !ok {
+			word = turn.Reasoning{}.Word(e)
+		}
+		out[e] = word
+	}
+	return out
 }
 
 // maxAlternatives bounds the names that an UnknownError suggests.

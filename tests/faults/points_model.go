@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -22,6 +23,9 @@ func models() []point {
 			"FailInference:before", firstOf), "", quotaUsedUp),
 		withModel(dies("limit_after", "the failure is counted and the turn does not wait yet", "FailInference:after",
 			firstOf), "", quotaUsedUp),
+		withoutTools(dies("mode_before", "a model refuses tools and the journal does not know", "ChangeModel:before", firstOf), 2),
+		withoutTools(dies("mode_after", "the journal knows that a model takes no tools, and it was not asked again",
+			"ChangeModel:after", firstOf), 1),
 		compactionSettings(dies("compaction_before", "a summary is paid for and not settled", "SettleCompaction:before", firstOf)),
 		compactionSettings(dies("compaction_after", "a compaction is settled and the prompt was not sent",
 			"SettleCompaction:after", firstOf)),
@@ -43,6 +47,41 @@ func withModel(p point, llm string, bad func(q fakellm.Request) (reply fakellm.R
 			}
 			return reply
 		}
+	}
+	return p
+}
+
+// withoutTools lets the model refuse the target's requests with tools, and answer the others with JSON actions. Only the
+// first requests may have tools.
+func withoutTools(p point, first int) point {
+	p.shape = func(r *harness) {
+		for range 2 + r.rng.IntN(2) {
+			r.target.add(1, func(int) string { return tools[r.rng.IntN(len(tools))] })
+		}
+		r.adapt = func(q fakellm.Request, t *turnPlan, reply fakellm.Reply) fakellm.Reply {
+			switch {
+			case t.id != r.target.id:
+				return reply
+			case len(q.Chat.Tools) > 0:
+				return fakellm.Status(http.StatusBadRequest, "api_error", "scripted does not support tools")
+			case q.Step < len(t.steps):
+				c := t.steps[q.Step][0]
+				return fakellm.JSONCall(c.tool, c.arguments()).Usage(10, 5, 0)
+			}
+			return fakellm.JSONFinal(t.final).Usage(10, 5, 0)
+		}
+	}
+	p.then = func(_ context.Context, r *harness) error {
+		refused := 0
+		for _, q := range r.model.Requests() {
+			if q.Chat.Asked() == r.target.text && len(q.Chat.Tools) > 0 {
+				refused++
+			}
+		}
+		if refused > first {
+			return fmt.Errorf("tools were offered %d times to a model that takes none", refused)
+		}
+		return nil
 	}
 	return p
 }

@@ -35,6 +35,8 @@ func plans() []point {
 			"SettleCall:before", anyWritten)),
 		written(dies("plan_dispatch_settled", "the call of a written step is settled and the workflow does not know",
 			"SettleCall:after", anyWritten)),
+		written(peopleDie("plan_dispatch_confirmed", "the confirmation of written steps is in the journal and the workflow does not know",
+			"Decide:after:1", nil)),
 	}
 }
 
@@ -65,10 +67,15 @@ func byPlan(p point) point {
 	return p
 }
 
-// written lets the target propose a plan of written steps, which is carried out without the model.
+// written lets the target propose a plan of written steps, which is carried out without the model. Points that users
+// take part in confirm it.
 func written(p point) point {
+	confirm := plan.ConfirmPlan
+	if p.shape != nil {
+		confirm = plan.ConfirmNever
+	}
 	p.shape = func(r *harness) {
-		r.target.plan, r.target.steps, r.target.written = plan.ConfirmNever, nil, true
+		r.target.plan, r.target.steps, r.target.written = confirm, nil, true
 		r.companion.steps = nil
 		r.propose(func(c callPlan) plan.Step { return plan.Step{Tool: c.tool, Args: json.RawMessage(c.arguments())} }, "")
 	}
@@ -117,7 +124,7 @@ func (r *harness) carriedOut(ctx context.Context, changes int) error {
 	if err != nil {
 		return err
 	}
-	p, made := journal.PlanOf(calls, requests), 0
+	p, made := journal.PlanOf(calls, requests, ""), 0
 	for i, c := range calls {
 		want := r.target.steps[min(i, len(r.target.steps)-1)][0]
 		if turn.WireName(c.Call.Tool) != want.tool || c.Call.Arguments != want.arguments() {

@@ -47,6 +47,9 @@ var strictness = map[Confirm]int{"": 0, Todo: 1, ConfirmNever: 2, ConfirmPlan: 3
 // Known reports whether c is a confirmation of this package.
 func (c Confirm) Known() bool { return strictness[c] > 0 }
 
+// Binds reports whether users confirm the plan, so that changes beside it need an approval.
+func (c Confirm) Binds() bool { return strictness[c] >= strictness[ConfirmPlan] }
+
 // Stricter returns c or other, whichever requires more confirmations.
 func (c Confirm) Stricter(other Confirm) Confirm {
 	if strictness[other] > strictness[c] {
@@ -78,7 +81,7 @@ type Step struct {
 	Tools []string `json:"tools,omitempty"`
 	Paths []string `json:"paths,omitempty"`
 	// Independent means that the step does not need the results of adjacent independent steps, so they are carried out at
-	// the same time.
+	// the same time: by agents of their own, if the session's files are a tree and the step has no Args.
 	Independent bool `json:"independent,omitempty"`
 }
 
@@ -136,7 +139,7 @@ func (s Step) check() error {
 }
 
 // String returns the steps for display, one per line.
-func (p Plan) String() string { return unstarted(p).String() }
+func (p Plan) String() string { return unstarted(p, "").String() }
 
 // Assessment is the verdict of a reflection on a step.
 type Assessment string

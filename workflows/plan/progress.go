@@ -52,10 +52,15 @@ type Progress struct {
 
 	began     int       // the number of the inference at which the current steps became current
 	proposed  int       // the number of the inference that proposed the plan
+	agent     string    // see For
 	since     int       // the number of the inference that proposed the plan, or reflected on it last
 	confirmed time.Time // when a user confirmed the plan; zero if no user has
 	unasked   bool      // the current steps began without a reflection, about which users can be asked
 }
+
+// For returns the progress of a turn without a plan whose plan may give independent steps to agents of their own. agent
+// is the ID of the tool that calls such an agent; if it is empty, the model does these steps itself.
+func For(agent string) Progress { return Progress{agent: agent} }
 
 // Call is a call of the turn that has ended.
 type Call struct {
@@ -121,7 +126,7 @@ func (p Progress) propose(c Call) Progress {
 		return p
 	}
 	next := Progress{Edited: len(c.Edit) > 0, began: c.Inference, proposed: c.Inference, since: c.Inference,
-		confirmed: c.Confirmed}
+		confirmed: c.Confirmed, agent: p.agent}
 	for _, s := range p.Steps {
 		if s.State == StateDone {
 			next.Steps = append(next.Steps, s)
@@ -130,14 +135,14 @@ func (p Progress) propose(c Call) Progress {
 	if len(p.Steps) > 0 {
 		next.Revisions = p.Revisions + 1
 	}
-	next.Steps = append(next.Steps, unstarted(proposed).Steps...)
+	next.Steps = append(next.Steps, unstarted(proposed, p.agent).Steps...)
 	return next.advance()
 }
 
-// unstarted returns the progress of a plan whose steps are all pending.
-func unstarted(p Plan) (out Progress) {
+// unstarted returns the progress of a plan whose steps are all pending. agent is that of For.
+func unstarted(p Plan, agent string) (out Progress) {
 	for _, s := range p.Steps {
-		calls := s.calls()
+		calls := s.calls(agent)
 		out.Steps = append(out.Steps, StepProgress{Description: s.Description, Tool: s.Tool, Tools: s.Tools, Paths: s.Paths,
 			Independent: s.Independent, Written: len(calls) > 0, State: StatePending, calls: calls})
 	}
@@ -255,7 +260,7 @@ func (s StepProgress) inferences() int {
 	switch {
 	case s.Tool == Reflect:
 		return 1
-	case s.Tool == Summarize || len(s.calls) == 0 || strings.HasPrefix(s.Tool, agentTools): // or takes a canvas
+	case s.Tool == Summarize || len(s.calls) == 0 || strings.HasPrefix(s.calls[0].Tool, agentTools): // or takes a canvas
 		return 2
 	}
 	return len(s.calls)
@@ -268,7 +273,7 @@ func (p Progress) refuseProposal(t Turn, arguments string) string {
 		return err.Error()
 	}
 	if t.Todo {
-		if len(proposed.Calls()) > 0 {
+		if len(proposed.Calls("")) > 0 {
 			return "this is a list of what you do yourself: leave out args and summarize"
 		}
 		return ""
@@ -278,7 +283,7 @@ func (p Progress) refuseProposal(t Turn, arguments string) string {
 	}
 	// One inference is for the final answer, and one call is this proposal.
 	left, needed := min(t.MaxInferences-t.Inference-1, t.MaxCalls-t.Calls-1), 0
-	for _, s := range unstarted(proposed).Steps {
+	for _, s := range unstarted(proposed, p.agent).Steps {
 		needed += s.inferences()
 	}
 	if needed > left {

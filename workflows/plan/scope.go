@@ -8,6 +8,35 @@ import (
 	"strings"
 )
 
+// Scope is what the calls of a step of the model may change: those of Step.Tool and Step.Tools, in Step.Paths.
+type Scope struct {
+	Tools []string `json:"tools,omitempty"`
+	Paths []string `json:"paths,omitempty"`
+}
+
+// ScopeOf returns the scope in the arguments of a call that gives a step to an agent. It is empty if they have none.
+func ScopeOf(arguments string) (s Scope, err error) {
+	err = json.Unmarshal([]byte(arguments), &s)
+	return s, err
+}
+
+// Empty reports whether the scope names nothing.
+func (s Scope) Empty() bool { return len(s.Tools)+len(s.Paths) == 0 }
+
+// scope returns what the calls of the step may change.
+func (s Step) scope() Scope {
+	names := slices.Concat([]string{s.Tool}, s.Tools)
+	return Scope{slices.DeleteFunc(names, func(n string) bool { return n == "" }), s.Paths}
+}
+
+// Outside returns why a call that changes something is not of the scope, or "" if it is.
+func (s Scope) Outside(tool, arguments string) string {
+	if why := s.outside(tool, arguments); why != "" {
+		return "this call is not in the plan: the step " + why
+	}
+	return ""
+}
+
 // Outside returns why a call that changes something is not of the current steps, or "" if one of them permits it: it
 // names the tool and, if it names paths, those of the call's arguments.
 func (p Progress) Outside(tool, arguments string) string {
@@ -32,17 +61,19 @@ func (p Progress) Outside(tool, arguments string) string {
 
 // outside returns why a call is not of the step, as the rest of a sentence that begins with the step, or "" if it is.
 func (s StepProgress) outside(tool, arguments string) string {
-	names := s.Tools
-	if s.Tool != "" {
-		names = append([]string{s.Tool}, names...)
-	}
-	switch {
-	case len(s.calls) > 0:
+	if len(s.calls) > 0 {
 		return "is one call of " + s.calls[0].Tool + " with other arguments or another tool"
-	case len(names) == 0:
+	}
+	return Step{Tool: s.Tool, Tools: s.Tools, Paths: s.Paths}.scope().outside(tool, arguments)
+}
+
+// outside returns why a call is not of the scope, as the rest of a sentence that begins with the step, or "" if it is.
+func (s Scope) outside(tool, arguments string) string {
+	switch {
+	case len(s.Tools) == 0:
 		return "names no tool that may change something"
-	case !slices.ContainsFunc(names, func(name string) bool { return matchesTool(name, tool) }):
-		return "may call only " + strings.Join(names, ", ")
+	case !slices.ContainsFunc(s.Tools, func(name string) bool { return matchesTool(name, tool) }):
+		return "may call only " + strings.Join(s.Tools, ", ")
 	case len(s.Paths) == 0:
 		return ""
 	}
@@ -61,9 +92,9 @@ func matchesTool(name, tool string) bool {
 // of the others.
 var pathArguments = []string{"path", "file", "file_path", "filename", "source", "destination", "paths", "files"}
 
-// outsidePaths returns why the paths in a call's arguments are not those of the step: see outside. A path that is not
+// outsidePaths returns why the paths in a call's arguments are not those of the scope: see outside. A path that is not
 // in its simplest form, such as one with .., is never one of them.
-func (s StepProgress) outsidePaths(arguments string) string {
+func (s Scope) outsidePaths(arguments string) string {
 	var object map[string]json.RawMessage
 	if json.Unmarshal([]byte(arguments), &object) != nil {
 		return "names paths, and the arguments are no object"
@@ -94,8 +125,8 @@ func (s StepProgress) outsidePaths(arguments string) string {
 	return ""
 }
 
-// permitsPath reports whether a path is one of the step's paths or inside one.
-func (s StepProgress) permitsPath(name string) bool {
+// permitsPath reports whether a path is one of the scope's paths or inside one.
+func (s Scope) permitsPath(name string) bool {
 	clean, ok := cleanPath(name)
 	if !ok || clean != name {
 		return false

@@ -15,8 +15,8 @@ const (
 	Schema = `{"additionalProperties":false,"properties":{"steps":{"items":{"additionalProperties":false,"properties":{` +
 		`"args":{"description":"the arguments of the tool, with which the step is carried out as written","type":"object"},` +
 		`"description":{"description":"what the step does, in a line","maxLength":500,"minLength":1,"type":"string"},` +
-		`"independent":{"description":"the step does not need the results of the independent steps next to it",` +
-		`"type":"boolean"},` +
+		`"independent":{"description":"the step does not need the results of the independent steps next to it: without ` +
+		`args an agent may do it that sees only its description","type":"boolean"},` +
 		`"paths":{"description":"without args: the files and folders that the step may change","items":{"type":"string"},` +
 		`"maxItems":32,"type":"array"},` +
 		`"tool":{"description":"the tool that the step calls, or reflect or summarize","type":"string"},` +

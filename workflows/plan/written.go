@@ -27,24 +27,38 @@ const (
 // agentTools is the beginning of the IDs of agents' tools, as turn.AgentTools.
 const agentTools = "agent/"
 
-// calls returns the calls that the plan makes for a step, without their Step: none if the step is the model's.
-func (s Step) calls() []Due {
+// task is the arguments of the call of an agent that does a step.
+type task struct {
+	Task string `json:"task"`
+	Scope
+}
+
+// calls returns the calls that the plan makes for a step, without their Step: none if the step is the model's. agent is
+// that of For.
+func (s Step) calls(agent string) []Due {
+	named := strings.HasPrefix(s.Tool, agentTools)
 	switch {
 	case s.Tool == Summarize:
 		return []Due{{Tool: DiffTool, Arguments: "{}"}}
 	case len(s.Args) > 0:
 		return []Due{{Tool: s.Tool, Arguments: string(s.Args)}}
-	case s.Independent && strings.HasPrefix(s.Tool, agentTools):
-		task, _ := json.Marshal(map[string]string{"task": s.Description}) // strings always marshal
-		return []Due{{Tool: s.Tool, Arguments: string(task)}}
+	case s.Independent && named:
+		return []Due{{Tool: s.Tool, Arguments: task{s.Description, Scope{s.Tools, s.Paths}}.String()}}
+	case s.Independent && agent != "" && s.Tool != Reflect:
+		return []Due{{Tool: agent, Arguments: task{s.Description, s.scope()}.String()}}
 	}
 	return nil
 }
 
-// Calls returns all calls that the plan would make for its steps.
-func (p Plan) Calls() (list []Due) {
+func (t task) String() string {
+	raw, _ := json.Marshal(t) // strings always marshal
+	return string(raw)
+}
+
+// Calls returns all calls that the plan would make for its steps. agent is that of For.
+func (p Plan) Calls(agent string) (list []Due) {
 	for i, s := range p.Steps {
-		for _, d := range s.calls() {
+		for _, d := range s.calls(agent) {
 			d.Step = i + 1
 			list = append(list, d)
 		}

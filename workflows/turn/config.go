@@ -20,6 +20,9 @@ type PromptConfig struct {
 	OutputSchema json.RawMessage `json:"output_schema,omitempty"`
 	// Plan says what users must confirm of the turn's plan; empty means that the turn works without a plan.
 	Plan plan.Confirm `json:"plan,omitempty"`
+	// Scopes are those of the plans' steps for which the turn of a subagent works: what its calls may change without an
+	// approval.
+	Scopes []plan.Scope `json:"scopes,omitempty"`
 	// Compaction says when prompts are compacted; nil means never.
 	Compaction *CompactionSettings `json:"compaction,omitempty"`
 }
@@ -90,6 +93,16 @@ type Config struct {
 	// Answers is the number of subagents' answers between the user's message and the turn: 0 if the message itself
 	// began the turn, 1 if the answer of a subagent of that turn did, and so on.
 	Answers int `json:"answers,omitempty"`
+}
+
+// PlanAgent returns the ID of the tool with which the turn's plan gives independent steps to agents of their own, each
+// with a copy of the session's files; "" if the model does these steps itself. The tool calls the turn's own agent.
+func (c Config) PlanAgent() string {
+	id := AgentTools + c.Agent
+	if _, ok := c.Find(id); ok {
+		return id
+	}
+	return ""
 }
 
 // Queues are the task queues of a turn's inferences and tool calls. An empty one is the queue of the turn itself.

@@ -47,7 +47,7 @@ func Steps(r turn.Request) string {
 		return ""
 	}
 	lines := strings.Split(proposed.String(), "\n")
-	for _, due := range proposed.Calls() {
+	for _, due := range proposed.Calls("") {
 		lines[due.Step-1] += "\n    → " + strings.Join(strings.Fields(due.Arguments), " ")
 	}
 	return strings.Join(lines, "\n")

@@ -26,6 +26,8 @@ var journalMutants = map[string]func(mutant) engine.Journal{
 	"allowance_forgotten":  func(m mutant) engine.Journal { return &allowanceForgotten{m} },
 	"summary_forgotten":    func(m mutant) engine.Journal { return &summaryForgotten{m} },
 	"model_misnamed":       func(m mutant) engine.Journal { return &modelMisnamed{m} },
+	"plan_rewritten":       func(m mutant) engine.Journal { return &planRewritten{m} },
+	"mode_forgotten":       func(m mutant) engine.Journal { return &modeForgotten{mutant: m} },
 	"plan_forgetful":       func(m mutant) engine.Journal { return &planForgetful{mutant: m} },
 	"prompt_varies":        func(m mutant) engine.Journal { return &promptVaries{m} },
 	"event_index_reused":   func(m mutant) engine.Journal { return &eventIndexReused{mutant: m} },

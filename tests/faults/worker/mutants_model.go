@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/everturn/everturn/journal"
@@ -20,6 +21,20 @@ func (m *summaryForgotten) SettleCompaction(_ context.Context,
 	out := in.Compaction
 	out.Turn, out.Step = in.Key.Turn, in.Key.Step
 	return out, nil
+}
+
+// modeForgotten forgets, at the first read of each step, that the model takes no tools.
+type modeForgotten struct {
+	mutant
+	last atomic.Int64
+}
+
+func (m *modeForgotten) ModelChange(ctx context.Context, key journal.StepKey) (turn.ModelEvent, error) {
+	change, err := m.Journal.ModelChange(ctx, key)
+	if change.Mode != "" && change.Step < key.Step && m.last.Swap(int64(key.Step)) != int64(key.Step) {
+		change.Mode = ""
+	}
+	return change, err
 }
 
 // modelMisnamed records the configured model for each inference, whichever model answers.

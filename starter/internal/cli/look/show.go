@@ -161,7 +161,7 @@ func printTurn(w io.Writer, t client.TurnHistory, messages []turn.Message, hint 
 			printMessage(w, int64(i+1), m)
 		}
 	}
-	if p := client.PlanOf(t.Calls, t.Requests); len(p.Steps) > 0 {
+	if p := t.Plan; len(p.Steps) > 0 {
 		fmt.Fprintf(w, "  %s\n", strings.ReplaceAll(ui.Plan(p), "\n", "\n  "))
 	}
 	if l := t.Live; l != nil && l.Wait != nil {
