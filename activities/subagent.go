@@ -157,8 +157,8 @@ func inheritDenyAndAsk(cfg *turn.Config, other turn.Policy) {
 
 // addAgents adds to cfg a tool for each agent that the agent may call, and returns the descriptors with theirs. It
 // leaves out the agent itself and the agents of the turns above, so that calls cannot go in circles, agents that policy
-// denies or that this worker does not have, and at the maximum depth all. c is the caller of the turn, or nil. In a turn
-// with a plan whose session has a tree, it also adds the tool for turn.Config.PlanAgent.
+// denies or that this worker does not have, and at the maximum depth all. c is the caller of the turn, or nil. In a
+// turn with a plan whose session has a tree, it also adds the tool for turn.Config.PlanAgent.
 func (a *Activities) addAgents(agent turn.Agent, c *caller, cfg *turn.Config, descriptors []turn.Descriptor,
 	confirm plan.Confirm) []turn.Descriptor {
 	above := []string{agent.ID}
@@ -201,8 +201,8 @@ func (a *Activities) addAgents(agent turn.Agent, c *caller, cfg *turn.Config, de
 }
 
 // agentTool returns the descriptor of the tool with which a model calls the agent a. background adds the argument with
-// which the call does not wait for the answer, and planned those with the scope of a plan's step. The tool is read-only, because the agent's own calls need
-// permissions and approvals of their own.
+// which the call does not wait for the answer, and planned those with the scope of a plan's step. The tool is
+// read-only, because the agent's own calls need permissions and approvals of their own.
 func agentTool(a turn.Agent, background, planned bool) turn.Descriptor {
 	id := turn.AgentTools + a.ID
 	description := "Gives a task to the agent " + a.ID + " and returns its answer"
@@ -216,13 +216,14 @@ func agentTool(a turn.Agent, background, planned bool) turn.Descriptor {
 			`"boolean"},`
 	}
 	if planned {
-		before += `"paths":{"description":"the files and folders that it may change","items":{"type":"string"},"type":"array"},`
+		before += `"paths":{"description":"the files and folders that it may change","items":{"type":"string"},` +
+			`"type":"array"},`
 		after = `,"tools":{"description":"the tools that it may call to change something","items":{"type":"string"},` +
 			`"type":"array"}`
 	}
 	schema := json.RawMessage(`{"additionalProperties":false,"properties":{` + before +
-		`"task":{"description":"what the agent is to ` +
-		`do, with all that it needs to know","minLength":1,"type":"string"}` + after + `},"required":["task"],"type":"object"}`)
+		`"task":{"description":"what the agent is to do, with all that it needs to know","minLength":1,"type":"string"}` +
+		after + `},"required":["task"],"type":"object"}`)
 	return turn.Descriptor{
 		ID: id, Wire: turn.WireName(id), Description: description, Schema: schema, Activity: turn.ActivityAgent,
 		Risk: turn.RiskLow, Repeatable: true, Effects: turn.Effects{ReadOnly: true},

@@ -144,7 +144,8 @@ func (c callContext) whyConfirm() string {
 // binding returns the permit of a call that policy, taint and grants permit so, in a turn whose plan users confirm. A
 // call that a user has confirmed with the plan, with exactly these arguments, needs no approval of its own. A call that
 // changes something and is not of the current steps needs one, whatever policy permits.
-func (c callContext) binding(d turn.Descriptor, call turn.ToolCall, permit turn.Permit, confirm plan.Confirm) turn.Permit {
+func (c callContext) binding(d turn.Descriptor, call turn.ToolCall, permit turn.Permit,
+	confirm plan.Confirm) turn.Permit {
 	if c.plan == nil || permit.Permission == turn.Deny || permit.Code != "" {
 		return permit
 	}
@@ -192,7 +193,8 @@ func outOfScope(d turn.Descriptor, call turn.ToolCall, permit turn.Permit, scope
 // of the plan's tools.
 func (p TurnPlan) allowedAfter(inference int) bool {
 	return slices.ContainsFunc(p.requests, func(r turn.Request) bool {
-		return r.Kind == turn.RequestApproval && !plan.Is(r.Tool) && r.Step > inference && r.Decision != nil && r.Decision.Allowed
+		allowed := r.Decision != nil && r.Decision.Allowed
+		return r.Kind == turn.RequestApproval && !plan.Is(r.Tool) && r.Step > inference && allowed
 	})
 }
 

@@ -31,10 +31,13 @@ type chatMessage struct {
 func (c *checker) shown() {
 	for _, t := range c.sortedTurns() {
 		for _, inf := range t.inferences {
+			inJSON := false // the transcript has the action, and not its text
 			for _, r := range c.asked(t, inf.Key.Step) {
-				c.prompt(t, inf, r)
+				if inJSON = r.inJSON(); !inJSON {
+					c.prompt(t, inf, r)
+				}
 			}
-			if inf.Settled && !inf.Completion.Plan {
+			if inf.Settled && !inf.Completion.Plan && !inJSON {
 				c.spoken(t, inf)
 			}
 		}
