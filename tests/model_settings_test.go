@@ -28,8 +28,9 @@ func provider(api turn.API, model string) func(*config.Config) {
 }
 
 // TestReasoningComesBackOverThreeHops runs a turn of eight calls, each after reasoning, over each wire API. Its prompt
-// is compacted in the middle. The fake refuses requests whose reasoning is missing or was changed, and of the bound
-// model also reasoning after other messages than those that it came after.
+// is compacted in the middle. Two more turns of the session have other efforts and other tools. The fake refuses
+// requests whose reasoning is missing or was changed, and of the bound model also reasoning after other messages, or
+// with other tools, than those that it came after.
 func TestReasoningComesBackOverThreeHops(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -47,7 +48,11 @@ func TestReasoningComesBackOverThreeHops(t *testing.T) {
 			t.Parallel()
 			const calls = 8
 			m := &reader{summary: fakellm.Text("They read a book."), script: fakellm.Func(func(r fakellm.Request) fakellm.Reply {
-				reply := hops("local_quick_page", calls).Reply(r)
+				n := calls
+				if r.Chat.Asked() != "Read the book." {
+					n = 3
+				}
+				reply := hops("local_quick_page", n).Reply(r)
 				if name == "deepseek-flash" && r.Step == 1 {
 					return reply // without reasoning: it must come back as empty
 				}
@@ -57,7 +62,8 @@ func TestReasoningComesBackOverThreeHops(t *testing.T) {
 				cfg.Models = []config.Model{{Name: "mine:" + name, ContextTokens: 9000}}
 			})
 			e.work(withPage()...)
-			sent := e.say(session(t), workflows.Message{Text: "Read the book.", ModelSettings: turn.ModelSettings{Effort: turn.EffortHigh}})
+			sent := e.say(session(t), workflows.Message{Text: "Read the book.",
+				ModelSettings: turn.ModelSettings{Effort: turn.EffortHigh}})
 			res, err := e.people().Wait(t.Context(), sent)
 			require.NoError(t, err)
 			require.Equal(t, turn.FinishAnswered, res.FinishReason, res.Message)
@@ -83,6 +89,26 @@ func TestReasoningComesBackOverThreeHops(t *testing.T) {
 			if name != "claude-haiku-4-5" {
 				assert.GreaterOrEqual(t, asked, calls)
 			}
+			for _, effort := range []turn.Effort{turn.EffortLow, turn.EffortOff} {
+				before := len(e.model.Requests())
+				sent := e.say(session(t), workflows.Message{Text: "Read on: " + string(effort), Tools: []string{"local/quick_page"},
+					ModelSettings: turn.ModelSettings{Effort: effort}})
+				res, err := e.people().Wait(t.Context(), sent)
+				require.NoError(t, err)
+				require.Equal(t, turn.FinishAnswered, res.FinishReason, res.Message)
+				assert.Equal(t, 3, res.ToolCalls)
+				refused := 0
+				for _, r := range e.model.Requests()[before:] {
+					assert.False(t, strings.Contains(c.effort, "high") && strings.Contains(string(r.Body), c.effort))
+					if r.Outcome != fakellm.Sent {
+						refused++
+					}
+				}
+				// Without drop_block, which goes with adaptive thinking only, the first request tells that the reasoning of the
+				// other turns is of no use any more.
+				most := map[bool]int{true: 1}[name == "claude-sonnet-5-5" && effort == turn.EffortOff]
+				assert.LessOrEqual(t, refused, most, effort)
+			}
 		})
 	}
 }
@@ -98,12 +124,15 @@ func TestAnEffortReachesTheModel(t *testing.T) {
 		asked   turn.Effort
 		sent    turn.Effort
 	}{
-		"llm": {change: func(c *config.Config) { c.LLM.Effort = "low" }, want: `"reasoning_effort":"low"`, asked: "low", sent: "low"},
+		"llm": {change: func(c *config.Config) { c.LLM.Effort = "low" }, want: `"reasoning_effort":"low"`, asked: "low",
+			sent: "low"},
 		"provider": {change: func(c *config.Config) { c.LLM.Effort, c.Providers[0].Effort = "low", "medium" },
 			want: `"medium"`, asked: "medium", sent: "medium"},
-		"agent":   {change: func(c *config.Config) { c.Providers[0].Effort = "low" }, agent: "hard", want: `"high"`, asked: "high", sent: "high"},
+		"agent": {change: func(c *config.Config) { c.Providers[0].Effort = "low" }, agent: "hard", want: `"high"`,
+			asked: "high", sent: "high"},
 		"message": {agent: "hard", message: turn.ModelSettings{Effort: "off"}, want: `"none"`, asked: "off", sent: "off"},
-		"policy": {change: func(c *config.Config) { c.Policy.MaxEffort = "medium" }, message: turn.ModelSettings{Effort: "max"}, want: `"medium"`,
+		"policy": {change: func(c *config.Config) { c.Policy.MaxEffort = "medium" },
+			message: turn.ModelSettings{Effort: "max"}, want: `"medium"`,
 			asked: "max", sent: "medium"},
 		"unset": {want: ""},
 	} {
@@ -117,7 +146,8 @@ func TestAnEffortReachesTheModel(t *testing.T) {
 				require.NoError(t, cfg.Validate())
 			})
 			e.work()
-			res := e.result(e.start(session(t), workflows.Input{Agent: c.agent, Message: &workflows.Message{Text: "Is it you?", ModelSettings: c.message}}))
+			res := e.result(e.start(session(t), workflows.Input{Agent: c.agent,
+				Message: &workflows.Message{Text: "Is it you?", ModelSettings: c.message}}))
 			require.Equal(t, "Yes.", res.Answer, res.Message)
 			body := string(e.model.Requests()[0].Body)
 			var started turn.StartedEvent
@@ -150,7 +180,8 @@ func TestAFallbackHasItsOwnEffort(t *testing.T) {
 		})
 	e.work()
 	warm, seed := 0.5, 7
-	sent := e.say(session(t), workflows.Message{Text: "Is it you?", ModelSettings: turn.ModelSettings{Temperature: &warm, Seed: &seed}})
+	sent := e.say(session(t), workflows.Message{Text: "Is it you?",
+		ModelSettings: turn.ModelSettings{Temperature: &warm, Seed: &seed}})
 	res, err := e.people().Wait(t.Context(), sent)
 	require.NoError(t, err)
 	require.Equal(t, "Yes.", res.Answer, res.Message)
@@ -177,7 +208,8 @@ func TestAnUnknownModelRefusesASetting(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, fakellm.Func(func(r fakellm.Request) fakellm.Reply {
 		if strings.Contains(string(r.Body), "reasoning_effort") {
-			return fakellm.Status(http.StatusBadRequest, "invalid_request_error", "Unrecognized request argument: reasoning_effort")
+			return fakellm.Status(http.StatusBadRequest, "invalid_request_error",
+				"Unrecognized request argument: reasoning_effort")
 		}
 		return fakellm.Text("Yes.")
 	}), provider(turn.APIChat, "plain"))
@@ -204,7 +236,8 @@ func TestAToolChoiceHoldsForTheFirstAnswer(t *testing.T) {
 	require.Len(t, requests, 2)
 	assert.Contains(t, string(requests[0].Body), `"tool_choice":{"type":"function","function":{"name":"local_echo"}}`)
 	assert.NotContains(t, string(requests[1].Body), "tool_choice")
-	for _, s := range []turn.ModelSettings{{Effort: "extreme"}, {TopP: ptr(2.0)}, {Stop: slices.Repeat([]string{"x"}, 5)}} {
+	for _, s := range []turn.ModelSettings{{Effort: "extreme"}, {TopP: ptr(2.0)},
+		{Stop: slices.Repeat([]string{"x"}, 5)}} {
 		_, err := e.people().Send(t.Context(), client.SendInput{Message: workflows.Message{Text: "x", ModelSettings: s}})
 		assert.ErrorIs(t, err, client.ErrInvalid, "%+v", s)
 	}

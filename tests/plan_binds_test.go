@@ -46,7 +46,8 @@ func deviations() map[string]deviation {
 	return map[string]deviation{
 		"another tool in a bound step": {replies: []fakellm.Script{proposeSteps(bound), put("x"), done},
 			asked: []string{setsTo("x")}, says: "may call only local/set"},
-		"a tool in a step that names none": {replies: []fakellm.Script{proposeSteps(plan.Step{Description: "free"}), set("x"), done},
+		"a tool in a step that names none": {replies: []fakellm.Script{proposeSteps(plan.Step{Description: "free"}),
+			set("x"), done},
 			asked: []string{setsTo("x")}},
 		"other arguments after a failure": {replies: []fakellm.Script{proposeSteps(failing, one), set("x"), done},
 			effects: []string{"fails"}, asked: []string{setsTo("x")}},
@@ -54,7 +55,8 @@ func deviations() map[string]deviation {
 			effects: []string{"fails"}, asked: []string{setsTo("fails")}},
 		"another tool with the same arguments": {replies: []fakellm.Script{proposeSteps(failing, one), put("one"), done},
 			effects: []string{"fails"}, asked: []string{setsTo("one")}},
-		"a later step first": {replies: []fakellm.Script{proposeSteps(plan.Step{Description: "x", Tool: "local/put"}, one), set("one"), done},
+		"a later step first": {replies: []fakellm.Script{proposeSteps(plan.Step{Description: "x", Tool: "local/put"}, one),
+			set("one"), done},
 			asked: []string{setsTo("one")}},
 		"a change in a step that reflects": {replies: []fakellm.Script{
 			proposeSteps(one, plan.Step{Description: "look", Tool: plan.Reflect}, two), set("two"), done},
@@ -63,7 +65,8 @@ func deviations() map[string]deviation {
 			effects: []string{"one"}, says: "there is no plan yet"},
 		"the step's own call beside the proposal": {replies: []fakellm.Script{proposeSteps(one).And(set("one")), done},
 			effects: []string{"one"}},
-		"a call beside a reflection": {replies: []fakellm.Script{proposeSteps(bound, one), reflects(1, plan.Done).And(set("x")), done},
+		"a call beside a reflection": {replies: []fakellm.Script{proposeSteps(bound, one),
+			reflects(1, plan.Done).And(set("x")), done},
 			effects: []string{"one"}, says: "reflects on a step"},
 		"a call after the end": {replies: []fakellm.Script{proposeSteps(one), set("one"), done}, effects: []string{"one"},
 			says: "the plan has ended"},
@@ -72,29 +75,39 @@ func deviations() map[string]deviation {
 			effects: nil, asked: []string{setsTo("two")}},
 		"a second plan": {replies: []fakellm.Script{proposeSteps(failing, one), proposeSteps(two), done},
 			effects: []string{"fails"}, says: "no other plan"},
-		"a second plan beside its call": {replies: []fakellm.Script{proposeSteps(failing, one), proposeSteps(two).And(set("two")), done},
+		"a second plan beside its call": {replies: []fakellm.Script{proposeSteps(failing, one),
+			proposeSteps(two).And(set("two")), done},
 			effects: []string{"fails"}, asked: []string{setsTo("two")}},
 		"a tool that the message leaves out": {tools: []string{"local/set"}, replies: []fakellm.Script{
-			proposeSteps(plan.Step{Description: "x", Tool: "local/put", Args: json.RawMessage(setsTo("x"))}), proposeSteps(one), done},
+			proposeSteps(plan.Step{Description: "x", Tool: "local/put", Args: json.RawMessage(setsTo("x"))}),
+			proposeSteps(one), done},
 			effects: []string{"one"}, says: "step 1 cannot be carried out as written"},
 		"arguments that do not fit the tool": {replies: []fakellm.Script{
-			proposeSteps(plan.Step{Description: "x", Tool: "local/set", Args: json.RawMessage(`{"txt":"x"}`)}), proposeSteps(one), done},
+			proposeSteps(plan.Step{Description: "x", Tool: "local/set", Args: json.RawMessage(`{"txt":"x"}`)}),
+			proposeSteps(one), done},
 			effects: []string{"one"}, says: "step 1 cannot be carried out as written"},
 		"a name twice in the arguments": {replies: []fakellm.Script{
 			fakellm.Call("local_plan", `{"steps":[{"description":"x","tool":"local/set","args":{"text":"a","text":"b"}}]}`),
 			proposeSteps(one), done}, effects: []string{"one"}},
 		"a tool that policy denies": {replies: []fakellm.Script{
-			proposeSteps(plan.Step{Description: "x", Tool: "local/set", Args: json.RawMessage(setsTo("forbidden"))}, one), done}},
-		"a path with ..":                {replies: []fakellm.Script{proposeSteps(inDocs), store("docs/../src"), done}, asked: []string{`{"path":"docs/../src"}`}},
-		"a path in another form":        {replies: []fakellm.Script{proposeSteps(inDocs), store("./docs/a"), done}, asked: []string{`{"path":"./docs/a"}`}},
-		"a path that only begins alike": {replies: []fakellm.Script{proposeSteps(inDocs), store("docs2/a"), done}, asked: []string{`{"path":"docs2/a"}`}},
-		"an agent in the step's place": {replies: []fakellm.Script{proposeSteps(bound), fakellm.Calls(callAgent("a", "do it")), done},
+			proposeSteps(plan.Step{Description: "x", Tool: "local/set", Args: json.RawMessage(setsTo("forbidden"))}, one),
+			done}},
+		"a path with ..": {replies: []fakellm.Script{proposeSteps(inDocs), store("docs/../src"), done},
+			asked: []string{`{"path":"docs/../src"}`}},
+		"a path in another form": {replies: []fakellm.Script{proposeSteps(inDocs), store("./docs/a"), done},
+			asked: []string{`{"path":"./docs/a"}`}},
+		"a path that only begins alike": {replies: []fakellm.Script{proposeSteps(inDocs), store("docs2/a"), done},
+			asked: []string{`{"path":"docs2/a"}`}},
+		"an agent in the step's place": {replies: []fakellm.Script{proposeSteps(bound),
+			fakellm.Calls(callAgent("a", "do it")), done},
 			asked: []string{`{"task":"do it"}`}, says: "may call only local/set"},
 		"a call that looks like the plan's": {replies: []fakellm.Script{proposeSteps(bound),
-			fakellm.Calls(fakellm.ToolCall{ID: "plan_2_0", Name: "local_put", Arguments: setsTo("x")}), done}, asked: []string{setsTo("x")}},
+			fakellm.Calls(fakellm.ToolCall{ID: "plan_2_0", Name: "local_put", Arguments: setsTo("x")}), done},
+			asked: []string{setsTo("x")}},
 		"each later step is denied": {confirm: plan.ConfirmStep, replies: []fakellm.Script{proposeSteps(one, two), done},
 			effects: []string{"one"}, asked: []string{setsTo("two")}},
-		"a change of a step that nobody has announced": {confirm: plan.ConfirmStep, replies: []fakellm.Script{proposeSteps(one, bound), set("x"), done},
+		"a change of a step that nobody has announced": {confirm: plan.ConfirmStep,
+			replies: []fakellm.Script{proposeSteps(one, bound), set("x"), done},
 			effects: []string{"one"}, asked: []string{setsTo("x")}},
 	}
 }
@@ -118,7 +131,8 @@ func TestNoDeviationFromAPlanTakesEffectUnseen(t *testing.T) {
 				c.Agents[i].Agents = []string{"a"}
 			}
 		}
-		c.Policy.Rules = append(c.Policy.Rules, turn.Rule{Tool: "local/set", Permit: turn.Deny, Arguments: map[string]string{"text": "forbidden"}})
+		c.Policy.Rules = append(c.Policy.Rules, turn.Rule{Tool: "local/set", Permit: turn.Deny,
+			Arguments: map[string]string{"text": "forbidden"}})
 	})
 	e.work(effects.tools()...)
 	for name, d := range all {
@@ -131,7 +145,8 @@ func (e *env) deviates(t *testing.T, name string, d deviation, effects *sets) {
 	if d.confirm == plan.ConfirmStep {
 		agent = "careful"
 	}
-	id := e.start(session(t), workflows.Input{Agent: agent, Message: &workflows.Message{Text: "way: " + name + ".", Tools: d.tools}}).GetRunID()
+	id := e.start(session(t), workflows.Input{Agent: agent, Message: &workflows.Message{Text: "way: " + name + ".",
+		Tools: d.tools}}).GetRunID()
 	var asked []string
 	plans := 0
 	for n := 1; ; n++ {
@@ -139,7 +154,8 @@ func (e *env) deviates(t *testing.T, name string, d deviation, effects *sets) {
 		if !more {
 			break
 		}
-		in := client.DecideInput{Session: session(t), Request: r.ID, ArgumentsHash: r.ArgumentsHash, By: "ann", Reason: "no other plan"}
+		in := client.DecideInput{Session: session(t), Request: r.ID, ArgumentsHash: r.ArgumentsHash, By: "ann",
+			Reason: "no other plan"}
 		var err error
 		switch {
 		case r.Tool != plan.Tool:

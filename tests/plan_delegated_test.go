@@ -74,8 +74,8 @@ func TestIndependentStepsNeedNoAgent(t *testing.T) {
 	assert.True(t, history.Turns[0].Plan.Ended)
 }
 
-// TestAConflictOfIndependentStepsAsks lets both agents of a confirmed plan write the same file. The model is told which,
-// its own solution is asked for, and the tree that was not merged keeps its commit.
+// TestAConflictOfIndependentStepsAsks lets both agents of a confirmed plan write the same file. The model is told
+// which, its own solution is asked for, and the tree that was not merged keeps its commit.
 func TestAConflictOfIndependentStepsAsks(t *testing.T) {
 	t.Parallel()
 	repo, tree := inTree(t)
@@ -93,7 +93,8 @@ func TestAConflictOfIndependentStepsAsks(t *testing.T) {
 	assert.JSONEq(t, both, request.Arguments)
 	assert.Contains(t, e.toldOf(id), "same.md")
 	stored := gitIn(t, e.store(repo))
-	assert.Equal(t, "two", stored("show", workspace.Branch("", turn.SubagentSession(id, "2.1"))+":same.md"), "nothing is lost")
+	assert.Equal(t, "two", stored("show", workspace.Branch("", turn.SubagentSession(id, "2.1"))+":same.md"),
+		"nothing is lost")
 	e.allow(session(t), request, "")
 	assert.Equal(t, "Both.", e.ended(id).Answer)
 	assert.Equal(t, "both", stored("show", "everturn/"+session(t)+":same.md"))

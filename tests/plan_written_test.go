@@ -34,7 +34,8 @@ type storeIn struct {
 func (s *sets) tools() []engine.Option {
 	text := func(ctx context.Context, in echoIn) (string, error) { return s.add(ctx, in.Text) }
 	return []engine.Option{engine.WithTool("set", "Sets a value.", text), engine.WithTool("put", "Puts a value.", text),
-		engine.WithTool("store", "Stores a file.", func(ctx context.Context, in storeIn) (string, error) { return s.add(ctx, in.Path) })}
+		engine.WithTool("store", "Stores a file.",
+			func(ctx context.Context, in storeIn) (string, error) { return s.add(ctx, in.Path) })}
 }
 
 func (s *sets) add(ctx context.Context, value string) (string, error) {
@@ -66,7 +67,8 @@ func TestAWrittenPlanIsCarriedOutWithoutTheModel(t *testing.T) {
 	reflect := plan.Step{Description: "look at the results", Tool: plan.Reflect}
 	e := newEnv(t, fakellm.Steps(
 		proposeSteps(written("1"), written("2"), written("3"), reflect, written("4"), written("5"), written("6"), reflect),
-		reflects(4, plan.Done), reflects(8, plan.Done), fakellm.Text("All six.")), planner(plan.ConfirmPlan), asksFor("local/set"))
+		reflects(4, plan.Done), reflects(8, plan.Done), fakellm.Text("All six.")), planner(plan.ConfirmPlan),
+		asksFor("local/set"))
 	e.work(done.tools()...)
 	id := e.planned("change it")
 	asked := e.waits(id, 1)[0]
@@ -138,8 +140,10 @@ func TestAWrittenStepOfATaintedSessionAsksAgain(t *testing.T) {
 		return plan.Step{Description: text, Tool: tool, Args: json.RawMessage(setsTo(text))}
 	}
 	e := withApprovals(t, turn.TaintOn, l, fakellm.Cases(
-		fakellm.When("first", fakellm.Steps(proposeSteps(step("mcp/ledger/append", "a"), step("mcp/ledger/append", "b")), fakellm.Text("Done."))),
-		fakellm.When("second", fakellm.Steps(proposeSteps(step("mcp/ledger/append", "c"), step("mcp/ledger/append", "d")), fakellm.Text("Done."))),
+		fakellm.When("first", fakellm.Steps(proposeSteps(step("mcp/ledger/append", "a"), step("mcp/ledger/append", "b")),
+			fakellm.Text("Done."))),
+		fakellm.When("second", fakellm.Steps(proposeSteps(step("mcp/ledger/append", "c"), step("mcp/ledger/append", "d")),
+			fakellm.Text("Done."))),
 	))
 	e.work()
 	id := e.say(session(t), workflows.Message{Text: "first", Plan: plan.ConfirmPlan}).ID
@@ -167,8 +171,10 @@ func TestAWrittenStepOfATaintedSessionAsksAgain(t *testing.T) {
 func TestATodoListBindsNothing(t *testing.T) {
 	t.Parallel()
 	var done sets
-	e := newEnv(t, fakellm.Steps(set("before"), proposeSteps(written("no")), proposeSteps(plan.Step{Description: "one"}, plan.Step{Description: "two"}),
-		put("1").And(reflects(1, plan.Done)), proposeSteps(plan.Step{Description: "deux"}), reflects(2, plan.Done), fakellm.Text("Done.")),
+	e := newEnv(t, fakellm.Steps(set("before"), proposeSteps(written("no")),
+		proposeSteps(plan.Step{Description: "one"}, plan.Step{Description: "two"}),
+		put("1").And(reflects(1, plan.Done)), proposeSteps(plan.Step{Description: "deux"}), reflects(2, plan.Done),
+		fakellm.Text("Done.")),
 		planner(plan.Todo))
 	e.work(done.tools()...)
 	id := e.planned("change it")

@@ -49,11 +49,14 @@ func TestWhatAProviderCallsIncompleteIsNotWhole(t *testing.T) {
 		events []string
 		want   turn.StopCause
 	}{
-		"filter":      {chat.Wire{}, []string{chatCall, finish("content_filter: PROHIBITED_CONTENT"), "[DONE]"}, turn.StopContentFilter},
-		"in progress": {responses.Wire{}, []string{ended + `in_progress","output":[` + item("completed") + `]}}`}, turn.StopLength},
+		"filter": {chat.Wire{}, []string{chatCall, finish("content_filter: PROHIBITED_CONTENT"), "[DONE]"},
+			turn.StopContentFilter},
+		"in progress": {responses.Wire{}, []string{ended + `in_progress","output":[` + item("completed") + `]}}`},
+			turn.StopLength},
 		"details": {responses.Wire{}, []string{ended + `completed","incomplete_details":{"reason":"max_output_tokens"},"output":[` +
 			item("completed") + `]}}`}, turn.StopLength},
-		"two reasons": {messages.Wire{}, []string{begin, end, stop("max_tokens"), stop("end_turn"), `{"type":"message_stop"}`},
+		"two reasons": {messages.Wire{}, []string{begin, end, stop("max_tokens"), stop("end_turn"),
+			`{"type":"message_stop"}`},
 			turn.StopLength},
 	} {
 		done, err := inferRaw(t, c.wire, c.events...)

@@ -165,7 +165,8 @@ func TestABudgetOfThinkingFitsTheLimit(t *testing.T) {
 
 // TestToolsOfReasoningModelsNeedResponses checks that a request that Chat Completions would refuse is not sent.
 func TestToolsOfReasoningModelsNeedResponses(t *testing.T) {
-	for model, effort := range map[string]turn.Effort{"gpt-5.6-sol": "", "gpt-5.6-luna": "low", "gpt-6-astra": "", "gpt-6-sol": "high"} {
+	for model, effort := range map[string]turn.Effort{"gpt-5.6-sol": "", "gpt-5.6-luna": "low", "gpt-6-astra": "",
+		"gpt-6-sol": "high"} {
 		p := prompt("hello")
 		p.Model, p.Settings.Effort, p.Tools = model, effort, []turn.WireTool{{Name: "look"}}
 		_, err := chat.Wire{}.Body(p, inference.Rules{})
@@ -175,7 +176,8 @@ func TestToolsOfReasoningModelsNeedResponses(t *testing.T) {
 	warm := 0.5
 	for _, model := range []string{"gpt-5.6-sol", "gpt-6-sol"} {
 		p := prompt("hello")
-		p.Model, p.Settings, p.Tools = model, turn.ModelSettings{Effort: "off", Temperature: &warm}, []turn.WireTool{{Name: "look"}}
+		p.Model, p.Settings, p.Tools = model, turn.ModelSettings{Effort: "off", Temperature: &warm},
+			[]turn.WireTool{{Name: "look"}}
 		_, err := chat.Wire{}.Body(p, inference.Rules{})
 		assert.NoError(t, err, model)
 	}
@@ -233,7 +235,8 @@ func TestARefusedSettingIsLeftOut(t *testing.T) {
 func TestReasoningThatTheProviderRefusesIsDropped(t *testing.T) {
 	s := fakellm.Start(t, fakellm.Func(func(r fakellm.Request) fakellm.Reply {
 		if strings.Contains(string(r.Body), "stale") {
-			return fakellm.Status(http.StatusBadRequest, "invalid_encrypted_content", "The encrypted content could not be verified.")
+			return fakellm.Status(http.StatusBadRequest, "invalid_encrypted_content",
+				"The encrypted content could not be verified.")
 		}
 		return fakellm.Text("ok")
 	}))

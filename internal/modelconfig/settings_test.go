@@ -24,10 +24,11 @@ func TestSettingsThatNoModelTakesAreRefused(t *testing.T) {
 		key      string // of the error
 		notes    int
 	}{
-		"nothing":              {},
-		"an effort":            {llm: turn.ModelSettings{Effort: "minimal"}},
-		"no model has a seed":  {llm: turn.ModelSettings{Seed: &seed}, key: "llm.seed"},
-		"another provider has": {llm: turn.ModelSettings{Seed: &seed}, more: []config.ModelProvider{{ID: "local", BaseURL: "http://127.0.0.1:1"}}, notes: 1},
+		"nothing":             {},
+		"an effort":           {llm: turn.ModelSettings{Effort: "minimal"}},
+		"no model has a seed": {llm: turn.ModelSettings{Seed: &seed}, key: "llm.seed"},
+		"another provider has": {llm: turn.ModelSettings{Seed: &seed}, notes: 1,
+			more: []config.ModelProvider{{ID: "local", BaseURL: "http://127.0.0.1:1"}}},
 		"of the provider":      {provider: turn.ModelSettings{Verbosity: "low"}, key: "providers[0].verbosity"},
 		"older models take it": {llm: turn.ModelSettings{Temperature: &warm}, notes: 1},
 		"of an agent":          {agent: turn.ModelSettings{Temperature: &warm}, key: "agents[0].temperature"},
@@ -78,7 +79,8 @@ func TestAModelTakesTheEffortsOfTheConfiguration(t *testing.T) {
 		word        string
 	}{
 		{"local:mine", "medium", "low", "low"}, {"local:mine", "max", "high", "high"}, {"local:mine", "off", "low", "low"},
-		{"local:plain", "high", "", ""}, {"openai:gpt-5.2", "xhigh", "medium", "medium"}, {"openai:gpt-5.2", "off", "off", "none"},
+		{"local:plain", "high", "", ""}, {"openai:gpt-5.2", "xhigh", "medium", "medium"},
+		{"openai:gpt-5.2", "off", "off", "none"},
 		{"local:other", "xhigh", "xhigh", "xhigh"},
 	} {
 		m := fitted(c.model, c.asked)
