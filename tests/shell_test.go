@@ -4,17 +4,17 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// TestACommandActsInTheTreeOfItsSession lets the demo model run commands in a trusted repository, with the preset
-// coding: git works, changes become commits of the session, also those of a command that fails, and the user's files
-// stay.
-func TestACommandActsInTheTreeOfItsSession(t *testing.T) {
-	t.Parallel()
+// newShellUserFolder returns a folder with a trusted repository in which isolated commands need no approval. It skips
+// the test if this machine cannot isolate commands.
+func newShellUserFolder(t *testing.T) *userFolder {
+	t.Helper()
 	h := newCanvasUserFolder(t)
 	settings := strings.Replace(h.read("agent.toml"), "workspace = \"repo\"\n",
 		"workspace = \"repo\"\npreset = \"coding\"\ntrust_workspace = true\n", 1) + "\n[shell]\nenabled = true\n"
@@ -23,6 +23,15 @@ func TestACommandActsInTheTreeOfItsSession(t *testing.T) {
 		require.Empty(t, os.Getenv("EVERTURN_BWRAP_REQUIRED"), doctor)
 		t.Skip("no command can be isolated on this machine: " + doctor)
 	}
+	return h
+}
+
+// TestACommandActsInTheTreeOfItsSession lets the demo model run commands in a trusted repository, with the preset
+// coding: git works, changes become commits of the session, also those of a command that fails, and the user's files
+// stay.
+func TestACommandActsInTheTreeOfItsSession(t *testing.T) {
+	t.Parallel()
+	h := newShellUserFolder(t)
 	h.write("repo/.npmrc", "save=false\n")
 	h.git("add", ".npmrc")
 	h.git("commit", "-qm", "settings")
@@ -31,8 +40,9 @@ func TestACommandActsInTheTreeOfItsSession(t *testing.T) {
 		`call local/shell {"command":"git status && echo more >> page.md && git diff --stat && for i in 1 2; do echo $i > new$i; done"}`).exits(0)
 	assert.Contains(t, first.out.String(), "[exit code 0] (commit ")
 	assert.Contains(t, first.out.String(), "page.md | 1 +")
-	failing := h.everturn("run", "-s", "tree", `call local/shell {"command":"echo third > third; exit 3"}`).exits(0)
-	assert.Contains(t, failing.out.String(), "[exit code 3]")
+	failing := h.everturn("run", "-s", "tree", `call local/shell {"command":"echo third > third; ln new1 hard; exit 3"}`).exits(0)
+	assert.Contains(t, failing.out.String(), "[exit code 3] (commit ")
+	assert.Contains(t, failing.out.String(), "[not committed: hard (")
 	diff := h.everturn("canvas", "diff", "tree").exits(0).out.String()
 	for _, part := range []string{"+more", "new1", "new2", "+third"} {
 		assert.Contains(t, diff, part)
@@ -43,4 +53,28 @@ func TestACommandActsInTheTreeOfItsSession(t *testing.T) {
 	assert.Equal(t, "first\n", h.read("repo/page.md"))
 	assert.Empty(t, h.git("status", "--porcelain"))
 	assert.Equal(t, "settings\nbegin", h.git("log", "--format=%s", "main"))
+}
+
+// TestAKeptJobOutlivesItsTurn writes to a job in a later turn. What it then changes is a commit of its own.
+func TestAKeptJobOutlivesItsTurn(t *testing.T) {
+	t.Parallel()
+	h := newShellUserFolder(t)
+	worker := h.worker()
+	h.everturn("run", "-s", "kept", `call local/job_start {"command":"echo begun; read -r x; echo $x > from-job; read -r y; echo $y > later; sleep 600","keep":true}`).exits(0)
+	h.everturn("run", "-s", "kept", `call local/job_write {"id":"job-1","command":"hello\n"}`).exits(0)
+	h.everturn("run", "-s", "kept", `call local/shell {"command":"until test -s from-job; do sleep 0.05; done; cat from-job > copy"}`).exits(0)
+	h.everturn("run", "-s", "kept", `call local/job_write {"id":"job-1","command":"again\n"}`).exits(0)
+	h.everturn("run", "-s", "kept", `call local/shell {"command":"until test -s later; do sleep 0.05; done"}`).exits(0)
+	listed := h.everturn("run", "-s", "kept", `call local/job_read {}`).exits(0)
+	assert.Contains(t, listed.out.String(), "[job-1: running, kept]")
+	worker.signal(syscall.SIGKILL)
+	worker.wait()
+	h.worker()
+	lost := h.everturn("run", "-s", "kept", `call local/job_read {"id":"job-1"}`).exits(0)
+	assert.Contains(t, lost.out.String(), "its worker")
+	assert.Contains(t, lost.out.String(), "begun")
+	diff := h.everturn("canvas", "diff", "kept").exits(0).out.String()
+	for _, part := range []string{"+hello", "+again", "copy"} {
+		assert.Contains(t, diff, part)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"path/filepath"
+	"time"
 
 	"github.com/everturn/everturn/activities/tools"
 	"github.com/everturn/everturn/activities/tools/canvas"
@@ -53,10 +54,10 @@ func registerShell(ctx context.Context, r *tools.Registry, cfg config.Config, o 
 	cache := commandCache(root, o.Environ)
 	folder := shell.Folder{Workspace: root, Write: cfg.Shell.Write, Hidden: rules.Hidden, Protected: rules.Protected,
 		Git: cfg.Sandbox.Level == sandbox.LevelNamespace, Cache: cache}
-	options := shell.Options{In: folder.In, Where: folder.Where(), Timeout: cfg.Shell.Timeout, Trusted: trustsWorkspace(cfg),
-		Ended: endedTurns(o.Artifacts)}
+	options := shell.Options{Places: folder, Where: folder.Where(), Timeout: cfg.Shell.Timeout, Trusted: trustsWorkspace(cfg),
+		Ended: endedTurns(o.Artifacts), Records: filepath.Join(cfg.StateDir(), "jobs")}
 	if trees != nil {
-		options.In = inTree(*trees, rules, cache)
+		options.Places = treePlaces{*trees, rules, cache}
 		options.Where = "the workspace, this session's own copy of a git repository, where it can write everything"
 	} else if err := folder.Check(); err != nil {
 		return temporalconn.WithKind(config.ErrInvalid, err)
@@ -73,31 +74,50 @@ func registerShell(ctx context.Context, r *tools.Registry, cfg config.Config, o 
 	return shell.Register(r, options)
 }
 
-// inTree returns a shell.Options.In that runs commands in the tree of the call's session. What a command has changed
-// becomes a commit, even if it fails. A file that looks like one with credentials is not hidden if a commit has it: git
-// shows it anyway, and could not commit a tree that lacks it.
-func inTree(trees canvas.Roots, rules files.Options, cache string) func(ctx context.Context, title string,
+// treePlaces are the trees of sessions as the places of commands: see shell.Places. What a command has changed becomes
+// a commit, even if it fails. A file that looks like one with credentials is not hidden if a commit has it: git shows it
+// anyway, and could not commit a tree that lacks it.
+type treePlaces struct {
+	trees canvas.Roots
+	rules files.Options
+	cache string
+}
+
+// In implements shell.Places.
+func (t treePlaces) In(ctx context.Context, title string, run func(sandbox.Place) (string, error)) (string, error) {
+	return t.trees.Change(ctx, title, t.in(ctx, run))
+}
+
+// StartJob implements shell.Places.
+func (t treePlaces) StartJob(ctx context.Context, title string, atMost time.Duration,
 	run func(sandbox.Place) (string, error)) (string, error) {
-	return func(ctx context.Context, title string, run func(sandbox.Place) (string, error)) (string, error) {
-		return trees.Change(ctx, title, func(dir string) (string, []string, error) {
-			req, _ := tools.CallInfo(ctx)
-			committed, err := trees.Store.Has(ctx, req.Tenant, req.Session)
-			if err != nil {
-				return "", nil, err
-			}
-			folder := shell.Folder{Workspace: dir, Write: []string{"."}, Cache: cache, Git: true,
-				Hidden: func(path string) bool { return rules.Hidden(path) && !committed(path) }}
-			p, err := folder.Place(ctx)
-			if err != nil {
-				return "", nil, err
-			}
-			p.ForeignGit = false // the tree's own repository is the session's
-			for _, objects := range trees.Store.Borrowed() {
-				p.Binds = append(p.Binds, sandbox.Bind{Source: objects})
-			}
-			done, err := run(p)
-			return done, nil, err
-		})
+	return t.trees.StartJob(ctx, title, atMost, t.in(ctx, run))
+}
+
+// JobEnded implements shell.Places.
+func (t treePlaces) JobEnded(ctx context.Context) (string, error) { return t.trees.JobEnded(ctx) }
+
+// in returns a function that calls run with the place of commands in the tree dir.
+func (t treePlaces) in(ctx context.Context, run func(sandbox.Place) (string, error)) func(dir string) (string, []string,
+	error) {
+	return func(dir string) (string, []string, error) {
+		req, _ := tools.CallInfo(ctx)
+		committed, err := t.trees.Store.Has(ctx, req.Tenant, req.Session)
+		if err != nil {
+			return "", nil, err
+		}
+		folder := shell.Folder{Workspace: dir, Write: []string{"."}, Cache: t.cache, Git: true,
+			Hidden: func(path string) bool { return t.rules.Hidden(path) && !committed(path) }}
+		p, err := folder.Place(ctx)
+		if err != nil {
+			return "", nil, err
+		}
+		p.ForeignGit = false // the tree's own repository is the session's
+		for _, objects := range t.trees.Store.Borrowed() {
+			p.Binds = append(p.Binds, sandbox.Bind{Source: objects})
+		}
+		done, err := run(p)
+		return done, nil, err
 	}
 }
 

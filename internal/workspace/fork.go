@@ -13,34 +13,37 @@ import (
 const maxHistory = 50_000
 
 // forkPoint returns the state of a session's canvas after the calls, which are the latest first: that of the commit of
-// the latest one that has a commit, or else the state in which the canvas began, with shared false. It is empty if there
-// is no canvas.
+// the latest one that has a commit, and of the commits of jobs that follow it, or else the state in which the canvas
+// began, with shared false. It is empty if there is no canvas.
 func (s *Store) forkPoint(ctx context.Context, tenant, session string, calls []string) (st state, shared bool,
 	err error) {
 	now, begun, err := s.readState(ctx, tenant, session)
 	if err != nil || !begun {
 		return state{}, false, err
 	}
-	refs, err := s.git(ctx, nil, "for-each-ref", "--format=%(objectname)", headRef(tenant, session),
-		strings.TrimSuffix(leftRefs(tenant, session), "/"))
-	if err != nil {
-		return state{}, false, err
-	}
-	args := append([]string{"log", "-n", strconv.Itoa(maxHistory), "--topo-order", "--grep=^" + trailerCall + ": ",
-		"--format=%H %(trailers:key=" + trailerSession + ",valueonly,separator=)%x00%(trailers:key=" + trailerCall +
-			",valueonly,separator=)%x00%(trailers:key=" + trailerBase + ",valueonly,separator=)"}, strings.Fields(string(refs))...)
-	log, err := s.git(ctx, nil, append(args, "--")...)
+	log, err := s.history(ctx, tenant, session)
 	if err != nil {
 		return state{}, false, err
 	}
 	found, own, merged := map[string]state{}, []string{now.base}, map[string]bool{}
-	for line := range strings.Lines(string(log)) {
-		fields := strings.Split(strings.TrimSpace(line), "\x00")
-		if len(fields) != 3 || !objectID.MatchString(strings.Fields(fields[0])[0]) {
+	var jobs state   // after a row of commits of jobs, which the fork shares
+	var begin string // the commit at which the row begins
+	for line := range strings.Lines(log) {
+		fields := strings.Split(strings.TrimRight(line, "\n"), "\x00")
+		if len(fields) != 4 || !objectID.MatchString(strings.Fields(fields[0])[0]) {
 			continue
 		}
 		id, by, _ := strings.Cut(fields[0], " ")
 		st := state{head: id, base: baseOf(fields[2], id)}
+		if id == begin {
+			st = jobs
+		}
+		if job, _, ok := strings.Cut(fields[1], jobSeparator); ok && slices.Contains(calls, job) {
+			jobs = st
+			begin, _, _ = strings.Cut(fields[3], " ")
+		} else {
+			jobs, begin = state{}, ""
+		}
 		if _, known := found[fields[1]]; !known { // a commit that was undone and made again may be here twice
 			found[fields[1]] = st
 		}
@@ -58,11 +61,33 @@ func (s *Store) forkPoint(ctx context.Context, tenant, session string, calls []s
 		}
 	}
 	for _, base := range own { // that of the first commit is no merge
-		if !merged[base] {
+		switch {
+		case merged[base]:
+		case base == begin:
+			return jobs, true, nil
+		default:
 			return state{head: base, base: base}, false, nil
 		}
 	}
 	return state{head: now.base, base: now.base}, false, nil
+}
+
+// history returns the commits of a session's canvas, and of what it has left, the latest first. A line has the ID and the
+// session, the call, the base and the parents, with NULs between them.
+func (s *Store) history(ctx context.Context, tenant, session string) (string, error) {
+	refs, err := s.git(ctx, nil, "for-each-ref", "--format=%(objectname)", headRef(tenant, session),
+		strings.TrimSuffix(leftRefs(tenant, session), "/"))
+	if err != nil {
+		return "", err
+	}
+	format := "--format=%H"
+	for i, key := range []string{trailerSession, trailerCall, trailerBase} {
+		format += []string{" ", "%x00", "%x00"}[i] + "%(trailers:key=" + key + ",valueonly,separator=)"
+	}
+	args := append([]string{"log", "-n", strconv.Itoa(maxHistory), "--topo-order", "--grep=^" + trailerCall + ": ",
+		format + "%x00%P"}, strings.Fields(string(refs))...)
+	log, err := s.git(ctx, nil, append(args, "--")...)
+	return string(log), err
 }
 
 // baseOf returns the base that the trailer of the commit id names.

@@ -10,6 +10,9 @@ import (
 
 // settle commits what has changed in the tree outside of calls, for instance by a command in the background.
 func (t *tree) settle(ctx context.Context, a Action) error {
+	if err := t.commitJobs(ctx); err != nil {
+		return err
+	}
 	changes, _, x, err := t.changed(ctx)
 	if err != nil || len(changes) == 0 {
 		return err

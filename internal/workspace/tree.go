@@ -56,6 +56,9 @@ type Change struct {
 	// Run changes files in the directory dir. It returns the paths of those that it may have changed, or nil if any may
 	// have changed. After an error, what has changed is committed, too.
 	Run func(dir string) (paths []string, err error)
+	// Job, if it is not 0, means that a process which Run has started goes on changing the tree: for this long at most,
+	// or until JobEnded is called.
+	Job time.Duration
 }
 
 // Result is what Change has committed.
@@ -78,6 +81,9 @@ func (s *Store) Change(ctx context.Context, a Action, origin Begins, c Change) (
 	ctx = t.locked(ctx)
 	if res.Commit, err = s.commitOf(ctx, t.state, a); err != nil || res.Commit != "" {
 		res.Earlier = true
+		return res, err
+	}
+	if err := t.commitJobs(ctx); err != nil {
 		return res, err
 	}
 	if err := s.mark(t.name, unfinished{Action: a}); err != nil {
@@ -103,6 +109,9 @@ func (s *Store) Change(ctx context.Context, a Action, origin Begins, c Change) (
 	}
 	if err != nil {
 		return res, errors.Join(runErr, fmt.Errorf("committing the changes of the tree: %w", err))
+	}
+	if c.Job > 0 && runErr == nil {
+		runErr = t.addJob(a, c)
 	}
 	return res, errors.Join(runErr, s.unmark(t.name))
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/everturn/everturn/activities/tools"
 	"github.com/everturn/everturn/activities/tools/files"
@@ -78,21 +79,48 @@ func (r Roots) Read(ctx context.Context) (dir string, err error) {
 // Change implements files.Roots. The changes become one commit.
 func (r Roots) Change(ctx context.Context, title string,
 	run func(dir string) (done string, changed []string, err error)) (string, error) {
+	return r.change(ctx, workspace.Change{Title: title}, run)
+}
+
+// StartJob is like Change for a call that starts a job, which goes on changing the tree until JobEnded is called, for
+// atMost at the longest.
+func (r Roots) StartJob(ctx context.Context, title string, atMost time.Duration,
+	run func(dir string) (done string, changed []string, err error)) (string, error) {
+	return r.change(ctx, workspace.Change{Title: title, Job: atMost}, run)
+}
+
+// JobEnded commits what the job has changed that the call of the context has started. The note says so, or is empty.
+func (r Roots) JobEnded(ctx context.Context) (note string, err error) {
+	a, _, err := r.action(ctx)
+	if err != nil {
+		return "", err
+	}
+	res, err := r.Store.JobEnded(ctx, a)
+	return strings.TrimSpace(noted("", res)), err
+}
+
+func (r Roots) change(ctx context.Context, c workspace.Change,
+	run func(dir string) (done string, changed []string, err error)) (string, error) {
 	a, origin, err := r.action(ctx)
 	if err != nil {
 		return "", err
 	}
-	done := title + " was done before" // stays if run is not called
-	res, err := r.Store.Change(ctx, a, origin, workspace.Change{Title: title,
-		Run: func(dir string) (changed []string, err error) {
-			done, changed, err = run(dir)
-			return changed, err
-		}})
-	if err != nil {
-		return "", err
+	done := c.Title + " was done before" // stays if run is not called
+	c.Run = func(dir string) (changed []string, err error) {
+		done, changed, err = run(dir)
+		return changed, err
 	}
-	// The first line says what was done, and a diff may follow.
-	first, rest, more := strings.Cut(done, "\n")
+	res, err := r.Store.Change(ctx, a, origin, c)
+	if err != nil {
+		return "", notedError{err, noted(err.Error(), res)}
+	}
+	return noted(done, res), nil
+}
+
+// noted returns what a call says with the commit and what that leaves out, after its first line: that says what was
+// done, and output or a diff may follow.
+func noted(text string, res workspace.Result) string {
+	first, rest, more := strings.Cut(text, "\n")
 	if res.Commit != "" {
 		first += fmt.Sprintf(" (commit %.10s)", res.Commit)
 	}
@@ -102,8 +130,18 @@ func (r Roots) Change(ctx context.Context, title string,
 	if more {
 		first += "\n" + rest
 	}
-	return first, nil
+	return first
 }
+
+// notedError is an error of a call that has changed files.
+type notedError struct {
+	error
+	text string
+}
+
+func (e notedError) Error() string { return e.text }
+
+func (e notedError) Unwrap() error { return e.error }
 
 type diffInput struct {
 	Path string `json:"path,omitempty" jsonschema:"only this file; empty for all"`

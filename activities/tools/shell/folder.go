@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/everturn/everturn/activities/tools/files"
 	"github.com/everturn/everturn/internal/sandbox"
@@ -76,7 +77,7 @@ func (f Folder) Place(context.Context) (sandbox.Place, error) {
 	return p, err
 }
 
-// In implements Options.In.
+// In implements Places.
 func (f Folder) In(ctx context.Context, _ string, run func(sandbox.Place) (string, error)) (string, error) {
 	p, err := f.Place(ctx)
 	if err != nil {
@@ -84,6 +85,15 @@ func (f Folder) In(ctx context.Context, _ string, run func(sandbox.Place) (strin
 	}
 	return run(p)
 }
+
+// StartJob implements Places.
+func (f Folder) StartJob(ctx context.Context, title string, _ time.Duration,
+	run func(sandbox.Place) (string, error)) (string, error) {
+	return f.In(ctx, title, run)
+}
+
+// JobEnded implements Places.
+func (f Folder) JobEnded(context.Context) (string, error) { return "", nil }
 
 // maxEntries bounds the entries of a workspace in which Place looks for hidden ones; 20,000 take some 50 ms.
 const maxEntries = 100_000

@@ -4,55 +4,54 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/everturn/everturn/activities/tools"
-	"github.com/everturn/everturn/internal/redact"
 	"github.com/everturn/everturn/internal/sandbox"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
 // The limits of commands in the background.
 const (
-	maxJobs     = 16          // of a turn
-	jobTimeout  = time.Hour   // of one job
-	maxJobWait  = 60          // seconds of one read
-	checkTurn   = time.Second // how often a job looks whether its turn has ended
-	maxJobShown = 32 << 10    // bytes of output that one read returns
+	maxJobs      = 16            // of a session
+	jobTimeout   = time.Hour     // of a job that ends with its turn
+	keptTimeout  = 8 * time.Hour // of one that is kept
+	maxJobWait   = 60            // seconds of one read
+	maxJobShown  = 32 << 10      // bytes of output that one read returns
+	maxJobInput  = 64 << 10      // bytes of one write
+	writeTimeout = 5 * time.Second
 )
 
-// jobs are the commands that run in the background on this worker. A job belongs to the turn that has started it, and
-// ends with it.
+// jobs are the commands that run in the background on this worker. A job belongs to a session. It ends with the turn
+// that has started it, unless it is kept.
 type jobs struct {
 	o        Options
 	registry *tools.Registry
 
-	mu   sync.Mutex // guards the fields below
-	all  []*job
-	last int // the number of the last job
-}
-
-// job is a command in the background.
-type job struct {
-	id, turn, line string
-	began          time.Time
-	out            *output
-	stop           context.CancelFunc
-	done           chan struct{} // closed when all of its processes have ended
-	end            string        // how it ended; valid when done is closed
+	mu  sync.Mutex // guards all
+	all []*job
 }
 
 type jobInput struct {
 	Command string `json:"command" jsonschema:"the command line, as for sh -c"`
+	Keep    bool   `json:"keep,omitempty" jsonschema:"let the job outlive this turn: for a server that later turns need, too"`
 }
 
 type jobReadInput struct {
-	ID    string `json:"id,omitempty" jsonschema:"the job; without it, the jobs of this turn are listed"`
+	ID    string `json:"id,omitempty" jsonschema:"the job; without it, the jobs are listed"`
 	After int64  `json:"after,omitempty" jsonschema:"the first byte of the output to read; 0 by default"`
 	Wait  int    `json:"wait,omitempty" jsonschema:"seconds to wait for more output or for the job's end, at most 60"`
+}
+
+type jobWriteInput struct {
+	ID string `json:"id" jsonschema:"the job"`
+	// Command has the name of the argument that rules of commands read: the job may be a shell.
+	Command string `json:"command,omitempty" jsonschema:"what the job reads from its standard input; a line needs its end"`
+	End     bool   `json:"end,omitempty" jsonschema:"end the input afterwards"`
 }
 
 type jobStopInput struct {
@@ -63,129 +62,115 @@ type jobStopInput struct {
 // to it.
 func registerJobs(r *tools.Registry, o Options, rule turn.CommandRule) error {
 	j := &jobs{o: o, registry: r}
+	forgetRecords(o.Records)
+	high := []tools.Option{tools.Risk(turn.RiskHigh), tools.Commands(rule), tools.SessionAffinity()}
+	low := []tools.Option{tools.Risk(turn.RiskLow), tools.SessionAffinity()}
 	return errors.Join(
-		tools.Add(r, "job_start", fmt.Sprintf("Start a command line that takes long in the background, in %s. Another "+
-			"command cannot reach a server that it starts. Isolation: %s. It ends with the turn, and after %s at the latest. The result is the job's ID, for job_read and job_stop.", o.Where,
-			o.Sandbox, jobTimeout), j.start, tools.Risk(turn.RiskHigh), tools.Commands(rule), tools.SessionAffinity()),
-		tools.Add(r, "job_read", "Read the output of a background job and whether it runs, or list the jobs of this turn.",
-			j.read, tools.Risk(turn.RiskLow), tools.ReadOnly(), tools.SessionAffinity(), tools.Timeout(maxJobWait*time.Second+grace)),
+		tools.Add(r, "job_start", fmt.Sprintf("Start a command line in the background, in %s. Another command cannot reach "+
+			"a server that it starts. Isolation: %s. It ends with the turn, and after %s at the latest; with keep it outlives "+
+			"the turn, for %s at most. The result is the job's ID, for job_read, job_write and job_stop.", o.Where, o.Sandbox,
+			jobTimeout, keptTimeout), j.start, high...),
+		tools.Add(r, "job_read", "Read the output of a background job and whether it runs, or list the jobs.", j.read,
+			append(low, tools.ReadOnly(), tools.Timeout(maxJobWait*time.Second+grace))...),
+		tools.Add(r, "job_write", "Write to the standard input of a background job.", j.write, high...),
 		tools.Add(r, "job_stop", "End a background job with all of its processes, and read the rest of its output.", j.end,
-			tools.Risk(turn.RiskLow), tools.SessionAffinity()))
+			low...))
 }
 
 // start implements job_start.
 func (j *jobs) start(ctx context.Context, in jobInput) (string, error) {
-	return j.o.In(ctx, title(in.Command), func(p sandbox.Place) (string, error) { return j.startIn(ctx, in.Command, p) })
-}
-
-// startIn starts a job in a place and returns its ID.
-func (j *jobs) startIn(ctx context.Context, line string, place sandbox.Place) (string, error) {
-	req, _ := tools.CallInfo(ctx)
-	started := &job{turn: req.Turn, line: line, began: time.Now(), done: make(chan struct{}),
-		out: newMaskedOutput(j.o.secrets)}
-	running := make(chan struct{}) // closed when started.stop is set
-	ok := j.registry.Go(func(registryCtx context.Context) {
-		// What a job wrote can be read until its turn ends, so the turn is watched for as long as a job may run.
-		watch, unwatch := context.WithTimeout(registryCtx, jobTimeout)
-		ctx, stop := context.WithCancel(watch)
-		defer stop()
-		started.stop = stop
-		close(running)
-		go func() {
-			defer unwatch()
-			j.watchTurn(watch, started)
-		}()
-		defer close(started.done)
-		exit, err := j.o.Sandbox.Run(ctx, sandbox.Command{Line: line, Place: place, Output: started.out})
-		started.out.flush()
-		started.end = jobEnd(exit, err)
+	started := &job{owner: ownerOf(ctx), line: in.Command, keep: in.Keep, limit: jobTimeout, began: time.Now(),
+		done: make(chan struct{}), out: newMaskedOutput(j.o.secrets)}
+	if in.Keep {
+		started.limit = keptTimeout
+	}
+	return j.o.Places.StartJob(ctx, title(in.Command), started.limit, func(p sandbox.Place) (string, error) {
+		if err := j.add(started); err != nil {
+			return "", err
+		}
+		if err := j.run(ctx, started, p); err != nil {
+			j.forget(started)
+			return "", err
+		}
+		if in.Keep {
+			return fmt.Sprintf("%s started; it is kept for %s at most", started.id, started.limit), nil
+		}
+		return started.id + " started", nil
 	})
-	if !ok {
-		return "", errors.New("the worker stops")
-	}
-	<-running
-	if err := j.add(started); err != nil {
-		started.stop()
-		return "", err
-	}
-	return fmt.Sprintf("%s started", started.id), nil
 }
 
-// jobEnd describes how a job ended.
-func jobEnd(exit sandbox.Exit, err error) string {
-	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Sprintf("ended after %s", jobTimeout)
-	case errors.Is(err, context.Canceled):
-		return "stopped"
-	case err != nil:
-		return err.Error()
-	case exit.Limit != "":
-		return "ended: " + exit.Limit
-	}
-	return fmt.Sprintf("exit code %d", exit.Code)
+// owner is what a job belongs to.
+type owner struct{ tenant, session, turn string }
+
+func ownerOf(ctx context.Context) owner {
+	req, _ := tools.CallInfo(ctx)
+	return owner{req.Tenant, req.Session, req.Turn}
 }
 
-// add adds a job and gives it its ID.
+// sees reports whether the calls of another owner find the jobs of this one: those of the same session.
+func (o owner) sees(other owner) bool { return o.tenant == other.tenant && o.session == other.session }
+
+// add adds a job and gives it its ID. If the session has too many, one that has ended is forgotten.
 func (j *jobs) add(added *job) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if len(j.of(added.turn)) >= maxJobs {
-		return fmt.Errorf("this turn has %d jobs, the maximum; the command was stopped at once", maxJobs)
+	own := j.of(added.owner)
+	if len(own) >= maxJobs {
+		ended := slices.IndexFunc(own, (*job).ended)
+		if ended < 0 {
+			return fmt.Errorf("this session has %d jobs, the maximum: stop one", maxJobs)
+		}
+		j.drop(own[ended])
 	}
-	j.last++
-	added.id = fmt.Sprintf("job-%d", j.last)
+	number := 1
+	for _, one := range own {
+		number = max(number, one.number+1)
+	}
+	var err error
+	if added.number, added.record, err = newRecord(j.o.Records, added.owner, number); err != nil {
+		return fmt.Errorf("recording the job: %w", err)
+	}
+	added.id = fmt.Sprintf("job-%d", added.number)
 	j.all = append(j.all, added)
 	return nil
 }
 
-// of returns the jobs of a turn. The caller holds the lock.
-func (j *jobs) of(turnID string) (out []*job) {
+// of returns the jobs that an owner sees. The caller holds the lock.
+func (j *jobs) of(o owner) (out []*job) {
 	for _, one := range j.all {
-		if one.turn == turnID {
+		if one.owner.sees(o) {
 			out = append(out, one)
 		}
 	}
 	return out
 }
 
-// watchTurn stops a job and forgets those of its turn when the turn has ended. It returns at the latest when ctx ends.
-func (j *jobs) watchTurn(ctx context.Context, watched *job) {
-	tick := time.NewTicker(checkTurn)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done(): // the worker stops, or the job is too old
-			return
-		case <-tick.C:
-			if j.o.Ended != nil && j.o.Ended(ctx, watched.turn) {
-				watched.stop()
-				j.forget(watched.turn)
-				return
-			}
-		}
+// forget drops a job.
+func (j *jobs) forget(one *job) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.drop(one)
+}
+
+// drop is forget for a caller that holds the lock.
+func (j *jobs) drop(one *job) {
+	j.all = slices.DeleteFunc(j.all, func(other *job) bool { return other == one })
+	one.forgotten.Store(true)
+	if one.record != "" {
+		_ = os.Remove(one.record) // forgetRecords removes what is left
 	}
 }
 
-// forget drops the jobs of a turn.
-func (j *jobs) forget(turnID string) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.all = slices.DeleteFunc(j.all, func(one *job) bool { return one.turn == turnID })
-}
-
-// find returns a job of the calling turn.
+// find returns a job of the calling session.
 func (j *jobs) find(ctx context.Context, id string) (*job, error) {
-	req, _ := tools.CallInfo(ctx)
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for _, one := range j.of(req.Turn) {
+	for _, one := range j.of(ownerOf(ctx)) {
 		if one.id == id {
 			return one, nil
 		}
 	}
-	return nil, fmt.Errorf("this turn has no job %q on this worker: if it had one, it has ended with its worker, and what "+
-		"it did since then is unknown", id)
+	return nil, fmt.Errorf("this session has no job %q on this worker", turn.Truncate(id, 100))
 }
 
 // read implements job_read.
@@ -195,6 +180,9 @@ func (j *jobs) read(ctx context.Context, in jobReadInput) (string, error) {
 	}
 	found, err := j.find(ctx, in.ID)
 	if err != nil {
+		if lost, ok := readRecord(j.o.Records, ownerOf(ctx), in.ID); ok {
+			return lost.report(in.ID), nil
+		}
 		return "", err
 	}
 	seconds := min(max(in.Wait, 0), maxJobWait)
@@ -216,32 +204,56 @@ func (j *jobs) read(ctx context.Context, in jobReadInput) (string, error) {
 	return found.report(in.After), nil
 }
 
-// report returns the state of a job and its output after some bytes.
-func (one *job) report(after int64) string {
-	state := "running"
-	select {
-	case <-one.done:
-		state = one.end
-	default:
-	}
-	text, from, next := one.out.part(after, maxJobShown)
-	return fmt.Sprintf("[%s: %s; bytes %d to %d of %d]\n%s", one.id, state, from, next, one.out.written(), text)
-}
-
-// list lists the jobs of the calling turn.
+// list lists the jobs of the calling session.
 func (j *jobs) list(ctx context.Context) string {
-	req, _ := tools.CallInfo(ctx)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	var out strings.Builder
-	for _, one := range j.of(req.Turn) {
-		state, _, _ := strings.Cut(one.report(one.out.written()), ";")
-		fmt.Fprintf(&out, "%s], %s: %s\n", state, time.Since(one.began).Round(time.Second), one.line)
+	known := map[string]bool{}
+	for _, one := range j.of(ownerOf(ctx)) {
+		known[one.id] = true
+		fmt.Fprintf(&out, "[%s: %s], %s: %s\n", one.id, one.state(), time.Since(one.began).Round(time.Second), one.line)
+	}
+	for id, lost := range records(j.o.Records, ownerOf(ctx)) {
+		if !known[id] {
+			fmt.Fprintf(&out, "[%s: %s]: %s\n", id, lost.state(), lost.Line)
+		}
 	}
 	if out.Len() == 0 {
-		return "this turn has no jobs"
+		return "there are no jobs"
 	}
 	return out.String()
+}
+
+// write implements job_write.
+func (j *jobs) write(ctx context.Context, in jobWriteInput) (string, error) {
+	found, err := j.find(ctx, in.ID)
+	if err != nil {
+		return "", err
+	}
+	if len(in.Command) > maxJobInput {
+		return "", fmt.Errorf("the input is %d bytes; the maximum is %d", len(in.Command), maxJobInput)
+	}
+	if found.ended() {
+		return "", fmt.Errorf("%s has ended: %s", found.id, found.end)
+	}
+	found.writing.Lock()
+	defer found.writing.Unlock()
+	err = found.in.SetWriteDeadline(time.Now().Add(writeTimeout))
+	n := 0
+	if err == nil {
+		n, err = found.in.WriteString(in.Command)
+	}
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return "", fmt.Errorf("%s does not read its input: it got %d of %d bytes", found.id, n, len(in.Command))
+	case err != nil:
+		return "", fmt.Errorf("the input of %s has ended", found.id)
+	}
+	if in.End {
+		_ = found.in.Close() // it was written already
+	}
+	return fmt.Sprintf("wrote %d bytes to %s", n, found.id), nil
 }
 
 // end implements job_stop.
@@ -250,20 +262,11 @@ func (j *jobs) end(ctx context.Context, in jobStopInput) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return j.o.In(ctx, title(found.line), func(sandbox.Place) (string, error) {
-		found.stop()
-		select {
-		case <-found.done:
-		case <-ctx.Done():
-			return "", ctx.Err()
-		}
-		return found.report(max(0, found.out.written()-maxJobShown)), nil
-	})
-}
-
-// newMaskedOutput returns an output that keeps the text without secrets, because it is read in parts.
-func newMaskedOutput(secrets *redact.Redactor) *output {
-	done := make(chan struct{})
-	close(done)
-	return &output{stop: func() {}, done: done, stream: secrets.Stream(), masked: true}
+	found.stop()
+	select {
+	case <-found.done:
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+	return found.report(max(0, found.out.written()-maxJobShown)), nil
 }

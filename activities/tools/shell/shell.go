@@ -16,9 +16,7 @@ import (
 // Options configure the tool.
 type Options struct {
 	Sandbox *sandbox.Sandbox
-	// In runs a command by calling run with the place of the call, and returns its result. The context is that of the
-	// call: see tools.CallInfo. title says what is run, in one line.
-	In func(ctx context.Context, title string, run func(sandbox.Place) (string, error)) (string, error)
+	Places  Places
 	// Where describes the place for the model: "the workspace; it can write only to build".
 	Where   string
 	Timeout time.Duration
@@ -26,8 +24,23 @@ type Options struct {
 	Trusted bool
 	// Ended reports whether a turn has ended; its jobs then end, too. It is nil if that is unknown.
 	Ended func(ctx context.Context, turnID string) bool
+	// Records is a folder for what is kept of jobs if their worker dies. Empty means that nothing is kept.
+	Records string
 
 	secrets *redact.Redactor
+}
+
+// Places gives each command the place in which it runs. Contexts are those of calls: see tools.CallInfo.
+type Places interface {
+	// In runs a command by calling run with the place of the call, and returns its result. title says what is run, in one
+	// line.
+	In(ctx context.Context, title string, run func(sandbox.Place) (string, error)) (string, error)
+	// StartJob is like In, for a call whose command goes on after run has returned, for atMost at the longest. When it has
+	// ended, JobEnded must be called with the context of the same call.
+	StartJob(ctx context.Context, title string, atMost time.Duration, run func(sandbox.Place) (string, error)) (string,
+		error)
+	// JobEnded records what a job has changed. The note says what that is, if there is something to say.
+	JobEnded(ctx context.Context) (note string, err error)
 }
 
 // maxOutput bounds what is kept of a command's output, in bytes. grace is how long a call may take beyond its command,
@@ -56,7 +69,7 @@ func Register(r *tools.Registry, o Options) error {
 // run implements the tool shell: it runs a command and returns its exit code and output. The output of a command that
 // fails is the text of the error.
 func (o Options) run(ctx context.Context, in input) (string, error) {
-	return o.In(ctx, title(in.Command), func(p sandbox.Place) (string, error) { return o.runIn(ctx, in.Command, p) })
+	return o.Places.In(ctx, title(in.Command), func(p sandbox.Place) (string, error) { return o.runIn(ctx, in.Command, p) })
 }
 
 // title returns the title of a call.

@@ -47,7 +47,7 @@ func options(t *testing.T, f Folder, level sandbox.Level) Options {
 		require.ErrorIs(t, err, sandbox.ErrUnavailable)
 		t.Skip(err)
 	}
-	return Options{Sandbox: box, In: f.In, Timeout: time.Minute}
+	return Options{Sandbox: box, Places: f, Timeout: time.Minute}
 }
 
 func TestACommandRunsInTheWorkspace(t *testing.T) {
@@ -178,8 +178,9 @@ func TestOutputIsReportedWhileACommandRuns(t *testing.T) {
 	assert.Zero(t, reports[0].Offset)
 }
 
-// jobsOf returns a registry with the tools of jobs, and a function that calls one of them for a turn.
-func jobsOf(t *testing.T, o Options) func(turnID, tool, arguments string) turn.ToolResult {
+// jobsOf returns a registry with the tools of jobs, and a function that calls one of them for
+// a turn, named as session/turn.
+func jobsOf(t *testing.T, o Options) func(from, tool, arguments string) turn.ToolResult {
 	t.Helper()
 	secrets := redact.New()
 	secrets.Add("secret-value-1")
@@ -190,9 +191,10 @@ func jobsOf(t *testing.T, o Options) func(turnID, tool, arguments string) turn.T
 	for _, d := range r.Catalogues(t.Context())[0].Tools {
 		hashes[d.ID] = d.Hash
 	}
-	return func(turnID, tool, arguments string) turn.ToolResult {
-		result, err := r.Call(t.Context(), turn.ToolRequest{Tool: "local/" + tool, Hash: hashes["local/"+tool], Turn: turnID,
-			Arguments: json.RawMessage(arguments)})
+	return func(from, tool, arguments string) turn.ToolResult {
+		session, turnID, _ := strings.Cut(from, "/")
+		result, err := r.Call(t.Context(), turn.ToolRequest{Tool: "local/" + tool, Hash: hashes["local/"+tool],
+			Session: session, Turn: turnID, Arguments: json.RawMessage(arguments)})
 		require.NoError(t, err)
 		return result
 	}
@@ -201,24 +203,24 @@ func jobsOf(t *testing.T, o Options) func(turnID, tool, arguments string) turn.T
 func TestJobsRunInTheBackground(t *testing.T) {
 	f, o := workspace(t, sandbox.LevelNamespace)
 	call := jobsOf(t, o)
-	started := call("t1", "job_start", `{"command":"echo begun secret-value-1; while [ ! -f build/release ]; do sleep 0.05; done; echo two; exit 3"}`)
+	started := call("s1/t1", "job_start", `{"command":"echo begun secret-value-1; while [ ! -f build/release ]; do sleep 0.05; done; echo two; exit 3"}`)
 	assert.Equal(t, "job-1 started", started.Text)
-	read := call("t1", "job_read", `{"id":"job-1","wait":30}`).Text
+	read := call("s1/t1", "job_read", `{"id":"job-1","wait":30}`).Text
 	assert.Contains(t, read, "[job-1: running; bytes 0 to ")
 	assert.Contains(t, read, "begun")
 	assert.NotContains(t, read, "secret-value-1")
-	assert.Contains(t, call("t1", "job_read", `{}`).Text, "job-1: running")
-	assert.Equal(t, turn.OutcomeError, call("t2", "job_read", `{"id":"job-1"}`).Outcome, "a job is its turn's own")
-	assert.Contains(t, call("t2", "job_read", `{}`).Text, "no jobs")
+	assert.Contains(t, call("s1/t1", "job_read", `{}`).Text, "job-1: running")
+	assert.Equal(t, turn.OutcomeError, call("s2/t2", "job_read", `{"id":"job-1"}`).Outcome, "a job is its session's own")
+	assert.Contains(t, call("s2/t2", "job_read", `{}`).Text, "there are no jobs")
 	require.NoError(t, os.WriteFile(filepath.Join(f.Workspace, "build/release"), nil, 0o600))
 	require.Eventually(t, func() bool {
-		return strings.Contains(call("t1", "job_read", `{"id":"job-1","after":1000,"wait":10}`).Text, "exit code 3")
+		return strings.Contains(call("s1/t1", "job_read", `{"id":"job-1","after":1000,"wait":10}`).Text, "exit code 3")
 	}, time.Minute, time.Millisecond)
-	assert.Contains(t, call("t1", "job_read", `{"id":"job-1"}`).Text, "two\n")
+	assert.Contains(t, call("s1/t1", "job_read", `{"id":"job-1"}`).Text, "two\n")
 
-	call("t1", "job_start", `{"command":"echo second; sleep 600"}`)
-	call("t1", "job_read", `{"id":"job-2","wait":30}`)
-	stopped := call("t1", "job_stop", `{"id":"job-2"}`).Text
+	call("s1/t1", "job_start", `{"command":"echo second; sleep 600"}`)
+	call("s1/t1", "job_read", `{"id":"job-2","wait":30}`)
+	stopped := call("s1/t1", "job_stop", `{"id":"job-2"}`).Text
 	assert.Contains(t, stopped, "[job-2: stopped")
 	assert.Contains(t, stopped, "second\n")
 }
@@ -240,13 +242,68 @@ func TestAJobEndsWithItsTurnAndItsWorker(t *testing.T) {
 	}
 	t.Run("worker", func(t *testing.T) {
 		call := jobsOf(t, o) // closed at the end of this subtest
-		call("t1", "job_start", strings.ReplaceAll(beats, "$NAME", "one"))
-		call("t2", "job_start", strings.ReplaceAll(beats, "$NAME", "two"))
+		call("s1/t1", "job_start", strings.ReplaceAll(beats, "$NAME", "one"))
+		call("s2/t2", "job_start", strings.ReplaceAll(beats, "$NAME", "two"))
 		require.Eventually(t, func() bool { return beating("one") && beating("two") }, time.Minute, time.Millisecond)
 		ended.Store("t1")
 		require.Eventually(t, func() bool { return !beating("one") }, time.Minute, time.Millisecond)
-		assert.Contains(t, call("t1", "job_read", `{}`).Text, "no jobs")
+		assert.Contains(t, call("s1/t1", "job_read", `{}`).Text, "there are no jobs")
 		assert.True(t, beating("two"))
 	})
 	assert.False(t, beating("two"))
+}
+
+// TestAKeptJobServesLaterTurns keeps a job, writes to it in another turn, and reads it after its worker has gone.
+func TestAKeptJobServesLaterTurns(t *testing.T) {
+	_, o := workspace(t, sandbox.LevelNamespace)
+	var ended atomic.Value
+	o.Ended = func(_ context.Context, turnID string) bool { return ended.Load() == turnID }
+	o.Records = filepath.Join(t.TempDir(), "jobs")
+	t.Run("worker", func(t *testing.T) {
+		call := jobsOf(t, o) // closed at the end of this subtest
+		kept := call("s/t1", "job_start", `{"command":"while read -r line; do echo got $line; done; echo the end","keep":true}`)
+		assert.Contains(t, kept.Text, "job-1 started")
+		call("s/t1", "job_start", `{"command":"cat"}`)
+		ended.Store("t1")
+		require.Eventually(t, func() bool { return !strings.Contains(call("s/t2", "job_read", `{}`).Text, "job-2") },
+			time.Minute, time.Millisecond)
+		assert.Contains(t, call("s/t2", "job_read", `{}`).Text, "[job-1: running, kept]")
+		assert.Equal(t, turn.OutcomeError, call("other/t3", "job_write", `{"id":"job-1","command":"x\n"}`).Outcome)
+		assert.Contains(t, call("s/t2", "job_write", `{"id":"job-1","command":"secret-value-1 one\n"}`).Text, "wrote 19 bytes")
+		read := call("s/t2", "job_read", `{"id":"job-1","wait":30}`).Text
+		assert.Contains(t, read, "one")
+		assert.NotContains(t, read, "secret-value-1")
+		call("s/t2", "job_write", `{"id":"job-1","end":true}`)
+		require.Eventually(t, func() bool {
+			return strings.Contains(call("s/t2", "job_read", `{"id":"job-1","after":1000,"wait":30}`).Text, "exit code 0")
+		}, time.Minute, time.Millisecond)
+		assert.Equal(t, turn.OutcomeError, call("s/t2", "job_write", `{"id":"job-1","command":"x"}`).Outcome, "it has ended")
+
+		call("s/t2", "job_start", `{"command":"echo ready; sleep 600","keep":true}`)
+		require.Eventually(t, func() bool { // the record is written by and by
+			file, err := os.ReadFile(recordFile(o.Records, owner{session: "s"}, "job-2"))
+			return err == nil && strings.Contains(string(file), "ready")
+		}, time.Minute, time.Millisecond)
+		assert.Equal(t, turn.OutcomeError, call("s/t2", "job_write",
+			`{"id":"job-2","command":"`+strings.Repeat("x", maxJobInput+1)+`"}`).Outcome)
+	})
+	call := jobsOf(t, o)
+	assert.Contains(t, call("s/t3", "job_read", `{}`).Text, "[job-1: exit code 0]: while read")
+	read := call("s/t3", "job_read", `{"id":"job-2"}`).Text
+	assert.Contains(t, read, "ready\n")
+	assert.Contains(t, read, "its worker")
+	assert.Equal(t, turn.OutcomeError, call("other/t3", "job_read", `{"id":"job-2"}`).Outcome)
+	assert.Contains(t, call("s/t3", "job_start", `{"command":"true"}`).Text, "job-3 started")
+}
+
+// TestTooManyJobs starts more jobs than a session may have: those that have ended make room.
+func TestTooManyJobs(t *testing.T) {
+	_, o := workspace(t, sandbox.LevelNamespace)
+	call := jobsOf(t, o)
+	for range maxJobs {
+		require.Equal(t, turn.OutcomeOK, call("s/t", "job_start", `{"command":"sleep 600"}`).Outcome)
+	}
+	assert.Contains(t, call("s/t", "job_start", `{"command":"sleep 600"}`).Text, "the maximum")
+	call("s/t", "job_stop", `{"id":"job-3"}`)
+	assert.Contains(t, call("s/t", "job_start", `{"command":"sleep 600"}`).Text, "job-17 started")
 }
