@@ -187,9 +187,13 @@ type Sandbox struct {
 	// alone, on Linux 6.12 or newer; commands cannot change modes, owners and times of files, and have no network. "none":
 	// nothing; every command needs an approval, whatever the policy says.
 	Level sandbox.Level `toml:"level" default:"namespace" enum:"namespace,landlock,none"`
-	// What commands reach by network. "none": nothing. "loopback": a loopback interface of their own. "host": everything
-	// that the machine reaches, this worker's services on it too; every command needs an approval.
-	Network sandbox.Network `toml:"network" default:"loopback" enum:"none,loopback,host"`
+	// What commands reach by network. "none": nothing. "loopback": a loopback interface of their own. "proxy": that, and by
+	// an HTTP proxy the hosts of hosts; only with level "namespace", with "landlock" nothing. "host": everything that the
+	// machine reaches, this worker's services on it too; every command needs an approval.
+	Network sandbox.Network `toml:"network" default:"loopback" enum:"none,loopback,proxy,host"`
+	// Patterns of the hosts that commands reach with network "proxy", at the ports 80 and 443 or at a port of the pattern.
+	// Their addresses must be public.
+	Hosts []string `toml:"hosts" maxbytes:"300" example:"proxy.golang.org,sum.golang.org,registry.npmjs.org,*.pythonhosted.org,git.example.org:8443"`
 	// Files and directories outside of the workspace that commands may read, besides /usr and the compilers on PATH.
 	Read []string `toml:"read" example:"/opt/android-sdk"`
 	// Maximum number of processes of a command.

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/everturn/everturn/activities/tools/canvas"
 	"github.com/everturn/everturn/activities/tools/files"
 	"github.com/everturn/everturn/activities/tools/shell"
+	"github.com/everturn/everturn/activities/tools/shell/proxy"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/internal/sandbox"
 	"github.com/everturn/everturn/internal/statedir"
@@ -55,7 +57,10 @@ func registerShell(ctx context.Context, r *tools.Registry, cfg config.Config, o 
 	folder := shell.Folder{Workspace: root, Write: cfg.Shell.Write, Hidden: rules.Hidden, Protected: rules.Protected,
 		Git: cfg.Sandbox.Level == sandbox.LevelNamespace, Cache: cache}
 	options := shell.Options{Places: folder, Where: folder.Where(), Timeout: cfg.Shell.Timeout, Trusted: trustsWorkspace(cfg),
-		Ended: endedTurns(o.Artifacts), Records: filepath.Join(cfg.StateDir(), "jobs")}
+		Ended: endedTurns(o.Artifacts), Records: filepath.Join(cfg.StateDir(), "jobs"), Proxy: proxy.Options{Hosts: cfg.Sandbox.Hosts}}
+	if err := options.Proxy.Check(); err != nil {
+		return temporalconn.WithKind(config.ErrInvalid, fmt.Errorf("sandbox.hosts: %w", err))
+	}
 	if trees != nil {
 		options.Places = treePlaces{*trees, rules, cache}
 		options.Where = "the workspace, this session's own copy of a git repository, where it can write everything"

@@ -23,10 +23,28 @@ var fixed = []string{"TERM=dumb", "NO_COLOR=1", "PAGER=cat", "GIT_PAGER=cat", "G
 var offline = []string{"GOPROXY=off", "GOSUMDB=off", "npm_config_offline=true", "PIP_RETRIES=0", "PIP_NO_INDEX=1",
 	"CARGO_NET_OFFLINE=true", "UV_OFFLINE=1"}
 
+// proxyAddress is the address of the proxy in the network of a command with NetworkProxy. Nothing else can have it, because
+// the network is the command's own.
+const (
+	proxyAddress = "127.0.0.1:3128"
+	proxyURL     = "http://" + proxyAddress
+	noProxyHosts = "localhost,127.0.0.1,::1"
+)
+
+// proxied are variables that make programs use the proxy.
+var proxied = []string{"HTTP_PROXY=" + proxyURL, "http_proxy=" + proxyURL, "HTTPS_PROXY=" + proxyURL,
+	"https_proxy=" + proxyURL, "ALL_PROXY=" + proxyURL, "all_proxy=" + proxyURL, "NO_PROXY=" + noProxyHosts,
+	"no_proxy=" + noProxyHosts, "npm_config_proxy=" + proxyURL, "npm_config_https_proxy=" + proxyURL, "PIP_PROXY=" + proxyURL,
+	"CARGO_HTTP_PROXY=" + proxyURL, "NODE_USE_ENV_PROXY=1"}
+
 // variables returns the environment of a command. tmp is its temporary directory, cache that of its caches.
 func (s *Sandbox) variables(tmp, cache string, network Network) []string {
 	out := slices.Clone(fixed)
-	if network != NetworkHost {
+	switch network {
+	case NetworkHost:
+	case NetworkProxy:
+		out = append(out, proxied...)
+	default:
 		out = append(out, offline...)
 	}
 	home := filepath.Join(tmp, "home")
@@ -37,7 +55,7 @@ func (s *Sandbox) variables(tmp, cache string, network Network) []string {
 	environ := environment(s.o.Environ)
 	if s.modules != "" {
 		switch network {
-		case NetworkHost: // modules may be downloaded, so the cache is the repository's own
+		case NetworkHost, NetworkProxy: // modules may be downloaded, so the cache is the repository's own
 			out = append(out, "GOPROXY=file://"+s.modules+"/cache/download,https://proxy.golang.org,direct")
 		default:
 			out = append(out, "GOMODCACHE="+s.modules)

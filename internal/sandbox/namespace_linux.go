@@ -60,6 +60,9 @@ func (s *Sandbox) namespace(place Place, tmp, etc string, network Network) ([]st
 			args = append(args, "--remount-ro", p)
 		}
 	}
+	if network == NetworkProxy {
+		args = append(args, "--ro-bind-try", filepath.Join(etc, proxySocket), socketInside)
+	}
 	args = append(args, "--ro-bind", s.self, selfInside, "--remount-ro", "/dev", "--remount-ro", "/",
 		"--chdir", place.Root, "--", selfInside)
 	environ := append(s.variables(tmpInside, cache, network), "GIT_CONFIG_GLOBAL=/etc/gitconfig")

@@ -15,7 +15,7 @@ func Open(ctx context.Context, o Options) (*Sandbox, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding this program: %w", err)
 	}
-	s := &Sandbox{o: o, self: realPath(self), modules: goModules(o.Environ)}
+	s := &Sandbox{o: o, self: realPath(self), modules: goModules(o.Environ), proxyAsked: o.Network == NetworkProxy}
 	if o.Level == LevelLandlock {
 		s.o.Network = NetworkNone
 	}

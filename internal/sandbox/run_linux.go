@@ -31,6 +31,13 @@ func (s *Sandbox) run(ctx context.Context, c Command, dir string) (Exit, error) 
 		return Exit{}, err
 	}
 	defer planned.Close()
+	if p.Command.Network == NetworkProxy && c.Serve != nil {
+		stop, err := c.serveProxy(filepath.Join(dir, "etc"))
+		if err != nil {
+			return Exit{}, err
+		}
+		defer stop()
+	}
 	return s.supervise(ctx, c, planned)
 }
 

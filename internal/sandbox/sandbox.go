@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,6 +29,7 @@ type Network string
 const (
 	NetworkNone     Network = "none"     // no sockets but those between the command's own processes
 	NetworkLoopback Network = "loopback" // a loopback interface of the command's own
+	NetworkProxy    Network = "proxy"    // a loopback interface of the command's own, with an HTTP proxy on it
 	NetworkHost     Network = "host"     // everything that the machine reaches, its own services too
 )
 
@@ -87,6 +89,9 @@ type Command struct {
 	// Output gets what the command writes to its standard output and its standard error, in the order in which it writes.
 	Output io.Writer
 	Input  io.Reader // nil means that the command reads nothing
+	// Serve serves the connections to the command's HTTP proxy, with NetworkProxy, until the listener is closed. Nil means
+	// that nothing answers there.
+	Serve func(net.Listener)
 }
 
 // MaxLine is the maximum length of a command line in bytes. The kernel refuses an argument of 128 KiB.
@@ -100,6 +105,8 @@ type Sandbox struct {
 	systems []string // arguments of bubblewrap for the directories of the machine
 	read    []string // directories and files outside of the tree that commands may read
 	modules string   // the user's cache of Go modules, or "" if there is none
+
+	proxyAsked bool // the options demand NetworkProxy
 }
 
 // Level returns the level that holds.
@@ -109,10 +116,17 @@ func (s *Sandbox) Level() Level { return s.o.Level }
 // has a loopback interface of its own.
 func (s *Sandbox) Network() Network { return s.o.Network }
 
+// noProxy says in String that there is no proxy, although the options demand one.
+const noProxy = " (network = \"proxy\" needs level = \"namespace\")"
+
 // String describes the isolation in one line.
 func (s *Sandbox) String() string {
 	network := map[Network]string{NetworkNone: "no network", NetworkLoopback: "a loopback network of its own",
-		NetworkHost: "the machine's network"}[s.o.Network]
+		NetworkProxy: "a loopback network of its own, with an HTTP proxy to the hosts that are listed",
+		NetworkHost:  "the machine's network"}[s.o.Network]
+	if s.proxyAsked && s.o.Network != NetworkProxy {
+		network += noProxy
+	}
 	switch s.o.Level {
 	case LevelNamespace:
 		return "namespaces (bubblewrap), Landlock and a filter of system calls; " + network
@@ -122,7 +136,8 @@ func (s *Sandbox) String() string {
 	return "no isolation; " + network
 }
 
-// Isolated reports whether a command can change nothing but its tree and its caches, and can send nothing.
+// Isolated reports whether a command can change nothing but its tree and its caches, and can send nothing, except to the
+// hosts that the operator has listed.
 func (s *Sandbox) Isolated() bool { return s.o.Level == LevelNamespace && s.o.Network != NetworkHost }
 
 // ErrUnavailable means that this machine cannot run commands with the level of the options. The message says what to

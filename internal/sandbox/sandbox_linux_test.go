@@ -84,6 +84,21 @@ func TestAsAnOrdinaryUser(t *testing.T) {
 	assert.NoError(t, err)
 }
 
+// TestAProxyNeedsANamespace asks for a proxy without a network of the command's own.
+func TestAProxyNeedsANamespace(t *testing.T) {
+	s := open(t, LevelLandlock, NetworkProxy)
+	assert.Equal(t, NetworkNone, s.Network())
+	assert.Contains(t, s.String(), noProxy)
+	s = open(t, LevelNamespace, NetworkProxy)
+	assert.Equal(t, NetworkProxy, s.Network())
+	assert.True(t, s.Isolated())
+	for line, code := range map[string]int{"exit 3": 3, "kill -9 $$": 137, "cat /proc/$PPID/environ || exit 4": 4,
+		"echo x > /proc/$PPID/mem || exit 5": 5, "! curl -s http://example.org/": 0} {
+		exit, out := run(t, s, tree(t, nil), line)
+		assert.Equal(t, code, exit.Code, "%s\n%s", line, out)
+	}
+}
+
 const goMain = "package main\n\nimport \"fmt\"\n\nfunc main() { fmt.Println(Twice(2)) }\n\n" +
 	"func Twice(n int) int { return 2 * n }\n"
 

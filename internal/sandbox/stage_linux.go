@@ -103,6 +103,9 @@ func (c confined) become() error {
 	if err := c.confine(); err != nil {
 		return err
 	}
+	if c.Network == NetworkProxy {
+		return c.runBehindProxy()
+	}
 	return syscall.Exec("/bin/sh", []string{"sh", "-c", c.Line}, c.Environ)
 }
 
@@ -165,6 +168,9 @@ func (c confined) rules() []landlock.Rule {
 	}
 	if c.Level == LevelNamespace {
 		rules = append(rules, landlock.RWDirs("/dev").WithIoctlDev().IgnoreIfMissing())
+	}
+	if c.Network == NetworkProxy {
+		rules = append(rules, landlock.PathAccess(ll.AccessFSResolveUnix, socketInside).IgnoreIfMissing())
 	}
 	if len(c.List) > 0 {
 		rules = append(rules, landlock.PathAccess(ll.AccessFSReadDir, c.List...).IgnoreIfMissing())

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/everturn/everturn/activities/tools/shell/proxy"
 	"github.com/everturn/everturn/internal/redact"
 	"github.com/everturn/everturn/internal/sandbox"
 )
@@ -24,6 +25,7 @@ type job struct {
 	limit    time.Duration
 	began    time.Time
 	out      *output
+	hosts    *proxy.Proxy
 	stop     context.CancelFunc
 	done     chan struct{} // closed when all of its processes have ended, and what they changed is recorded
 	end      string        // how it ended; valid when done is closed
@@ -57,7 +59,8 @@ func (j *jobs) run(ctx context.Context, started *job, place sandbox.Place) error
 		close(running)
 		go j.watch(registryCtx, started)
 		defer close(started.done)
-		exit, err := j.o.Sandbox.Run(ctx, sandbox.Command{Line: started.line, Place: place, Output: started.out, Input: input})
+		exit, err := j.o.Sandbox.Run(ctx, sandbox.Command{Line: started.line, Place: place, Output: started.out, Input: input,
+			Serve: started.hosts.Serve})
 		_, _ = input.Close(), in.Close() // the processes that used them have ended
 		started.out.flush()
 		started.end = started.ending(exit, err, registryCtx.Err() != nil) + j.collect(call)
@@ -157,7 +160,8 @@ func (one *job) state() string {
 func (one *job) report(after int64) string {
 	state := one.state() // first: what an ended job wrote is complete
 	text, from, next := one.out.part(after, maxJobShown)
-	return fmt.Sprintf("[%s: %s; bytes %d to %d of %d]\n%s", one.id, state, from, next, one.out.written(), text)
+	return fmt.Sprintf("[%s: %s; bytes %d to %d of %d]\n%s%s", one.id, state, from, next, one.out.written(),
+		refusals(one.hosts), text)
 }
 
 // newMaskedOutput returns an output that keeps the text without secrets, because it is read in parts.

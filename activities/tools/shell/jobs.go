@@ -68,7 +68,7 @@ func registerJobs(r *tools.Registry, o Options, rule turn.CommandRule) error {
 	return errors.Join(
 		tools.Add(r, "job_start", fmt.Sprintf("Start a command line in the background, in %s. Another command cannot reach "+
 			"a server that it starts. Isolation: %s. It ends with the turn, and after %s at the latest; with keep it outlives "+
-			"the turn, for %s at most. The result is the job's ID, for job_read, job_write and job_stop.", o.Where, o.Sandbox,
+			"the turn, for %s at most. The result is the job's ID, for job_read, job_write and job_stop.", o.Where, o.isolation,
 			jobTimeout, keptTimeout), j.start, high...),
 		tools.Add(r, "job_read", "Read the output of a background job and whether it runs, or list the jobs.", j.read,
 			append(low, tools.ReadOnly(), tools.Timeout(maxJobWait*time.Second+grace))...),
@@ -80,7 +80,7 @@ func registerJobs(r *tools.Registry, o Options, rule turn.CommandRule) error {
 // start implements job_start.
 func (j *jobs) start(ctx context.Context, in jobInput) (string, error) {
 	started := &job{owner: ownerOf(ctx), line: in.Command, keep: in.Keep, limit: jobTimeout, began: time.Now(),
-		done: make(chan struct{}), out: newMaskedOutput(j.o.secrets)}
+		done: make(chan struct{}), out: newMaskedOutput(j.o.secrets), hosts: j.o.newProxy(nil)}
 	if in.Keep {
 		started.limit = keptTimeout
 	}

@@ -143,6 +143,16 @@ func (o *output) text() string {
 	return fmt.Sprintf("%s\n[%d bytes of the output left out]\n%s", o.head, missing, tail)
 }
 
+// say reports a message to the call.
+func (o *output) say(message string) {
+	o.mu.Lock()
+	done := float64(o.reported)
+	o.mu.Unlock()
+	if o.report != nil {
+		o.report(turn.ToolProgress{Done: done, Message: message})
+	}
+}
+
 // reportNow reports what the command has written since the last report.
 func (o *output) reportNow() {
 	o.mu.Lock()

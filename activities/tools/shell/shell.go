@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/everturn/everturn/activities/tools"
+	"github.com/everturn/everturn/activities/tools/shell/proxy"
 	"github.com/everturn/everturn/internal/redact"
 	"github.com/everturn/everturn/internal/sandbox"
 	"github.com/everturn/everturn/workflows/turn"
@@ -24,10 +25,13 @@ type Options struct {
 	Trusted bool
 	// Ended reports whether a turn has ended; its jobs then end, too. It is nil if that is unknown.
 	Ended func(ctx context.Context, turnID string) bool
+	// Proxy says which hosts commands reach, if the sandbox has the network NetworkProxy.
+	Proxy proxy.Options
 	// Records is a folder for what is kept of jobs if their worker dies. Empty means that nothing is kept.
 	Records string
 
-	secrets *redact.Redactor
+	secrets   *redact.Redactor
+	isolation string // for the model
 }
 
 // Places gives each command the place in which it runs. Contexts are those of calls: see tools.CallInfo.
@@ -59,9 +63,13 @@ func Register(r *tools.Registry, o Options) error {
 	o.secrets = r.Secrets()
 	rule := turn.CommandRule{Isolated: o.Trusted && o.Sandbox.Isolated(),
 		Unconfined: o.Sandbox.Level() == sandbox.LevelNone, Host: o.Sandbox.Network() == sandbox.NetworkHost}
+	o.isolation = o.Sandbox.String()
+	if o.Sandbox.Network() == sandbox.NetworkProxy {
+		o.isolation += ": " + turn.Truncate(strings.Join(o.Proxy.Hosts, ", "), 1000)
+	}
 	err := tools.Add(r, "shell", fmt.Sprintf("Run a command line with sh in %s. Isolation: %s. A command ends after %s "+
 		"with all of its processes. The result is its exit code and its output; any other exit code than 0 is an error.",
-		o.Where, o.Sandbox, o.Timeout), o.run, tools.Risk(turn.RiskHigh), tools.Timeout(o.Timeout+grace),
+		o.Where, o.isolation, o.Timeout), o.run, tools.Risk(turn.RiskHigh), tools.Timeout(o.Timeout+grace),
 		tools.Commands(rule))
 	return errors.Join(err, registerJobs(r, o, rule))
 }
@@ -87,21 +95,42 @@ func (o Options) runIn(ctx context.Context, line string, place sandbox.Place) (s
 	defer cancel()
 	out := newOutput(ctx, o.secrets)
 	defer out.close()
-	exit, err := o.Sandbox.Run(limited, sandbox.Command{Line: line, Place: place, Output: out})
+	hosts := o.newProxy(out.say)
+	exit, err := o.Sandbox.Run(limited, sandbox.Command{Line: line, Place: place, Output: out, Serve: hosts.Serve})
 	out.close()
+	text := refusals(hosts) + out.text()
 	switch {
 	case ctx.Err() != nil:
 		return "", ctx.Err()
 	case limited.Err() != nil:
-		return "", fmt.Errorf("[ended after %s, with all of its processes]\n%s", limit.Round(time.Millisecond), out.text())
+		return "", fmt.Errorf("[ended after %s, with all of its processes]\n%s", limit.Round(time.Millisecond), text)
 	case err != nil:
 		return "", err
 	case exit.Limit != "":
-		return "", fmt.Errorf("[ended: %s]\n%s", exit.Limit, out.text())
+		return "", fmt.Errorf("[ended: %s]\n%s", exit.Limit, text)
 	case exit.Code != 0:
-		return "", errors.New(fmt.Sprintf("[exit code %d]\n", exit.Code) + out.text())
+		return "", errors.New(fmt.Sprintf("[exit code %d]\n", exit.Code) + text)
 	}
-	return "[exit code 0]\n" + out.text(), nil
+	return "[exit code 0]\n" + text, nil
+}
+
+// newProxy returns the proxy of one command. say, which may be nil, gets each refusal when it happens.
+func (o Options) newProxy(say func(message string)) *proxy.Proxy {
+	return proxy.New(o.Proxy, func(refused string) {
+		if say != nil {
+			say("refused to connect to " + refused)
+		}
+	})
+}
+
+// refusals says which hosts a command did not reach, and what to do about it, as a line of its result.
+func refusals(p *proxy.Proxy) string {
+	refused := p.Refused()
+	if len(refused) == 0 {
+		return ""
+	}
+	return "[no connection to " + strings.Join(refused, ", ") + ": if a host is needed, ask the user to add it to hosts of " +
+		"[sandbox] in agent.toml]\n"
 }
 
 // list joins words for a sentence.
