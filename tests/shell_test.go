@@ -37,17 +37,20 @@ func TestACommandActsInTheTreeOfItsSession(t *testing.T) {
 	h.git("commit", "-qm", "settings")
 	h.worker()
 	first := h.everturn("run", "-s", "tree",
-		`call local/shell {"command":"git status && echo more >> page.md && git diff --stat && for i in 1 2; do echo $i > new$i; done"}`).exits(0)
+		`call local/shell {"command":"git status && echo more >> page.md && git diff --stat && `+
+			`for i in 1 2; do echo $i > new$i; done"}`).exits(0)
 	assert.Contains(t, first.out.String(), "[exit code 0] (commit ")
 	assert.Contains(t, first.out.String(), "page.md | 1 +")
-	failing := h.everturn("run", "-s", "tree", `call local/shell {"command":"echo third > third; ln new1 hard; exit 3"}`).exits(0)
+	failing := h.everturn("run", "-s", "tree",
+		`call local/shell {"command":"echo third > third; ln new1 hard; exit 3"}`).exits(0)
 	assert.Contains(t, failing.out.String(), "[exit code 3] (commit ")
 	assert.Contains(t, failing.out.String(), "[not committed: hard (")
 	diff := h.everturn("canvas", "diff", "tree").exits(0).out.String()
 	for _, part := range []string{"+more", "new1", "new2", "+third"} {
 		assert.Contains(t, diff, part)
 	}
-	committed := h.everturn("run", "-s", "tree", `call local/shell {"command":"git add -A && git commit -qm mine && git log --format=%s && cat .npmrc"}`).exits(0)
+	committed := h.everturn("run", "-s", "tree", `call local/shell {"command":"git add -A && git commit -qm mine && `+
+		`git log --format=%s && cat .npmrc"}`).exits(0)
 	assert.Contains(t, committed.out.String(), "mine")
 	assert.Contains(t, committed.out.String(), "save=false")
 	assert.Equal(t, "first\n", h.read("repo/page.md"))
@@ -60,9 +63,11 @@ func TestAKeptJobOutlivesItsTurn(t *testing.T) {
 	t.Parallel()
 	h := newShellUserFolder(t)
 	worker := h.worker()
-	h.everturn("run", "-s", "kept", `call local/job_start {"command":"echo begun; read -r x; echo $x > from-job; read -r y; echo $y > later; sleep 600","keep":true}`).exits(0)
+	h.everturn("run", "-s", "kept", `call local/job_start {"command":"echo begun; read -r x; echo $x > from-job; `+
+		`read -r y; echo $y > later; sleep 600","keep":true}`).exits(0)
 	h.everturn("run", "-s", "kept", `call local/job_write {"id":"job-1","command":"hello\n"}`).exits(0)
-	h.everturn("run", "-s", "kept", `call local/shell {"command":"until test -s from-job; do sleep 0.05; done; cat from-job > copy"}`).exits(0)
+	h.everturn("run", "-s", "kept",
+		`call local/shell {"command":"until test -s from-job; do sleep 0.05; done; cat from-job > copy"}`).exits(0)
 	h.everturn("run", "-s", "kept", `call local/job_write {"id":"job-1","command":"again\n"}`).exits(0)
 	h.everturn("run", "-s", "kept", `call local/shell {"command":"until test -s later; do sleep 0.05; done"}`).exits(0)
 	listed := h.everturn("run", "-s", "kept", `call local/job_read {}`).exits(0)

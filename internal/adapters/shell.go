@@ -56,8 +56,9 @@ func registerShell(ctx context.Context, r *tools.Registry, cfg config.Config, o 
 	cache := commandCache(root, o.Environ)
 	folder := shell.Folder{Workspace: root, Write: cfg.Shell.Write, Hidden: rules.Hidden, Protected: rules.Protected,
 		Git: cfg.Sandbox.Level == sandbox.LevelNamespace, Cache: cache}
-	options := shell.Options{Places: folder, Where: folder.Where(), Timeout: cfg.Shell.Timeout, Trusted: trustsWorkspace(cfg),
-		Ended: endedTurns(o.Artifacts), Records: filepath.Join(cfg.StateDir(), "jobs"), Proxy: proxy.Options{Hosts: cfg.Sandbox.Hosts}}
+	options := shell.Options{Places: folder, Where: folder.Where(), Timeout: cfg.Shell.Timeout,
+		Trusted: trustsWorkspace(cfg), Ended: endedTurns(o.Artifacts), Proxy: proxy.Options{Hosts: cfg.Sandbox.Hosts},
+		Records: filepath.Join(cfg.StateDir(), "jobs")}
 	if err := options.Proxy.Check(); err != nil {
 		return temporalconn.WithKind(config.ErrInvalid, fmt.Errorf("sandbox.hosts: %w", err))
 	}

@@ -8,23 +8,24 @@ import (
 )
 
 // inherited are the names of the variables that every command gets from this process.
-var inherited = []string{"PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "GOROOT", "JAVA_HOME", "PYENV_ROOT", "PYENV_VERSION",
+var inherited = []string{"PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "GOROOT", "JAVA_HOME", "PYENV_ROOT",
+	"PYENV_VERSION",
 	"RUSTUP_HOME", "RUSTUP_TOOLCHAIN", "NVM_DIR", "NVM_BIN"}
 
 // fixed are variables that keep programs from waiting for a user and from drawing.
-var fixed = []string{"TERM=dumb", "NO_COLOR=1", "PAGER=cat", "GIT_PAGER=cat", "GIT_TERMINAL_PROMPT=0", "GIT_EDITOR=true",
-	"GIT_OPTIONAL_LOCKS=0", "GIT_AUTHOR_NAME=Everturn", "GIT_AUTHOR_EMAIL=everturn@localhost",
+var fixed = []string{"TERM=dumb", "NO_COLOR=1", "PAGER=cat", "GIT_PAGER=cat", "GIT_TERMINAL_PROMPT=0",
+	"GIT_EDITOR=true", "GIT_OPTIONAL_LOCKS=0", "GIT_AUTHOR_NAME=Everturn", "GIT_AUTHOR_EMAIL=everturn@localhost",
 	"GIT_COMMITTER_NAME=Everturn", "GIT_COMMITTER_EMAIL=everturn@localhost", "GIT_CONFIG_NOSYSTEM=1", "GOTOOLCHAIN=local",
-	"GOTELEMETRY=off", "GOFLAGS=-buildvcs=false", "PIP_DISABLE_PIP_VERSION_CHECK=1", "npm_config_update_notifier=false", "npm_config_fund=false",
-	"npm_config_audit=false"}
+	"GOTELEMETRY=off", "GOFLAGS=-buildvcs=false", "PIP_DISABLE_PIP_VERSION_CHECK=1", "npm_config_update_notifier=false",
+	"npm_config_fund=false", "npm_config_audit=false"}
 
 // offline are variables that make package managers use their caches only, and say so at once instead of waiting for a
 // network.
 var offline = []string{"GOPROXY=off", "GOSUMDB=off", "npm_config_offline=true", "PIP_RETRIES=0", "PIP_NO_INDEX=1",
 	"CARGO_NET_OFFLINE=true", "UV_OFFLINE=1"}
 
-// proxyAddress is the address of the proxy in the network of a command with NetworkProxy. Nothing else can have it, because
-// the network is the command's own.
+// proxyAddress is the address of the proxy in the network of a command with NetworkProxy. Nothing else can have it,
+// because the network is the command's own.
 const (
 	proxyAddress = "127.0.0.1:3128"
 	proxyURL     = "http://" + proxyAddress
@@ -34,8 +35,8 @@ const (
 // proxied are variables that make programs use the proxy.
 var proxied = []string{"HTTP_PROXY=" + proxyURL, "http_proxy=" + proxyURL, "HTTPS_PROXY=" + proxyURL,
 	"https_proxy=" + proxyURL, "ALL_PROXY=" + proxyURL, "all_proxy=" + proxyURL, "NO_PROXY=" + noProxyHosts,
-	"no_proxy=" + noProxyHosts, "npm_config_proxy=" + proxyURL, "npm_config_https_proxy=" + proxyURL, "PIP_PROXY=" + proxyURL,
-	"CARGO_HTTP_PROXY=" + proxyURL, "NODE_USE_ENV_PROXY=1"}
+	"no_proxy=" + noProxyHosts, "npm_config_proxy=" + proxyURL, "npm_config_https_proxy=" + proxyURL,
+	"PIP_PROXY=" + proxyURL, "CARGO_HTTP_PROXY=" + proxyURL, "NODE_USE_ENV_PROXY=1"}
 
 // variables returns the environment of a command. tmp is its temporary directory, cache that of its caches.
 func (s *Sandbox) variables(tmp, cache string, network Network) []string {
@@ -48,10 +49,10 @@ func (s *Sandbox) variables(tmp, cache string, network Network) []string {
 		out = append(out, offline...)
 	}
 	home := filepath.Join(tmp, "home")
-	out = append(out, "HOME="+home, "TMPDIR="+tmp, "XDG_CONFIG_HOME="+home+"/.config", "XDG_DATA_HOME="+home+"/.local/share",
-		"XDG_STATE_HOME="+home+"/.local/state", "XDG_CACHE_HOME="+cache, "GOCACHE="+cache+"/go-build", "GOPATH="+cache+"/go",
-		"npm_config_cache="+cache+"/npm", "PIP_CACHE_DIR="+cache+"/pip", "UV_CACHE_DIR="+cache+"/uv",
-		"CARGO_HOME="+cache+"/cargo")
+	out = append(out, "HOME="+home, "TMPDIR="+tmp, "XDG_CONFIG_HOME="+home+"/.config",
+		"XDG_DATA_HOME="+home+"/.local/share", "XDG_STATE_HOME="+home+"/.local/state", "XDG_CACHE_HOME="+cache,
+		"GOCACHE="+cache+"/go-build", "GOPATH="+cache+"/go", "npm_config_cache="+cache+"/npm",
+		"PIP_CACHE_DIR="+cache+"/pip", "UV_CACHE_DIR="+cache+"/uv", "CARGO_HOME="+cache+"/cargo")
 	environ := environment(s.o.Environ)
 	if s.modules != "" {
 		switch network {

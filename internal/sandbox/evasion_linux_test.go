@@ -107,12 +107,12 @@ func (o outside) state(t *testing.T) string {
 var evasions = []string{
 	// files
 	"cat ../secret", "cat %[1]s/secret", "cat sub/link", "cat .env", "cat hidden/key", "cp .env sub/", "cat < hidden/key",
-	"head /proc/self/root%[1]s/secret", "cat /proc/1/root%[1]s/secret", "cat /proc/%[4]d/environ", "cat /proc/%[4]d/root%[1]s/secret",
-	"cat /proc/1/environ | tr '\\0' '\\n' | grep EVERTURN_", "cat /etc/shadow", "ls /root/.ssh", "ls /home/*/.ssh",
-	"ln %[1]s/secret sub/hard && cat sub/hard", "ln .env sub/hard && cat sub/hard", "ln -s %[1]s/secret sub/soft && cat sub/soft",
-	"echo gone > f", "echo gone >> f", "rm f", "mv f sub/",
-	"mv sub ../taken", "mkdir made", "ln -s x made", "truncate -s 0 f",
-	"cp sub/g /usr/bin/everturn-evasion", "echo x > /etc/everturn-evasion", "echo x > /everturn-evasion",
+	"head /proc/self/root%[1]s/secret", "cat /proc/1/root%[1]s/secret", "cat /proc/%[4]d/environ",
+	"cat /proc/%[4]d/root%[1]s/secret", "cat /proc/1/environ | tr '\\0' '\\n' | grep EVERTURN_", "cat /etc/shadow",
+	"ls /root/.ssh", "ls /home/*/.ssh", "ln %[1]s/secret sub/hard && cat sub/hard", "ln .env sub/hard && cat sub/hard",
+	"ln -s %[1]s/secret sub/soft && cat sub/soft", "echo gone > f", "echo gone >> f", "rm f", "mv f sub/",
+	"mv sub ../taken", "mkdir made", "ln -s x made", "truncate -s 0 f", "cp sub/g /usr/bin/everturn-evasion",
+	"echo x > /etc/everturn-evasion", "echo x > /everturn-evasion",
 	"install -m 4755 sub/g sub/setuid && test -u sub/setuid", "find sub -name g -exec chmod 4755 {} + && test -u sub/g",
 
 	// modes, owners, times, attributes
@@ -124,29 +124,35 @@ var evasions = []string{
 	"python3 -c 'import os; os.open(\"sub/o\", os.O_CREAT | os.O_WRONLY, 0o4755)' && test -u sub/o",
 	"mknod sub/null c 1 3 && cat sub/null",
 	// the worker and other processes
-	"kill -9 %[4]d", "kill -STOP %[4]d", "kill -9 -%[4]d", "kill $PPID; kill -0 %[4]d",
-	"prlimit --pid %[4]d --cpu=1:1", "prlimit --pid $PPID --nofile=1:1 && false", "renice 19 %[4]d", "ionice -c 3 -p %[4]d",
-	"taskset -p 1 %[4]d", "chrt -i -p 0 %[4]d", "strace -p %[4]d", "gdb -p %[4]d -batch",
+	"kill -9 %[4]d", "kill -STOP %[4]d", "kill -9 -%[4]d", "kill $PPID; kill -0 %[4]d", "prlimit --pid %[4]d --cpu=1:1",
+	"prlimit --pid $PPID --nofile=1:1 && false", "renice 19 %[4]d", "ionice -c 3 -p %[4]d", "taskset -p 1 %[4]d",
+	"chrt -i -p 0 %[4]d", "strace -p %[4]d", "gdb -p %[4]d -batch",
 	"python3 -c 'import os; os.setpriority(os.PRIO_USER, 0, 19)' && false", "echo 1000 > /proc/%[4]d/oom_score_adj",
-	"echo x > /proc/sys/kernel/core_pattern", "echo b > /proc/sysrq-trigger", "echo 1 > /proc/sys/vm/drop_caches", "nsenter -t %[4]d -m true",
+	"echo x > /proc/sys/kernel/core_pattern", "echo b > /proc/sysrq-trigger", "echo 1 > /proc/sys/vm/drop_caches",
+	"nsenter -t %[4]d -m true",
 	// the network
-	"exec 3<>/dev/tcp/127.0.0.1/%[2]s", "bash -c 'exec 3<>/dev/tcp/127.0.0.1/%[2]s'", "bash -c 'exec 3<>/dev/tcp/localhost/%[2]s'",
-	"curl -s --max-time 2 http://127.0.0.1:%[2]s/", "curl -s --max-time 2 http://[::1]:%[2]s/", "curl -s --max-time 2 http://1.1.1.1/",
+	"exec 3<>/dev/tcp/127.0.0.1/%[2]s", "bash -c 'exec 3<>/dev/tcp/127.0.0.1/%[2]s'",
+	"bash -c 'exec 3<>/dev/tcp/localhost/%[2]s'", "curl -s --max-time 2 http://127.0.0.1:%[2]s/",
+	"curl -s --max-time 2 http://[::1]:%[2]s/", "curl -s --max-time 2 http://1.1.1.1/",
 	"curl -s --max-time 2 --unix-socket %[1]s/s http://x/", "curl -s --max-time 2 --abstract-unix-socket %[3]s http://x/",
 	"python3 -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"%[1]s/s\")'",
 	"python3 -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"\\0%[3]s\")'",
-	"python3 -c 'import socket; a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM); a.sendto(b\"x\", \"%[1]s/d\")'",
+	"python3 -c 'import socket; a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM); " +
+		"a.sendto(b\"x\", \"%[1]s/d\")'",
 	"python3 -c 'import socket; socket.socket(socket.AF_PACKET, socket.SOCK_RAW)'",
 	"python3 -c 'import socket; socket.socket(40, 1).connect((2, 1))'", "python3 -c 'import socket; socket.socket(16, 3)'",
-	"ip link add x type dummy", "ping -c 1 -W 1 127.0.0.1 > /dev/null && false", "ln -s %[1]s/s sub/s && curl -s --unix-socket sub/s http://x/",
+	"ip link add x type dummy", "ping -c 1 -W 1 127.0.0.1 > /dev/null && false",
+	"ln -s %[1]s/s sub/s && curl -s --unix-socket sub/s http://x/",
 	// namespaces and mounts
-	"unshare -U true", "unshare -Ur mount -t tmpfs x sub", "mount -t tmpfs x sub", "mount -o remount,rw /", "umount /proc", "chroot / true",
-	"bwrap --bind / / cat %[1]s/secret", "mount --bind / sub", "python3 -c 'import ctypes, os; libc = ctypes.CDLL(None); " +
+	"unshare -U true", "unshare -Ur mount -t tmpfs x sub", "mount -t tmpfs x sub", "mount -o remount,rw /", "umount /proc",
+	"chroot / true", "bwrap --bind / / cat %[1]s/secret", "mount --bind / sub",
+	"python3 -c 'import ctypes, os; libc = ctypes.CDLL(None); " +
 		"os._exit(0 if libc.syscall(56, 0x10000000, 0, 0, 0, 0) >= 0 else 1)'",
 	"python3 -c 'import ctypes; l = ctypes.CDLL(None); exit(0 if l.syscall(425, 8, 0) >= 0 else 1)'", // io_uring_setup
 	"python3 -c 'import ctypes; l = ctypes.CDLL(None); exit(0 if l.syscall(321, 0, 0, 0) >= 0 else 1)'",
 	"python3 -c 'import ctypes; l = ctypes.CDLL(None); exit(0 if l.syscall(0x40000000 + 39) >= 0 else 1)'", // x32
-	"env EVERTURN_COMMAND_STAGE=supervise /.everturn", "EVERTURN_COMMAND_STAGE=confine /.everturn", "cat <&3", "cat <&4", "echo x >&4",
+	"env EVERTURN_COMMAND_STAGE=supervise /.everturn", "EVERTURN_COMMAND_STAGE=confine /.everturn", "cat <&3", "cat <&4",
+	"echo x >&4",
 }
 
 // harmless are attempts that may seem to succeed: the tree's parents exist in the command's own temporary directory.
@@ -193,7 +199,8 @@ func TestEvasions(t *testing.T) {
 			now, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0)
 			require.NoError(t, err)
 			assert.Equal(t, priority, now)
-			for _, f := range []string{"/usr/bin/everturn-evasion", "/etc/everturn-evasion", "/everturn-evasion", "/tmp/everturn-evasion"} {
+			for _, f := range []string{"/usr/bin/everturn-evasion", "/etc/everturn-evasion", "/everturn-evasion",
+				"/tmp/everturn-evasion"} {
 				assert.NoFileExists(t, f)
 			}
 		})
@@ -202,7 +209,8 @@ func TestEvasions(t *testing.T) {
 
 // TestNoProcessOutlivesItsCommand starts processes that try to leave their command, and ends the command in four ways.
 func TestNoProcessOutlivesItsCommand(t *testing.T) {
-	const leave = "sleep 4242 & setsid sleep 4242 & (setsid sleep 4242 &) ; nohup sleep 4242 >/dev/null 2>&1 & set -m; sleep 4242 & " +
+	const leave = "sleep 4242 & setsid sleep 4242 & (setsid sleep 4242 &) ; nohup sleep 4242 >/dev/null 2>&1 & " +
+		"set -m; sleep 4242 & " +
 		"(trap '' TERM HUP INT; sleep 4242) & for i in 1 2 3; do (setsid sh -c 'sleep 4242 & exit' &); done; sleep 0.3; "
 	for _, level := range []Level{LevelNamespace, LevelLandlock, LevelNone} {
 		t.Run(string(level), func(t *testing.T) {
@@ -262,8 +270,10 @@ func TestLimits(t *testing.T) {
 		t.Run(string(level), func(t *testing.T) {
 			s, p := open(t, level, NetworkLoopback), tree(t, nil)
 			exit, out := run(t, s, p, "i=0; while [ $i -lt 400 ]; do sleep 20 & i=$((i+1)); done; wait")
-			assert.True(t, exit.Limit != "" || strings.Contains(out, "fork") || strings.Contains(out, "Cannot"), "%+v %s", exit, out)
-			exit, out = run(t, s, p, "for i in 1 2 3; do python3 -c 'x = bytearray(900 << 20); import time; time.sleep(20)' & done; wait")
+			assert.True(t, exit.Limit != "" || strings.Contains(out, "fork") || strings.Contains(out, "Cannot"),
+				"%+v %s", exit, out)
+			exit, out = run(t, s, p, "for i in 1 2 3; do python3 -c 'x = bytearray(900 << 20); import time; "+
+				"time.sleep(20)' & done; wait")
 			assert.Contains(t, exit.Limit, "memory", out)
 			exit, out = run(t, s, p, "python3 -c 'x = bytearray(3 << 30)'")
 			assert.NotZero(t, exit.Code, out)

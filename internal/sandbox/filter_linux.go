@@ -123,7 +123,8 @@ func assemble(refusals []refusal) (filter []unix.SockFilter) {
 		// The offsets of the call's number, of its architecture and of its arguments in the kernel's struct seccomp_data.
 		// Both architectures store the lower half of an argument first.
 		number, architecture, arguments = 0, 4, 16
-		otherABI                        = 0x40000000 // x32's numbers begin here; no other call of these architectures is so high
+		// x32's numbers begin here; no other call of these architectures is so high.
+		otherABI = 0x40000000
 	)
 	// Jt and Jf are the numbers of instructions to skip if a comparison is true or false.
 	filter = []unix.SockFilter{

@@ -38,7 +38,8 @@ func Open(ctx context.Context, o Options) (*Sandbox, error) {
 	return s, s.probe(ctx)
 }
 
-const installBubblewrap = "install it (apt install bubblewrap), or choose a weaker isolation: level = \"landlock\" in [sandbox]"
+const installBubblewrap = "install it (apt install bubblewrap), or choose a weaker isolation: " +
+	"level = \"landlock\" in [sandbox]"
 
 // unavailable returns an error that matches ErrUnavailable. remedy says what to do.
 func unavailable(why, remedy string) error {

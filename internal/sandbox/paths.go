@@ -20,7 +20,8 @@ var networkFiles = []string{"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.con
 
 // homeTools are the places of compilers and interpreters in a home folder. None of them holds credentials: ~/.cargo,
 // for instance, has some, and is not among them.
-var homeTools = []string{".pyenv", ".nvm", ".rustup", ".cargo/bin", ".local/share/mise", ".local/share/uv", ".local/bin",
+var homeTools = []string{".pyenv", ".nvm", ".rustup", ".cargo/bin", ".local/share/mise", ".local/share/uv",
+	".local/bin",
 	".asdf", ".volta", ".rbenv", ".sdkman/candidates", ".bun/bin", ".deno/bin", ".juliaup", ".ghcup", ".swiftly", "sdk",
 	"go/bin", "miniconda3", "anaconda3", "miniforge3"}
 
@@ -70,7 +71,8 @@ func toolchains(environ environment) (out []string) {
 func existing(paths []string) (out []string) {
 	for _, p := range paths {
 		p = realPath(p)
-		if _, err := os.Stat(p); err != nil || p == "/" || slices.Contains([]string{"/home", "/root", "/tmp", "/var", "/etc"}, p) {
+		_, err := os.Stat(p)
+		if err != nil || slices.Contains([]string{"/", "/home", "/root", "/tmp", "/var", "/etc"}, p) {
 			continue
 		}
 		out = append(out, p)
@@ -78,7 +80,9 @@ func existing(paths []string) (out []string) {
 	slices.Sort(out)
 	out = slices.Compact(out)
 	return slices.DeleteFunc(slices.Clone(out), func(p string) bool {
-		return slices.ContainsFunc(append([]string{"/usr"}, out...), func(dir string) bool { return p != dir && isBelow(p, dir) })
+		return slices.ContainsFunc(append([]string{"/usr"}, out...), func(dir string) bool {
+			return p != dir && isBelow(p, dir)
+		})
 	})
 }
 

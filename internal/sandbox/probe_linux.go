@@ -214,7 +214,8 @@ func (s *Sandbox) remedy(said string) string {
 	case strings.Contains(said, "uid map") || strings.Contains(said, "user namespace") ||
 		strings.Contains(said, "Operation not permitted") || strings.Contains(said, "No permissions"):
 		return "permit unprivileged user namespaces to bubblewrap: on Ubuntu install apparmor-profiles and load " +
-			"bwrap-userns-restrict, in a container allow them in its seccomp profile; or choose level = \"landlock\" in [sandbox]"
+			"bwrap-userns-restrict, in a container allow them in its seccomp profile; or choose " +
+			"level = \"landlock\" in [sandbox]"
 	case strings.Contains(said, "Can't mount proc"):
 		return "the container masks /proc: run it with --security-opt systempaths=unconfined, or choose level = " +
 			"\"landlock\" in [sandbox]"

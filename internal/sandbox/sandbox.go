@@ -136,8 +136,8 @@ func (s *Sandbox) String() string {
 	return "no isolation; " + network
 }
 
-// Isolated reports whether a command can change nothing but its tree and its caches, and can send nothing, except to the
-// hosts that the operator has listed.
+// Isolated reports whether a command can change nothing but its tree and its caches, and can send nothing, except to
+// the hosts that the operator has listed.
 func (s *Sandbox) Isolated() bool { return s.o.Level == LevelNamespace && s.o.Network != NetworkHost }
 
 // ErrUnavailable means that this machine cannot run commands with the level of the options. The message says what to

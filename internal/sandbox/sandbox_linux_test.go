@@ -3,16 +3,21 @@ package sandbox
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 // open returns a sandbox with this level, or skips the test if the machine cannot hold it.
@@ -74,7 +79,8 @@ func TestAsAnOrdinaryUser(t *testing.T) {
 		require.NoError(t, os.Chmod(path, mode))
 	}
 	require.NoError(t, os.Chown(home, nobody, nobody))
-	cmd := exec.CommandContext(t.Context(), program, "-test.v", fmt.Sprintf("-test.short=%v", testing.Short()), "-test.run", "^Test", "-test.skip", "^TestAsAnOrdinaryUser$")
+	cmd := exec.CommandContext(t.Context(), program, "-test.v", fmt.Sprintf("-test.short=%v", testing.Short()),
+		"-test.run", "^Test", "-test.skip", "^(TestAsAnOrdinaryUser|TestTheTableOfCommands)$")
 	cmd.Dir = home
 	cmd.Env = []string{"PATH=/usr/local/go/bin:/usr/local/bin:/usr/bin:/bin", "HOME=" + home, "TMPDIR=/tmp",
 		"EVERTURN_BWRAP_REQUIRED=" + os.Getenv("EVERTURN_BWRAP_REQUIRED")}
@@ -142,25 +148,28 @@ var project = map[string]string{
 	"package.json": `{"name": "project", "version": "1.0.0", "scripts": {"test": "node test.js"}}`,
 	"test.js":      "require('assert').equal(require('child_process').execSync('echo child').toString(), 'child\\n')\n",
 	"server.js":    nodeServer,
-	"test_it.py":   "import unittest\n\n\nclass T(unittest.TestCase):\n    def test_it(self):\n        self.assertEqual(1, 1)\n",
-	"Makefile":     "all:\n\tcc -o c/hello c/hello.c\n\t./c/hello\n",
-	"c/hello.c":    "#include <stdio.h>\nint main(void) { puts(\"hello\"); return 0; }\n",
-	"Cargo.toml":   "[package]\nname = \"project\"\nversion = \"0.1.0\"\nedition = \"2021\"\n",
-	"src/main.rs":  "fn main() {}\n\n#[test]\nfn it_works() {}\n",
+	"test_it.py": "import unittest\n\n\nclass T(unittest.TestCase):\n    def test_it(self):\n" +
+		"        self.assertEqual(1, 1)\n",
+	"Makefile":    "all:\n\tcc -o c/hello c/hello.c\n\t./c/hello\n",
+	"c/hello.c":   "#include <stdio.h>\nint main(void) { puts(\"hello\"); return 0; }\n",
+	"Cargo.toml":  "[package]\nname = \"project\"\nversion = \"0.1.0\"\nedition = \"2021\"\n",
+	"src/main.rs": "fn main() {}\n\n#[test]\nfn it_works() {}\n",
 }
 
 // everyday are commands of a programmer's day, in this order. Each works in a namespace, unless refused says how the
-// output explains that it does not. landlock says the same for LevelLandlock, and "" means that it works there.
+// output explains that it does not. landlock says the same for LevelLandlock, and "" means that it works there. The
+// table in docs/shell.md comes from here.
 var everyday = []struct{ program, line, refused, landlock string }{
 	{"git", "git init -q .", "", "Operation not permitted"},
 	{"git", "git status", "", "not a git repository"},
 	{"git", "git add -A && git commit -qm 'first change' && git log --oneline", "", "not a git repository"},
-	{"git", "git checkout -q -b topic && echo x > topic && git add topic && git commit -qm topic && git checkout -q main && git merge topic", "", "not a git"},
+	{"git", "git checkout -q -b topic && echo x > topic && git add topic && git commit -qm topic && " +
+		"git checkout -q main && git merge topic", "", "not a git repository"},
 	{"git", "git stash list && git diff HEAD~1 --stat && git worktree list", "", "not a git repository"},
 	{"git", "git clone https://github.com/example/example x", "Could not resolve host", "Operation not permitted"},
 	{"go", "go version && go env GOCACHE", "", ""},
 	{"go", "go build ./...", "", ""},
-	{"go", "go test ./...", "", "ermission denied"},
+	{"go", "go test ./...", "", "permission denied"},
 	{"go", "go test -run Twice ./... && go vet ./...", "", ""},
 	{"gofmt", "gofmt -l . && gofmt -w ugly.go && grep 'var x = 1' ugly.go", "", ""},
 	{"go", "go run .", "", ""},
@@ -173,17 +182,18 @@ var everyday = []struct{ program, line, refused, landlock string }{
 	{"npm", "npm install left-pad", "ENOTCACHED", "ENOTCACHED"},
 	{"python3", "python3 -c 'print(1)'", "", ""},
 	{"python3", "python3 -m unittest", "", ""},
-	{"pip", "pip install --break-system-packages not-a-package", "No matching distribution", "ermi"},
+	{"pip", "pip install --break-system-packages not-a-package", "No matching distribution", "not permitted"},
 	{"cc", "make", "", "Permission denied"},
 	{"cargo", "cargo test --offline", "", ""},
-	{"curl", "python3 -m http.server 8123 -b 127.0.0.1 >/dev/null 2>&1 & for i in 1 2 3 4 5 6 7 8 9; do curl -s http://127.0.0.1:8123/go.mod && exit; sleep 0.3; done; echo refused; exit 7", "", "refused"},
-	{"curl", "curl -sS --max-time 5 https://example.com/", "Could not resolve host", "resolve host"},
+	{"curl", "python3 -m http.server 8123 -b 127.0.0.1 >/dev/null 2>&1 & for i in 1 2 3 4 5 6 7 8 9; do " +
+		"curl -s http://127.0.0.1:8123/go.mod && exit; sleep 0.3; done; echo no server; exit 7", "", "no server"},
+	{"curl", "curl -sS --max-time 5 https://example.com/", "Could not resolve host", "Could not resolve host"},
 	{"sed", "sed -i s/hello/world/ c/hello.c && grep world c/hello.c", "", ""},
 	{"chmod", "echo 'echo ran' > run.sh && chmod +x run.sh && ./run.sh", "", "Operation not permitted"},
 	{"find", "find . -name '*.go' | xargs grep -l package | sort", "", ""},
 	{"mv", "mkdir -p a/b && mv c/hello.c a/b/ && cp a/b/hello.c . && rm -rf a && ln -s hello.c link && cat link", "", ""},
 	{"tar", "tar czf x.tgz main.go && mkdir -p out && tar xzf x.tgz -C out && rm x.tgz", "", "Operation not permitted"},
-	{"ps", "sleep 60 & kill $! && wait; ps -e | grep -c .", "", "proc"},
+	{"ps", "sleep 60 & kill $! && wait; ps -e | grep -c .", "", "/proc"},
 }
 
 func TestEverydayCommands(t *testing.T) {
@@ -212,6 +222,63 @@ func TestEverydayCommands(t *testing.T) {
 			}
 		})
 	}
+}
+
+// update rewrites the table in docs/shell.md.
+var update = flag.Bool("update", false, "rewrite the table of commands in docs/shell.md")
+
+// TestTheTableOfCommands checks the table in docs/shell.md, and that it says which commands need an approval.
+func TestTheTableOfCommands(t *testing.T) {
+	const file, begin, end = "../../docs/shell.md", "<!-- commands: begin -->\n", "<!-- commands: end -->"
+	standard := turn.Policy{Allow: []string{"local/*"}, AskRisk: turn.RiskHigh, IsolatedCommands: turn.Ask}
+	coding := standard
+	coding.IsolatedCommands = turn.Allow
+	offered := func(isolated bool) turn.Tool {
+		return turn.Tool{ID: "local/shell", Risk: turn.RiskHigh, Commands: &turn.CommandRule{Isolated: isolated}}
+	}
+	var table strings.Builder
+	fmt.Fprintf(&table, "| command | `namespace` | `landlock` | asks, and \"always\" then allows |\n|---|---|---|---|\n")
+	for _, c := range everyday {
+		arguments, err := json.Marshal(map[string]string{"command": c.line})
+		require.NoError(t, err)
+		asked := standard.Permit(offered(true), arguments)
+		assert.Equal(t, turn.Ask, asked.Permission, c.line)
+		assert.Equal(t, turn.Allow, coding.Permit(offered(true), arguments).Permission, c.line)
+		assert.Equal(t, turn.Ask, coding.Permit(offered(false), arguments).Permission, c.line)
+		always := "nothing"
+		if len(asked.Commands) > 0 {
+			always = "`" + strings.Join(asked.Commands, "`, `") + "`"
+			ruled := standard
+			for _, prefix := range asked.Commands {
+				ruled.Commands.Allow = append(ruled.Commands.Allow, prefix+" *")
+			}
+			assert.Equal(t, turn.Allow, ruled.Permit(offered(false), arguments).Permission, c.line)
+		}
+		line := strings.ReplaceAll(c.line, "|", "\\|")
+		if len(line) > 70 {
+			line = line[:67] + "…"
+		}
+		fmt.Fprintf(&table, "| `%s` | %s | %s | %s |\n", line, outcome(c.refused), outcome(c.landlock), always)
+	}
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	before, rest, _ := strings.Cut(string(text), begin)
+	_, after, ok := strings.Cut(rest, end)
+	require.True(t, ok, "the table has no place in docs/shell.md")
+	want := before + begin + table.String() + end + after
+	if *update {
+		require.NoError(t, os.WriteFile(file, []byte(want), 0o644))
+		return
+	}
+	assert.Equal(t, want, string(text), "run go test ./internal/sandbox -run TestTheTableOfCommands -update")
+}
+
+// outcome says what becomes of a command, by how it explains a refusal.
+func outcome(refused string) string {
+	if refused == "" {
+		return "works"
+	}
+	return "refused: " + refused
 }
 
 // TestAWorkerWithoutIsolationSaysWhatToDo takes bubblewrap away, and gives one that cannot isolate.

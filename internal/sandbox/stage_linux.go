@@ -140,7 +140,8 @@ func (c confined) confine() error {
 // dropCapabilities takes the capabilities of root from this thread and from the program that it becomes.
 func dropCapabilities() error {
 	for c := range uintptr(64) {
-		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil && os.Geteuid() == 0 && !errors.Is(err, unix.EINVAL) {
+		err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
+		if err != nil && os.Geteuid() == 0 && !errors.Is(err, unix.EINVAL) {
 			return fmt.Errorf("dropping capabilities: %w", err)
 		}
 	}

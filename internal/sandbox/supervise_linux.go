@@ -117,7 +117,8 @@ func kill(pids []int) {
 
 // descendants returns the processes below a process. Those that are not reaped yet are among them.
 func descendants(pid int) (out []int) {
-	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the only error is that of a malformed pattern
+	// The only error is that of a malformed pattern.
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	for _, file := range files {
 		text, _ := os.ReadFile(file) // it is empty if the process has ended
 		for _, field := range strings.Fields(string(text)) {

@@ -20,8 +20,8 @@ func TestATreeThatBorrowsObjects(t *testing.T) {
 			s, p, lender := open(t, level, NetworkLoopback), tree(t, nil), realPath(t.TempDir())
 			git := func(dir string, args ...string) string {
 				cmd := exec.CommandContext(t.Context(), "git", args...)
-				cmd.Dir, cmd.Env = dir, append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a",
-					"GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a")
+				cmd.Dir, cmd.Env = dir, append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_AUTHOR_NAME=a",
+					"GIT_AUTHOR_EMAIL=a", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a")
 				out, err := cmd.CombinedOutput()
 				require.NoError(t, err, string(out))
 				return string(out)
@@ -39,8 +39,10 @@ func TestATreeThatBorrowsObjects(t *testing.T) {
 				p.Binds, alternate = []Bind{{Source: objects}}, objects
 			}
 			require.NoError(t, os.MkdirAll(filepath.Join(p.Root, ".git/objects/info"), 0o700))
-			require.NoError(t, os.WriteFile(filepath.Join(p.Root, ".git/objects/info/alternates"), []byte(alternate+"\n"), 0o600))
-			exit, out := run(t, s, p, "git update-ref refs/heads/work "+commit+" && git read-tree -m -u HEAD && cat f && echo second >> f && "+
+			require.NoError(t, os.WriteFile(filepath.Join(p.Root, ".git/objects/info/alternates"), []byte(alternate+"\n"),
+				0o600))
+			exit, out := run(t, s, p, "git update-ref refs/heads/work "+commit+" && git read-tree -m -u HEAD && "+
+				"cat f && echo second >> f && "+
 				"git commit -qam second && git status --short && git log --format=%s")
 			assert.Zero(t, exit.Code, out)
 			assert.Equal(t, "first\nsecond\nfirst\n", out)

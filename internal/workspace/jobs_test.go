@@ -46,8 +46,8 @@ func TestWhatAJobChangesIsItsOwn(t *testing.T) {
 	for _, c := range shown.Commits {
 		got = append(got, c.Call+" "+inStore(t, s, "diff-tree", "-r", "--name-only", "--no-commit-id", c.ID))
 	}
-	assert.Equal(t, []string{"turn/5.0 user", "turn/1.0+3 log-5", "turn/3.0+2 log-4", "turn/4.0 command", "turn/3.0+1 log-3",
-		"turn/1.0+2 log-2", "turn/2.0 command", "turn/1.0+1 log-1"}, got)
+	assert.Equal(t, []string{"turn/5.0 user", "turn/1.0+3 log-5", "turn/3.0+2 log-4", "turn/4.0 command",
+		"turn/3.0+1 log-3", "turn/1.0+2 log-2", "turn/2.0 command", "turn/1.0+1 log-1"}, got)
 
 	for n, want := range [][]string{{"a"}, {"a", "log-1"}, {"a", "command", "log-1", "log-2"},
 		{"a", "command", "log-1", "log-2", "log-3"}, {"a", "command", "log-1", "log-2", "log-3", "log-4", "log-5"}} {

@@ -33,6 +33,8 @@ func groups() []group {
 		{"Canvases", "A commit carries its call in a trailer. A call that is repeated finds the commit that it " +
 			"has made, or begins again from the last one.",
 			canvases()},
+		{"Commands", "The kernel ends the processes with their worker. What they have changed is committed as theirs before " +
+			"the next call; the outcome of a command is `unknown`.", commands()},
 		{"MCP servers", "The call's result says what is known, and the server is restarted with backoff.", toolServers()},
 		{"MCP servers that restart", "A call that was not sent waits for its server within its own timeout.", aways()},
 		{"A server or the worker dies in mid-call",

@@ -29,6 +29,7 @@ type turnPlan struct {
 // each side of its effect.
 type callPlan struct {
 	tool, key, block string
+	script           string // for a command
 	take             int
 	times            int  // for tools that repeat something: ask, or report progress
 	aside            bool // for helper: in the background
@@ -108,6 +109,8 @@ func (c callPlan) arguments() string {
 		return fmt.Sprintf(`{"path":%q,"content":%q}`, c.key+".md", c.key)
 	case planTool, stepTool:
 		return c.key
+	case command, startJob:
+		return fmt.Sprintf(`{"command":%q}`, "sh -c '"+c.script+"'")
 	case helper:
 		if c.aside {
 			return fmt.Sprintf(`{"task":%q,"background":true}`, c.key)

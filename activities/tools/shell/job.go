@@ -104,8 +104,8 @@ func (one *job) ending(exit sandbox.Exit, err error, workerStops bool) string {
 }
 
 // watch records what a job does, and stops and forgets it when its turn has ended, unless it is kept. It forgets a job
-// that has ended by itself only after another time of its limit, so that its output can be read. It returns when the job
-// is forgotten, or when ctx ends, as the worker does.
+// that has ended by itself only after another time of its limit, so that its output can be read. It returns when the
+// job is forgotten, or when ctx ends, as the worker does.
 func (j *jobs) watch(ctx context.Context, watched *job) {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()

@@ -38,7 +38,7 @@ type jobs struct {
 
 type jobInput struct {
 	Command string `json:"command" jsonschema:"the command line, as for sh -c"`
-	Keep    bool   `json:"keep,omitempty" jsonschema:"let the job outlive this turn: for a server that later turns need, too"`
+	Keep    bool   `json:"keep,omitempty" jsonschema:"let the job outlive this turn, for later turns of the session"`
 }
 
 type jobReadInput struct {
@@ -85,11 +85,7 @@ func (j *jobs) start(ctx context.Context, in jobInput) (string, error) {
 		started.limit = keptTimeout
 	}
 	return j.o.Places.StartJob(ctx, title(in.Command), started.limit, func(p sandbox.Place) (string, error) {
-		if err := j.add(started); err != nil {
-			return "", err
-		}
-		if err := j.run(ctx, started, p); err != nil {
-			j.forget(started)
+		if err := j.begin(ctx, started, p); err != nil {
 			return "", err
 		}
 		if in.Keep {
@@ -110,10 +106,22 @@ func ownerOf(ctx context.Context) owner {
 // sees reports whether the calls of another owner find the jobs of this one: those of the same session.
 func (o owner) sees(other owner) bool { return o.tenant == other.tenant && o.session == other.session }
 
-// add adds a job and gives it its ID. If the session has too many, one that has ended is forgotten.
-func (j *jobs) add(added *job) error {
-	j.mu.Lock()
+// begin adds a job and starts it.
+func (j *jobs) begin(ctx context.Context, started *job, place sandbox.Place) error {
+	j.mu.Lock() // no other call finds the job before it runs
 	defer j.mu.Unlock()
+	err := j.add(started)
+	if err == nil {
+		if err = j.run(ctx, started, place); err != nil {
+			j.drop(started)
+		}
+	}
+	return err
+}
+
+// add adds a job and gives it its ID. If the session has too many, one that has ended is forgotten. The caller holds
+// the lock.
+func (j *jobs) add(added *job) error {
 	own := j.of(added.owner)
 	if len(own) >= maxJobs {
 		ended := slices.IndexFunc(own, (*job).ended)

@@ -71,7 +71,8 @@ func site(t *testing.T) string {
 	source := t.TempDir()
 	for file, text := range map[string]string{filepath.Join(dir, "hello"): "hello over there\n",
 		filepath.Join(dir, "-/ping"): "{}", filepath.Join(source, "go.mod"): "module example.org/thing\n",
-		filepath.Join(mod, "v1.0.0.mod"): "module example.org/thing\n", filepath.Join(mod, "v1.0.0.info"): `{"Version":"v1.0.0"}`} {
+		filepath.Join(mod, "v1.0.0.mod"):  "module example.org/thing\n",
+		filepath.Join(mod, "v1.0.0.info"): `{"Version":"v1.0.0"}`} {
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
 	}
 	zipped, err := os.Create(filepath.Join(mod, "v1.0.0.zip"))
@@ -92,6 +93,15 @@ func site(t *testing.T) string {
 	return dir
 }
 
+// withProxy returns a sandbox whose commands have a proxy.
+func withProxy(t *testing.T) *sandbox.Sandbox {
+	t.Helper()
+	box, err := sandbox.Open(t.Context(), sandbox.Options{Level: sandbox.LevelNamespace, Network: sandbox.NetworkProxy,
+		Environ: os.Environ(), Limits: sandbox.Limits{Processes: 200, Memory: 2 << 30, File: 64 << 20}})
+	require.NoError(t, err)
+	return box
+}
+
 // TestCommandsReachListedHosts lets real programs use the proxy, and try to get around it.
 func TestCommandsReachListedHosts(t *testing.T) {
 	f, o := workspace(t, sandbox.LevelNamespace)
@@ -103,10 +113,7 @@ func TestCommandsReachListedHosts(t *testing.T) {
 	_, plainPort, _ := net.SplitHostPort(plain.Listener.Addr().String())
 	require.NoError(t, os.WriteFile(filepath.Join(f.Workspace, "build/ca.pem"),
 		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw}), 0o600))
-	var err error
-	o.Sandbox, err = sandbox.Open(t.Context(), sandbox.Options{Level: sandbox.LevelNamespace, Network: sandbox.NetworkProxy,
-		Environ: os.Environ(), Limits: sandbox.Limits{Processes: 200, Memory: 2 << 30, File: 64 << 20}})
-	require.NoError(t, err)
+	o.Sandbox = withProxy(t)
 	o.Proxy = proxy.Options{Hosts: []string{"*.example.com:" + securePort, "Web.example.com:" + plainPort,
 		"private.example.com"}, Networks: []string{"127.0.0.0/8"}, Resolver: resolver(t)}
 	require.NoError(t, o.Proxy.Check())
@@ -117,10 +124,11 @@ func TestCommandsReachListedHosts(t *testing.T) {
 		{"curl", "curl -sS http://WEB.example.com.:PLAIN/hello", "hello over there"},
 		{"go", "mkdir build/m && cd build/m && go mod init x && GONOSUMDB=* GOPROXY=https://mods.example.com:SECURE " +
 			"SSL_CERT_FILE=../ca.pem go mod download -json example.org/thing@v1.0.0", `"Version": "v1.0.0"`},
-		{"git", "git -c http.sslCAInfo=$PWD/build/ca.pem clone -q https://git.example.com:SECURE/repo.git build/clone && cat build/clone/go.mod",
-			"module example.org/thing"},
+		{"git", "git -c http.sslCAInfo=$PWD/build/ca.pem clone -q " +
+			"https://git.example.com:SECURE/repo.git build/clone && cat build/clone/go.mod", "module example.org/thing"},
 		{"npm", "npm ping --cafile build/ca.pem --registry https://npm.example.com:SECURE/", "PONG"},
-		{"node", "node -e 'require(\"http\").createServer((q, r) => r.end(\"own\")).listen(8123); setTimeout(process.exit, 9000)' & " +
+		{"node", "node -e 'require(\"http\").createServer((q, r) => r.end(\"own\")).listen(8123); " +
+			"setTimeout(process.exit, 9000)' & " +
 			"for i in 1 2 3 4 5 6 7 8 9; do curl -s http://127.0.0.1:8123/ && exit; sleep 0.5; done; exit 1", "own"},
 	} {
 		if _, err := exec.LookPath(c.program); err != nil {
@@ -132,27 +140,29 @@ func TestCommandsReachListedHosts(t *testing.T) {
 			assert.Contains(t, out, c.says, c.line)
 		}
 	}
-	for line, refused := range map[string]string{
-		"curl -sSf https://elsewhere.example.org/":           "elsewhere.example.org (not in hosts",
-		"curl -sSf http://other.example.com/":                "other.example.com (not in hosts",
-		"curl -sSf http://web.example.com:22/":               "web.example.com:22 (not in hosts",
-		"curl -sSf https://private.example.com/":             "private.example.com (its address",
-		"curl -sSf http://private.example.com/":              "private.example.com (its address",
-		"curl -sSf --noproxy x http://127.0.0.1:PLAIN/hello": "127.0.0.1 (an address",
-		"curl -sSf --noproxy x http://[::1]:PLAIN/hello":     "::1 (an address",
-		"curl -sSf --noproxy x http://localhost:PLAIN/hello": "localhost (an address",
-		"bash -c 'exec 3<>/dev/tcp/127.0.0.1/3128; printf \"CONNECT 2130706433:443 HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n\" >&3; head -1 <&3; exit 22'": "2130706433 (an address",
-		"curl -sSf --noproxy x -H 'Host: web.example.com' http://1.2.3.4/":                                                                         "1.2.3.4 (an address",
-		"go mod download example.org/other@v1.0.0 2>&1":                                                                                            "proxy.golang.org (not in hosts",
-		"curl -sSf --noproxy '*' --max-time 2 http://127.0.0.1:PLAIN/hello":                                                                        "",
-		"curl -sSf --noproxy '*' --max-time 2 http://web.example.com:PLAIN/":                                                                       "",
-		"curl -sSf --noproxy '*' --max-time 2 http://93.184.215.14/":                                                                               "",
+	for _, c := range []struct{ line, refused string }{
+		{"curl -sSf https://elsewhere.example.org/", "elsewhere.example.org (not in hosts"},
+		{"curl -sSf http://other.example.com/", "other.example.com (not in hosts"},
+		{"curl -sSf http://web.example.com:22/", "web.example.com:22 (not in hosts"},
+		{"curl -sSf https://private.example.com/", "private.example.com (its address"},
+		{"curl -sSf http://private.example.com/", "private.example.com (its address"},
+		{"curl -sSf --noproxy x http://127.0.0.1:PLAIN/hello", "127.0.0.1 (an address"},
+		{"curl -sSf --noproxy x http://[::1]:PLAIN/hello", "::1 (an address"},
+		{"curl -sSf --noproxy x http://localhost:PLAIN/hello", "localhost (an address"},
+		{"bash -c 'exec 3<>/dev/tcp/127.0.0.1/3128; " +
+			"printf \"CONNECT 2130706433:443 HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n\" >&3; head -1 <&3; exit 22'",
+			"2130706433 (an address"},
+		{"curl -sSf --noproxy x -H 'Host: web.example.com' http://1.2.3.4/", "1.2.3.4 (an address"},
+		{"go mod download example.org/other@v1.0.0 2>&1", "proxy.golang.org (not in hosts"},
+		{"curl -sSf --noproxy '*' --max-time 2 http://127.0.0.1:PLAIN/hello", ""},
+		{"curl -sSf --noproxy '*' --max-time 2 http://web.example.com:PLAIN/", ""},
+		{"curl -sSf --noproxy '*' --max-time 2 http://93.184.215.14/", ""},
 	} {
-		_, err := o.run(t.Context(), input{Command: words.Replace(line)})
-		if assert.Error(t, err, line) {
-			assert.NotContains(t, err.Error(), "hello over there", line)
-			assert.Contains(t, err.Error(), refused, line)
-			assert.Equal(t, refused != "", strings.Contains(err.Error(), "ask the user"), "%s\n%s", line, err)
+		_, err := o.run(t.Context(), input{Command: words.Replace(c.line)})
+		if assert.Error(t, err, c.line) {
+			assert.NotContains(t, err.Error(), "hello over there", c.line)
+			assert.Contains(t, err.Error(), c.refused, c.line)
+			assert.Equal(t, c.refused != "", strings.Contains(err.Error(), "ask the user"), "%s\n%s", c.line, err)
 		}
 	}
 }
@@ -171,13 +181,12 @@ func TestTheProxyEndsWithItsCommand(t *testing.T) {
 	}))
 	t.Cleanup(endless.Close)
 	_, port, _ := net.SplitHostPort(endless.Listener.Addr().String())
-	var err error
-	o.Sandbox, err = sandbox.Open(t.Context(), sandbox.Options{Level: sandbox.LevelNamespace, Network: sandbox.NetworkProxy,
-		Environ: os.Environ(), Limits: sandbox.Limits{Processes: 200, Memory: 2 << 30, File: 64 << 20}})
-	require.NoError(t, err)
-	o.Proxy = proxy.Options{Hosts: []string{"web.example.com:" + port}, Networks: []string{"127.0.0.0/8"}, Resolver: resolver(t)}
+	o.Sandbox = withProxy(t)
+	o.Proxy = proxy.Options{Hosts: []string{"web.example.com:" + port}, Networks: []string{"127.0.0.0/8"},
+		Resolver: resolver(t)}
 	o.Timeout = 3 * time.Second
-	_, err = o.run(t.Context(), input{Command: "curl -sN http://web.example.com:" + port + "/ | head -c 1000000 > build/got; " +
+	_, err := o.run(t.Context(), input{Command: "curl -sN http://web.example.com:" + port + "/ | " +
+		"head -c 1000000 > build/got; " +
 		"curl -sNp -x $http_proxy http://web.example.com:" + port + "/ > /dev/null"})
 	require.ErrorContains(t, err, "ended after")
 	for range 2 {
@@ -187,7 +196,8 @@ func TestTheProxyEndsWithItsCommand(t *testing.T) {
 	require.NoError(t, err)
 	assert.EqualValues(t, 1_000_000, got.Size())
 	o.Timeout = time.Minute
-	many := `i=0; while [ $i -lt 90 ]; do curl -sNp -o /dev/null -m 6 -w '%{http_connect}\n' http://web.example.com:` + port + `/ & i=$((i+1)); done; wait; exit 0`
+	many := "i=0; while [ $i -lt 90 ]; do curl -sNp -o /dev/null -m 6 -w '%{http_connect}\\n' " +
+		"http://web.example.com:" + port + "/ & i=$((i+1)); done; wait; exit 0"
 	out, err := o.run(t.Context(), input{Command: many})
 	require.NoError(t, err)
 	assert.Contains(t, out, "429")

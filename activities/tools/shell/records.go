@@ -65,7 +65,8 @@ func (one *job) writeRecord(secrets *redact.Redactor) {
 	if err != nil || string(b) == one.recorded {
 		return
 	}
-	if statedir.Replace(one.record, string(b)) == nil { // a record that cannot be written is missed only if the worker dies
+	// A record that cannot be written is missed only if the worker dies.
+	if statedir.Replace(one.record, string(b)) == nil {
 		one.recorded = string(b)
 	}
 }

@@ -77,7 +77,9 @@ func Register(r *tools.Registry, o Options) error {
 // run implements the tool shell: it runs a command and returns its exit code and output. The output of a command that
 // fails is the text of the error.
 func (o Options) run(ctx context.Context, in input) (string, error) {
-	return o.Places.In(ctx, title(in.Command), func(p sandbox.Place) (string, error) { return o.runIn(ctx, in.Command, p) })
+	return o.Places.In(ctx, title(in.Command), func(p sandbox.Place) (string, error) {
+		return o.runIn(ctx, in.Command, p)
+	})
 }
 
 // title returns the title of a call.
@@ -129,8 +131,8 @@ func refusals(p *proxy.Proxy) string {
 	if len(refused) == 0 {
 		return ""
 	}
-	return "[no connection to " + strings.Join(refused, ", ") + ": if a host is needed, ask the user to add it to hosts of " +
-		"[sandbox] in agent.toml]\n"
+	return "[no connection to " + strings.Join(refused, ", ") + ": if a host is needed, ask the user to add it to hosts " +
+		"of [sandbox] in agent.toml]\n"
 }
 
 // list joins words for a sentence.

@@ -25,10 +25,12 @@ import (
 func workspace(t *testing.T, level sandbox.Level) (Folder, Options) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "workspace")
-	for name, text := range map[string]string{"main.go": "package main\n", ".env": "canary", ".everturn/journal.db": "canary",
-		"sub/f": "x", "sub/.env": "canary", "sub/.git/config": "canary", "build/old": "x", "../secret": "canary",
+	for name, text := range map[string]string{"main.go": "package main\n", ".env": "canary",
+		".everturn/journal.db": "canary", "sub/f": "x", "sub/.env": "canary", "sub/.git/config": "canary", "build/old": "x",
+		"../secret": "canary",
 		".git/HEAD": "ref: refs/heads/main\n", ".git/refs/x": "", ".git/objects/x": "",
-		".git/config": "[remote \"origin\"]\n\turl = https://me:canary@example.com/x.git\n[credential]\n\thelper = canary\n"} {
+		".git/config": "[remote \"origin\"]\n\turl = https://me:canary@example.com/x.git\n" +
+			"[credential]\n\thelper = canary\n"} {
 		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
@@ -41,8 +43,8 @@ func workspace(t *testing.T, level sandbox.Level) (Folder, Options) {
 // options returns the options of the tool for a folder, or skips the test if this machine cannot isolate commands.
 func options(t *testing.T, f Folder, level sandbox.Level) Options {
 	t.Helper()
-	box, err := sandbox.Open(t.Context(), sandbox.Options{Level: level, Network: sandbox.NetworkLoopback, Environ: os.Environ(),
-		Limits: sandbox.Limits{Processes: 200, Memory: 2 << 30, File: 64 << 20}})
+	box, err := sandbox.Open(t.Context(), sandbox.Options{Level: level, Network: sandbox.NetworkLoopback,
+		Environ: os.Environ(), Limits: sandbox.Limits{Processes: 200, Memory: 2 << 30, File: 64 << 20}})
 	if err != nil {
 		require.ErrorIs(t, err, sandbox.ErrUnavailable)
 		t.Skip(err)
@@ -82,9 +84,10 @@ func TestACommandReadsNoCredentials(t *testing.T) {
 	for _, level := range []sandbox.Level{sandbox.LevelNamespace, sandbox.LevelLandlock} {
 		t.Run(string(level), func(t *testing.T) {
 			f, o := workspace(t, level)
-			for _, command := range []string{"cat .env", "cat sub/.env", "cat sub/.git/config", "cat .everturn/journal.db", "cat link",
-				"cat ../secret", "grep -r canary . && false", "echo gone > main.go", "echo gone > sub/f", "echo gone > new", "mkdir .git/hooks",
-				"echo gone > .git/config", "rm -r .git", "echo gone > .env", "mv main.go build/"} {
+			for _, command := range []string{"cat .env", "cat sub/.env", "cat sub/.git/config", "cat .everturn/journal.db",
+				"cat link", "cat ../secret", "grep -r canary . && false", "echo gone > main.go", "echo gone > sub/f",
+				"echo gone > new", "mkdir .git/hooks", "echo gone > .git/config", "rm -r .git", "echo gone > .env",
+				"mv main.go build/"} {
 				out, err := o.run(t.Context(), input{Command: command})
 				assert.Error(t, err, command)
 				assert.NotContains(t, out, "canary", command)
@@ -139,7 +142,8 @@ func TestACommandDoesNotReachWhatTheConfigurationNames(t *testing.T) {
 			f.Protected = []files.Protected{{Path: filepath.Join(data, "j.db"), Unread: true},
 				{Path: filepath.Join(f.Workspace, "main.go"), Unread: true}, {Path: filepath.Join(f.Workspace, "sub/f")}}
 			require.NoError(t, f.Check())
-			_, err := options(t, f, level).run(t.Context(), input{Command: "cat data/rows.csv sub/f; cat main.go data/j.db data/hard"})
+			_, err := options(t, f, level).run(t.Context(),
+				input{Command: "cat data/rows.csv sub/f; cat main.go data/j.db data/hard"})
 			assert.ErrorContains(t, err, "plain\nx")
 			assert.NotContains(t, err.Error(), "canary")
 			assert.NotContains(t, err.Error(), "package main")
@@ -159,11 +163,13 @@ func TestOutputIsReportedWhileACommandRuns(t *testing.T) {
 	r := tools.New(tools.Options{Secrets: secrets}, nil)
 	t.Cleanup(func() { assert.NoError(t, r.Close()) })
 	require.NoError(t, Register(r, o))
-	i := slices.IndexFunc(r.Catalogues(t.Context())[0].Tools, func(d turn.Descriptor) bool { return d.ID == "local/shell" })
+	offered := r.Catalogues(t.Context())[0].Tools
+	i := slices.IndexFunc(offered, func(d turn.Descriptor) bool { return d.ID == "local/shell" })
 	var reports []turn.ToolProgress
 	released := filepath.Join(f.Workspace, "build/release")
-	result, err := r.Call(t.Context(), turn.ToolRequest{Tool: "local/shell", Hash: r.Catalogues(t.Context())[0].Tools[i].Hash,
-		Arguments: json.RawMessage(`{"command":"echo one secret-value-1; while [ ! -f build/release ]; do sleep 0.05; done; echo two; exit 4"}`),
+	result, err := r.Call(t.Context(), turn.ToolRequest{Tool: "local/shell", Hash: offered[i].Hash,
+		Arguments: json.RawMessage(`{"command":"echo one secret-value-1; ` +
+			`while [ ! -f build/release ]; do sleep 0.05; done; echo two; exit 4"}`),
 		Progress: func(p turn.ToolProgress) {
 			if reports = append(reports, p); len(reports) == 1 {
 				assert.NoError(t, os.WriteFile(released, nil, 0o600))
@@ -203,7 +209,8 @@ func jobsOf(t *testing.T, o Options) func(from, tool, arguments string) turn.Too
 func TestJobsRunInTheBackground(t *testing.T) {
 	f, o := workspace(t, sandbox.LevelNamespace)
 	call := jobsOf(t, o)
-	started := call("s1/t1", "job_start", `{"command":"echo begun secret-value-1; while [ ! -f build/release ]; do sleep 0.05; done; echo two; exit 3"}`)
+	started := call("s1/t1", "job_start", `{"command":"echo begun secret-value-1; `+
+		`while [ ! -f build/release ]; do sleep 0.05; done; echo two; exit 3"}`)
 	assert.Equal(t, "job-1 started", started.Text)
 	read := call("s1/t1", "job_read", `{"id":"job-1","wait":30}`).Text
 	assert.Contains(t, read, "[job-1: running; bytes 0 to ")
@@ -261,7 +268,8 @@ func TestAKeptJobServesLaterTurns(t *testing.T) {
 	o.Records = filepath.Join(t.TempDir(), "jobs")
 	t.Run("worker", func(t *testing.T) {
 		call := jobsOf(t, o) // closed at the end of this subtest
-		kept := call("s/t1", "job_start", `{"command":"while read -r line; do echo got $line; done; echo the end","keep":true}`)
+		kept := call("s/t1", "job_start",
+			`{"command":"while read -r line; do echo got $line; done; echo the end","keep":true}`)
 		assert.Contains(t, kept.Text, "job-1 started")
 		call("s/t1", "job_start", `{"command":"cat"}`)
 		ended.Store("t1")
@@ -269,7 +277,8 @@ func TestAKeptJobServesLaterTurns(t *testing.T) {
 			time.Minute, time.Millisecond)
 		assert.Contains(t, call("s/t2", "job_read", `{}`).Text, "[job-1: running, kept]")
 		assert.Equal(t, turn.OutcomeError, call("other/t3", "job_write", `{"id":"job-1","command":"x\n"}`).Outcome)
-		assert.Contains(t, call("s/t2", "job_write", `{"id":"job-1","command":"secret-value-1 one\n"}`).Text, "wrote 19 bytes")
+		written := call("s/t2", "job_write", `{"id":"job-1","command":"secret-value-1 one\n"}`)
+		assert.Contains(t, written.Text, "wrote 19 bytes")
 		read := call("s/t2", "job_read", `{"id":"job-1","wait":30}`).Text
 		assert.Contains(t, read, "one")
 		assert.NotContains(t, read, "secret-value-1")

@@ -48,6 +48,11 @@ var journalMutants = map[string]func(mutant) engine.Journal{
 	"claim_kept":           func(m mutant) engine.Journal { return &claimKept{m} },
 	"grants_imported":      func(m mutant) engine.Journal { return &grantsImported{m} },
 	"memory_kept":          func(m mutant) engine.Journal { return &memoryKept{mutant: m} },
+	"command_outlives":     func(m mutant) engine.Journal { return &commandOutlives{m} },
+	"changes_misattributed": func(m mutant) engine.Journal {
+		forgetInterrupted(m.cfg)
+		return m.Journal
+	},
 	// These two break a promise that the workflow and CallTool both keep: see workerMutants for the workflow's part.
 	"never_asked": func(m mutant) engine.Journal {
 		return &claimChanged{m, func(_ *journal.CallRecord, approved *bool) { *approved = false }}

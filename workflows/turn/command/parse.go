@@ -146,8 +146,9 @@ func inTree(name string) bool {
 }
 
 // assignable are the variables that a line may set for a call: they do not change which programs it starts.
-var assignable = map[string]bool{"CGO_ENABLED": true, "GOOS": true, "GOARCH": true, "GOMAXPROCS": true, "NODE_ENV": true,
-	"CI": true, "DEBUG": true, "RUST_BACKTRACE": true, "RUST_LOG": true, "LC_ALL": true, "LANG": true, "TZ": true,
+var assignable = map[string]bool{"CGO_ENABLED": true, "GOOS": true, "GOARCH": true, "GOMAXPROCS": true,
+	"NODE_ENV": true,
+	"CI":       true, "DEBUG": true, "RUST_BACKTRACE": true, "RUST_LOG": true, "LC_ALL": true, "LANG": true, "TZ": true,
 	"NO_COLOR": true, "FORCE_COLOR": true, "PYTHONUNBUFFERED": true, "PYTHONDONTWRITEBYTECODE": true, "PORT": true,
 	"VERBOSE": true}
 

@@ -20,34 +20,40 @@ func (c call) isHarmless() bool {
 }
 
 // unbounded are programs that start what their arguments say: allowing them with any arguments allows everything.
-var unbounded = []string{"sh", "bash", "dash", "zsh", "ksh", "fish", "env", "xargs", "sudo", "doas", "su", "eval", "exec",
-	"python", "python2", "python3", "node", "deno", "bun", "perl", "ruby", "php", "lua", "tclsh", "awk", "gawk", "mawk", "npx",
-	"bunx", "pnpx", "uvx", "pipx", "ssh", "docker", "podman", "kubectl", "find", "fd", "parallel", "watch", "setsid", "flock",
-	"nohup", "timeout", "time", "nice", "command", "strace", "gdb", "busybox", "toybox", "unshare", "nsenter", "chroot",
-	"bwrap", "script", "tmux", "screen", "expect", "alias", "source", ".", "trap", "set", "export", "ionice", "chrt",
-	"taskset", "stdbuf", "systemd-run", "vim", "vi", "ed", "ex", "emacs", "nano", "curl", "wget", "git", "go", "cd"}
+var unbounded = []string{"sh", "bash", "dash", "zsh", "ksh", "fish", "env", "xargs", "sudo", "doas", "su", "eval",
+	"exec", "python", "python2", "python3", "node", "deno", "bun", "perl", "ruby", "php", "lua", "tclsh", "awk", "gawk",
+	"mawk", "npx", "bunx", "pnpx", "uvx", "pipx", "ssh", "docker", "podman", "kubectl", "find", "fd", "parallel", "watch",
+	"setsid", "flock", "nohup", "timeout", "time", "nice", "command", "strace", "gdb", "busybox", "toybox", "unshare",
+	"nsenter", "chroot", "bwrap", "script", "tmux", "screen", "expect", "alias", "source", ".", "trap", "set", "export",
+	"ionice", "chrt", "taskset", "stdbuf", "systemd-run", "vim", "vi", "ed", "ex", "emacs", "nano", "curl", "wget", "git",
+	"go", "cd"}
 
 // arity is how many words name what a program does. Other programs have one.
 var arity = map[string]int{"git": 2, "go": 2, "npm": 2, "yarn": 2, "pnpm": 2, "cargo": 2, "pip": 2, "pip3": 2, "uv": 2,
-	"poetry": 2, "bundle": 2, "mvn": 2, "gradle": 2, "dotnet": 2, "swift": 2, "mix": 2, "rails": 2, "terraform": 2, "helm": 2,
-	"gh": 2, "brew": 2, "apt": 2, "systemctl": 2, "python": 3, "python3": 3, "npm run": 3, "yarn run": 3, "pnpm run": 3,
-	"uv run": 3, "poetry run": 3, "bundle exec": 3, "go tool": 3, "git stash": 3, "git remote": 3, "gh pr": 3, "gh issue": 3,
-	"cargo run": 2, "go run": 3}
+	"poetry": 2, "bundle": 2, "mvn": 2, "gradle": 2, "dotnet": 2, "swift": 2, "mix": 2, "rails": 2, "terraform": 2,
+	"helm": 2, "gh": 2, "brew": 2, "apt": 2, "systemctl": 2, "python": 3, "python3": 3, "npm run": 3, "yarn run": 3,
+	"pnpm run": 3, "uv run": 3, "poetry run": 3, "bundle exec": 3, "go tool": 3, "git stash": 3, "git remote": 3,
+	"gh pr": 3, "gh issue": 3, "cargo run": 2, "go run": 3}
 
 // reaching are options with which a program starts another one, reads another configuration or writes outside of what
 // its call names, by program. "" are those of all programs.
 var reaching = map[string][]string{
-	"go": {"-exec", "-toolexec", "-vettool", "-overlay", "-modfile", "-C", "-w", "-o", "-ldflags", "-gcflags", "-asmflags", "-gccgoflags"},
+	"go": {"-exec", "-toolexec", "-vettool", "-overlay", "-modfile", "-C", "-w", "-o", "-ldflags", "-gcflags", "-asmflags",
+		"-gccgoflags"},
 	"git": {"-c", "-C", "--config-env", "--exec-path", "--git-dir", "--work-tree", "--upload-pack", "--receive-pack",
-		"--ext-diff", "--textconv", "--output", "-O", "--open-files-in-pager", "--exec", "-x", "--template", "--extcmd", "--config",
-		"--upload-archive", "--no-index"},
+		"--ext-diff", "--textconv", "--output", "-O", "--open-files-in-pager", "--exec", "-x", "--template", "--extcmd",
+		"--config", "--upload-archive", "--no-index"},
 	"npm":   {"--script-shell", "--prefix", "-C", "--node-options", "--userconfig", "--globalconfig", "--global", "-g"},
-	"cargo": {"--config", "-Z", "-C"}, "rg": {"--pre", "--hostname-bin"}, "grep": {}, "make": {"-f", "--file", "--makefile", "-C", "-I", "--eval"},
-	"tar":  {"--to-command", "--checkpoint-action", "-I", "--use-compress-program", "--rsh-command", "--rmt-command", "-F", "--info-script"},
-	"sort": {"--compress-program", "-o", "--output", "-T"}, "sed": {"-i", "--in-place", "-f", "--file"}, "rsync": {"-e", "--rsh", "--rsync-path"},
-	"cp": {"-t", "--target-directory"}, "pip": {"--target", "--prefix", "--root", "--python"}, "man": {"-P", "--pager", "-H"},
-	"less": {}, "date": {"-s", "--set"}, "tsc": {"-p"}, "eslint": {"-c", "--config", "--resolve-plugins-relative-to", "--rulesdir"},
-	"pytest": {"-c", "-p", "--rootdir", "--confcutdir"}, "gcc": {"-wrapper", "-B", "-fplugin"}, "cc": {"-wrapper", "-B", "-fplugin"},
+	"cargo": {"--config", "-Z", "-C"}, "rg": {"--pre", "--hostname-bin"}, "grep": {},
+	"make": {"-f", "--file", "--makefile", "-C", "-I", "--eval"},
+	"tar": {"--to-command", "--checkpoint-action", "-I", "--use-compress-program", "--rsh-command", "--rmt-command", "-F",
+		"--info-script"},
+	"sort": {"--compress-program", "-o", "--output", "-T"}, "sed": {"-i", "--in-place", "-f", "--file"},
+	"rsync": {"-e", "--rsh", "--rsync-path"}, "cp": {"-t", "--target-directory"},
+	"pip": {"--target", "--prefix", "--root", "--python"}, "man": {"-P", "--pager", "-H"}, "less": {},
+	"date": {"-s", "--set"}, "tsc": {"-p"}, "eslint": {"-c", "--config", "--resolve-plugins-relative-to", "--rulesdir"},
+	"pytest": {"-c", "-p", "--rootdir", "--confcutdir"}, "gcc": {"-wrapper", "-B", "-fplugin"},
+	"cc": {"-wrapper", "-B", "-fplugin"},
 }
 
 // assigns matches a word that sets a variable of a program: make SHELL=/bin/x.
@@ -62,7 +68,8 @@ func (c call) reaches(from int) bool {
 			return true
 		}
 		if name == "find" && strings.HasPrefix(w.text, "-") && (strings.HasPrefix(w.text, "-exec") ||
-			strings.HasPrefix(w.text, "-ok") || strings.HasPrefix(w.text, "-fprint") || strings.HasPrefix(w.text, "-fls") || w.text == "-delete") {
+			strings.HasPrefix(w.text, "-ok") || strings.HasPrefix(w.text, "-fprint") || strings.HasPrefix(w.text, "-fls") ||
+			w.text == "-delete") {
 			return true
 		}
 		for _, o := range options {
@@ -89,7 +96,8 @@ func isOption(text, option string, long bool) bool {
 	name, _, _ := strings.Cut(strings.TrimLeft(text, "-"), "=")
 	whole := strings.TrimLeft(option, "-")
 	// Programs accept the beginning of a long option: --upload-p for --upload-pack.
-	return name == whole || strings.HasPrefix(option, "--") && strings.HasPrefix(text, "--") && len(name) >= 2 && strings.HasPrefix(whole, name)
+	return name == whole || strings.HasPrefix(option, "--") && strings.HasPrefix(text, "--") && len(name) >= 2 &&
+		strings.HasPrefix(whole, name)
 }
 
 // plainWord matches a word of a prefix.

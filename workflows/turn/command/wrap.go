@@ -8,15 +8,16 @@ import (
 )
 
 // wrappers are programs that start the program which their arguments name. xargs adds words of its input.
-var wrappers = []string{"env", "timeout", "time", "nice", "nohup", "command", "stdbuf", "setsid", "ionice", "chrt", "taskset",
-	"watch", "flock", "exec", "builtin", "busybox", "toybox", "sudo", "doas", "su", "runuser", "unshare", "nsenter", "chroot",
-	"strace", "ltrace", "gdb", "script", "parallel", "xargs", "find", "fd", "entr", "caffeinate", "unbuffer", "setarch",
-	"linux32", "linux64", "prlimit", "systemd-run", "dbus-run-session", "ssh-agent", "bwrap", "firejail", "fakeroot", "proot",
-	"npx", "pnpx", "bunx", "direnv", "dotenv", "time.exe", "catchsegv", "valgrind", "perf", "hyperfine", "tsp", "at", "batch",
-	"make", "rtk", "git", "trap"}
+var wrappers = []string{"env", "timeout", "time", "nice", "nohup", "command", "stdbuf", "setsid", "ionice", "chrt",
+	"taskset", "watch", "flock", "exec", "builtin", "busybox", "toybox", "sudo", "doas", "su", "runuser", "unshare",
+	"nsenter", "chroot", "strace", "ltrace", "gdb", "script", "parallel", "xargs", "find", "fd", "entr", "caffeinate",
+	"unbuffer", "setarch", "linux32", "linux64", "prlimit", "systemd-run", "dbus-run-session", "ssh-agent", "bwrap",
+	"firejail", "fakeroot", "proot", "npx", "pnpx", "bunx", "direnv", "dotenv", "time.exe", "catchsegv", "valgrind",
+	"perf", "hyperfine", "tsp", "at", "batch", "make", "rtk", "git", "trap"}
 
 // shells run a line that is one of their words.
-var shells = []string{"sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "eval", "busybox", "watch", "su", "script",
+var shells = []string{"sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "eval", "busybox", "watch", "su",
+	"script",
 	"parallel", "trap", "flock", "ssh", "hyperfine", "entr", "strace", "npx"}
 
 // changers are builtins after which the shell may make other calls than the line shows.

@@ -233,7 +233,8 @@ func relay(to net.Conn, from io.Reader) {
 func (p *Proxy) forward(w http.ResponseWriter, r *http.Request, host, port string) {
 	transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return p.dial(ctx, host, port) }}
-	(&httputil.ReverseProxy{Transport: transport, Rewrite: func(out *httputil.ProxyRequest) { out.Out.Host = out.In.URL.Host },
+	(&httputil.ReverseProxy{Transport: transport,
+		Rewrite:      func(out *httputil.ProxyRequest) { out.Out.Host = out.In.URL.Host },
 		ErrorLog:     log.New(io.Discard, "", 0),
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) { p.failed(w, host, err) },
 	}).ServeHTTP(w, r)
