@@ -182,7 +182,7 @@ var everyday = []struct{ program, line, refused, landlock string }{
 	{"npm", "npm install left-pad", "ENOTCACHED", "ENOTCACHED"},
 	{"python3", "python3 -c 'print(1)'", "", ""},
 	{"python3", "python3 -m unittest", "", ""},
-	{"pip", "pip install --break-system-packages not-a-package", "No matching distribution", "not permitted"},
+	{"pip", "pip install --break-system-packages not-a-package", "No matching distribution", "PermissionError"},
 	{"cc", "make", "", "Permission denied"},
 	{"cargo", "cargo test --offline", "", ""},
 	{"curl", "python3 -m http.server 8123 -b 127.0.0.1 >/dev/null 2>&1 & for i in 1 2 3 4 5 6 7 8 9; do " +
