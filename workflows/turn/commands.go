@@ -26,8 +26,8 @@ type CommandPolicy struct {
 
 // CommandRule is set for a tool whose argument command is a command line, and says how its commands are isolated.
 type CommandRule struct {
-	// Isolated means that a command can change only its tree and its caches, and can send nothing; and that the authors of
-	// the tree are trusted.
+	// Isolated means that a command can change only its tree and its caches, and can send only to hosts that are listed;
+	// and that the authors of the tree are trusted.
 	Isolated bool `json:"isolated,omitempty"`
 	// Unconfined means that nothing isolates the commands: each needs an approval.
 	Unconfined bool `json:"unconfined,omitempty"`
