@@ -193,7 +193,7 @@ type Sandbox struct {
 	Network sandbox.Network `toml:"network" default:"loopback" enum:"none,loopback,proxy,host"`
 	// Patterns of the hosts that commands reach with network "proxy", at the ports 80 and 443 or at a port of the pattern.
 	// Their addresses must be public.
-	Hosts []string `toml:"hosts" maxbytes:"300" example:"proxy.golang.org,sum.golang.org,registry.npmjs.org,*.pythonhosted.org,git.example.org:8443"`
+	Hosts []string `toml:"hosts" maxbytes:"300" example:"proxy.golang.org,*.pythonhosted.org,git.example.org:8443"`
 	// Files and directories outside of the workspace that commands may read, besides /usr and the compilers on PATH.
 	Read []string `toml:"read" example:"/opt/android-sdk"`
 	// Maximum number of processes of a command.
