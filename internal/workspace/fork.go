@@ -72,8 +72,8 @@ func (s *Store) forkPoint(ctx context.Context, tenant, session string, calls []s
 	return state{head: now.base, base: now.base}, false, nil
 }
 
-// history returns the commits of a session's canvas, and of what it has left, the latest first. A line has the ID and the
-// session, the call, the base and the parents, with NULs between them.
+// history returns the commits of a session's canvas, and of what it has left, the latest first. A line has the ID and
+// the session, the call, the base and the parents, with NULs between them.
 func (s *Store) history(ctx context.Context, tenant, session string) (string, error) {
 	refs, err := s.git(ctx, nil, "for-each-ref", "--format=%(objectname)", headRef(tenant, session),
 		strings.TrimSuffix(leftRefs(tenant, session), "/"))

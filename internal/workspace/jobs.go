@@ -15,9 +15,9 @@ import (
 	"github.com/everturn/everturn/internal/statedir"
 )
 
-// job is a command that goes on changing a tree after its call has returned. What it changes then becomes commits of
-// its own, each before the next call changes the tree, and one when it has ended.
-type job struct {
+// background is a job: a command that goes on changing a tree after its call has returned. What it changes then becomes
+// commits of its own, each before the next call changes the tree, and one when it has ended.
+type background struct {
 	Action
 	Title   string
 	Until   time.Time // when it has ended at the latest, also if its worker has died
@@ -30,7 +30,7 @@ const jobSeparator = "+"
 func (s *Store) jobsFile(name string) string { return filepath.Join(s.dir, "calls", name+".jobs") }
 
 // jobs returns the jobs of a tree, the one that began last at the end.
-func (s *Store) jobs(name string) (out []job, err error) {
+func (s *Store) jobs(name string) (out []background, err error) {
 	b, err := os.ReadFile(s.jobsFile(name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -45,7 +45,7 @@ func (s *Store) jobs(name string) (out []job, err error) {
 }
 
 // setJobs records the jobs of a tree.
-func (s *Store) setJobs(name string, jobs []job) error {
+func (s *Store) setJobs(name string, jobs []background) error {
 	if len(jobs) == 0 {
 		err := os.Remove(s.jobsFile(name))
 		if errors.Is(err, fs.ErrNotExist) {
@@ -66,7 +66,7 @@ func (t *tree) addJob(a Action, c Change) error {
 	if err != nil {
 		return err
 	}
-	return t.store.setJobs(t.name, append(jobs, job{Action: a, Title: c.Title, Until: time.Now().Add(c.Job)}))
+	return t.store.setJobs(t.name, append(jobs, background{Action: a, Title: c.Title, Until: time.Now().Add(c.Job)}))
 }
 
 // commitJobs commits what jobs have changed in the tree, as a change by the one that began last.
@@ -78,12 +78,12 @@ func (t *tree) commitJobs(ctx context.Context) error {
 	if _, err := t.commitAs(ctx, jobs, len(jobs)-1); err != nil {
 		return fmt.Errorf("committing what a job has changed: %w", err)
 	}
-	left := slices.DeleteFunc(jobs, func(j job) bool { return time.Now().After(j.Until) })
+	left := slices.DeleteFunc(jobs, func(j background) bool { return time.Now().After(j.Until) })
 	return t.store.setJobs(t.name, left)
 }
 
 // commitAs commits what has changed in the tree as a change by one of its jobs.
-func (t *tree) commitAs(ctx context.Context, jobs []job, at int) (res Result, err error) {
+func (t *tree) commitAs(ctx context.Context, jobs []background, at int) (res Result, err error) {
 	changes, skipped, x, err := t.changed(ctx)
 	if err != nil || len(changes) == 0 {
 		return Result{Skipped: skipped}, err
@@ -114,7 +114,7 @@ func (s *Store) JobEnded(ctx context.Context, a Action) (res Result, err error) 
 	if err != nil {
 		return res, err
 	}
-	at := slices.IndexFunc(jobs, func(j job) bool { return j.call() == a.call() })
+	at := slices.IndexFunc(jobs, func(j background) bool { return j.call() == a.call() })
 	if at < 0 {
 		return res, nil
 	}
