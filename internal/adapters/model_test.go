@@ -72,7 +72,8 @@ func TestATapeHasNoPartOfASecret(t *testing.T) {
 // TestTheDefaultModelsAreInTheList: with only the key of a known provider, one of its models answers that can use
 // tools.
 func TestTheDefaultModelsAreInTheList(t *testing.T) {
-	for _, id := range []config.Provider{"openai", "anthropic", "deepseek", "gemini", "groq", "mistral", "openrouter", "xai"} {
+	for _, id := range []config.Provider{"openai", "anthropic", "deepseek", "gemini", "groq", "mistral", "openrouter",
+		"xai"} {
 		loaded, err := config.Load(config.LoadOptions{Environ: []string{config.KeyVariable(id) + "=k"}})
 		require.NoError(t, err)
 		cfg := loaded.Config
@@ -84,5 +85,36 @@ func TestTheDefaultModelsAreInTheList(t *testing.T) {
 		assert.Equal(t, string(id), chain[0].Provider)
 		assert.Equal(t, turn.ModeNative, chain[0].Mode, id)
 		assert.Equal(t, id != "openrouter", chain[0].Price != nil, "the list has no models of openrouter")
+	}
+}
+
+// TestNoWorkerStartsWithAModelThatRefusesItsRequests checks that the error names the key, for a model that takes tools
+// only over Responses while it reasons, and for a setting that no model takes.
+func TestNoWorkerStartsWithAModelThatRefusesItsRequests(t *testing.T) {
+	seed := 7
+	for key, change := range map[string]func(*config.Config){
+		"":          func(c *config.Config) { c.LLM.Effort = "off" },
+		"llm.model": func(*config.Config) {},
+		"agents[0].model": func(c *config.Config) {
+			c.Agents, c.LLM.Model = []turn.Agent{{ID: "a", Model: c.LLM.Model}}, "openai:gpt-4.1"
+		},
+		"agents[0].seed": func(c *config.Config) {
+			c.LLM.Model, c.Providers[0].API = "openai:gpt-4.1", turn.APIResponses
+			c.Agents = []turn.Agent{{ID: "a", ModelSettings: turn.ModelSettings{Seed: &seed}}}
+		},
+	} {
+		cfg := config.Default()
+		cfg.LLM.Provider, cfg.LLM.Model = config.ProviderAuto, "openai:gpt-5.6-sol"
+		cfg.Providers = []config.ModelProvider{{ID: "openai", API: turn.APIChat, APIKey: "k"}}
+		change(&cfg)
+		m, err := OpenModel(t.Context(), cfg, nil, false, Secrets(cfg, nil), slog.New(slog.DiscardHandler))
+		if key == "" {
+			require.NoError(t, err)
+			require.NoError(t, m.Close())
+			continue
+		}
+		var problem *config.Error
+		require.ErrorAs(t, err, &problem, key)
+		assert.Equal(t, key, problem.Problems[0].Key)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/internal/models"
@@ -23,60 +24,81 @@ func CheckSettings(all models.Models, cfg config.Config) (notes []string, err er
 		return nil, err
 	}
 	var problems []config.Problem
-	shared := func(key string, s turn.ModelSettings, provider string) {
-		refused := refusedByAll(all, s, provider)
-		for _, setting := range slices.Sorted(maps.Keys(refused)) {
-			name := key + "." + setting
-			problems = append(problems, config.Problem{Key: name, Message: name + " cannot be used: no model of " +
-				cmp.Or(provider, "the configured providers") + " takes it; leave it out"})
-		}
-		if provider != "" && provider != chain[0].Provider {
-			return
-		}
-		for _, o := range omitted(chain[0], s) {
-			if !refused[o.Setting] {
-				notes = append(notes, fmt.Sprintf("%s.%s is not sent to %s:%s: %s", key, o.Setting, chain[0].Provider,
-					chain[0].Name, o.Why))
-			}
-		}
+	refuse := func(key, why string) {
+		problems = append(problems, config.Problem{Key: key, Message: key + " cannot be used: " + why})
 	}
-	shared("llm", cfg.LLM.ModelSettings, "")
+	shared := map[string]turn.ModelSettings{"llm": cfg.LLM.ModelSettings}
+	for setting := range refusedByAll(all, cfg.LLM.ModelSettings, "") {
+		refuse("llm."+setting, "no model of the configured providers takes it; leave it out")
+	}
 	for i, p := range cfg.Providers {
-		shared(fmt.Sprintf("providers[%d]", i), p.ModelSettings, string(p.ID))
+		key := fmt.Sprintf("providers[%d]", i)
+		for setting := range refusedByAll(all, p.ModelSettings, string(p.ID)) {
+			refuse(key+"."+setting, "no model of the provider takes it; leave it out")
+		}
+		if string(p.ID) == chain[0].Provider {
+			shared[key] = p.ModelSettings
+		}
 	}
 	for i, a := range cfg.Agents {
 		own, err := Chain(all, cfg, a.Model)
 		if err != nil {
 			return nil, fmt.Errorf("agent %s: %w", a.ID, err)
 		}
-		for _, o := range omitted(own[0], a.ModelSettings) {
-			name := fmt.Sprintf("agents[%d].%s", i, o.Setting)
-			problems = append(problems, config.Problem{Key: name, Message: fmt.Sprintf(
-				"%s cannot be used: the model %s:%s refuses it: %s. Leave it out, or give the agent another model", name,
-				own[0].Provider, own[0].Name, o.Why)})
+		for _, o := range omitted(own[0], a.ModelSettings, cfg.Policy.MaxEffort) {
+			if sets(a.ModelSettings, o.Setting) {
+				refuse(fmt.Sprintf("agents[%d].%s", i, o.Setting), fmt.Sprintf("the model %s:%s refuses it: %s; leave it out, or "+
+					"give the agent another model", own[0].Provider, own[0].Name, o.Why))
+			}
 		}
 	}
 	if len(problems) > 0 {
+		slices.SortFunc(problems, func(a, b config.Problem) int { return strings.Compare(a.Key, b.Key) })
 		return nil, &config.Error{Problems: problems}
+	}
+	for _, o := range omitted(chain[0], turn.ModelSettings{}, cfg.Policy.MaxEffort) {
+		for _, key := range slices.Sorted(maps.Keys(shared)) {
+			if sets(shared[key], o.Setting) {
+				notes = append(notes, fmt.Sprintf("%s.%s is not sent to %s:%s: %s", key, o.Setting, chain[0].Provider,
+					chain[0].Name, o.Why))
+			}
+		}
 	}
 	return notes, nil
 }
 
-// omitted returns which of the settings a model does not get, and why. An effort is never among them: each model has a
-// level for it, or none.
-func omitted(m turn.Model, s turn.ModelSettings) []turn.OmittedSetting {
-	m.Settings = s
-	_ = m.Fit(turn.ModelSettings{}, "", true) // a lenient fit reports what it leaves out
+// omitted returns which of the settings a model does not get, and why: those asked for, and the model's own. An effort
+// is never among them: each model has a level for it, or none.
+func omitted(m turn.Model, asked turn.ModelSettings, limit turn.Effort) []turn.OmittedSetting {
+	_ = m.Fit(asked, limit, true) // a lenient fit reports what it leaves out
 	return m.Fitted.Omitted
 }
 
+// sets reports whether the settings have a value for one of those that Fit can leave out.
+func sets(s turn.ModelSettings, name string) bool {
+	switch name {
+	case "temperature":
+		return s.Temperature != nil
+	case "top_p":
+		return s.TopP != nil
+	case "stop":
+		return len(s.Stop) > 0
+	case "seed":
+		return s.Seed != nil
+	case "verbosity":
+		return s.Verbosity != ""
+	}
+	return s.ToolChoice != ""
+}
+
 // refusedByAll returns the settings that no model takes that a message could choose of a provider, or of all providers
-// if that is "".
+// if that is "". Without reasoning, models take the most.
 func refusedByAll(all models.Models, s turn.ModelSettings, provider string) map[string]bool {
 	var refused map[string]bool
+	s.Effort = turn.EffortOff
 	for _, m := range choosable(all, provider) {
 		own := map[string]bool{}
-		for _, o := range omitted(m, s) {
+		for _, o := range omitted(m, s, "") {
 			own[o.Setting] = refused == nil || refused[o.Setting]
 		}
 		maps.DeleteFunc(own, func(_ string, all bool) bool { return !all })

@@ -32,7 +32,11 @@ func TestSettingsThatNoModelTakesAreRefused(t *testing.T) {
 		"of the provider":      {provider: turn.ModelSettings{Verbosity: "low"}, key: "providers[0].verbosity"},
 		"older models take it": {llm: turn.ModelSettings{Temperature: &warm}, notes: 1},
 		"of an agent":          {agent: turn.ModelSettings{Temperature: &warm}, key: "agents[0].temperature"},
-		"of its own model":     {agent: turn.ModelSettings{Temperature: &warm}, model: "anthropic:claude-haiku-4-5"},
+		"of an agent that does not reason": {llm: turn.ModelSettings{Effort: "off"},
+			agent: turn.ModelSettings{Temperature: &warm}, model: "anthropic:claude-sonnet-4-6"},
+		"of an agent that reasons": {llm: turn.ModelSettings{Effort: "high"},
+			agent: turn.ModelSettings{Temperature: &warm}, model: "anthropic:claude-sonnet-4-6", key: "agents[0].temperature"},
+		"of its own model": {agent: turn.ModelSettings{Temperature: &warm}, model: "anthropic:claude-haiku-4-5"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := config.Default()
