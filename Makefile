@@ -131,8 +131,10 @@ bench-fleet:
 sequences:
 	EVERTURN_FLEET_REQUIRED=1 go test ./tests -run '^TestGeneratedSequences' -sequences 1000 -v -timeout 60m
 
-# A thousand random sequences of edits, commands, forks, rewinds, undos and merges in trees, with processes that are killed.
+# A thousand random sequences of edits, commands, forks, rewinds, undos and merges in trees, with processes that are killed,
+# and a few by the commands of a user, with workers and a journal.
 trees:
+	go test ./tests -run '^TestTreesFollowTheirTranscripts$$' -tree-sequences 30 -v -timeout 60m
 	go test ./internal/workspace -run '^TestTreeAndTranscriptAgree$$' -tree-sequences 1000 -v -timeout 120m
 
 # A coding task in repositories of yours, for instance clones of google/uuid, jonschlinkert/is-number and tldr-pages/tldr:
