@@ -29,6 +29,7 @@ type Journal interface {
 	Messages(ctx context.Context, session string, from, to int64) ([]turn.Message, error)
 	Compactions(ctx context.Context, session string) ([]turn.Compaction, error)
 	Fork(ctx context.Context, in journal.ForkInput) (Session, error)
+	TakeBack(ctx context.Context, session string, c TakenBack) error
 	StopSubagents(ctx context.Context, session string) ([]string, error)
 
 	// The ledger of a turn, its events and its requests.
@@ -72,6 +73,7 @@ var _ Journal = (*journal.DB)(nil)
 // The records of the journal, and inputs of its methods. The packages that declare them document their fields.
 type (
 	Session           = journal.SessionRecord
+	TakenBack         = journal.TakenBack
 	TurnRecord        = journal.TurnRecord
 	TurnConfig        = journal.TurnConfig
 	Inference         = journal.Inference

@@ -30,6 +30,7 @@ func (c Config) Validate() error {
 	v.providers(c)
 	v.models(c.Models)
 	v.policy(c.Policy, c.Runtime)
+	v.publish(c.Workspace.Publish)
 	v.servers(c.MCP.Servers)
 	v.journal(c.Journal)
 	v.temporal(c.Temporal)
@@ -160,6 +161,17 @@ func (v *validator) runtime(r Runtime) {
 		} else if re.MatchString("") {
 			v.add(key, "matches the empty string, and so everything; require at least one character")
 		}
+	}
+}
+
+// publish checks [workspace.publish].
+func (v *validator) publish(p Publish) {
+	if !strings.Contains(p.Branch, "{session}") {
+		v.add("workspace.publish.branch", "is %s; {session} must be part of it, so that each session has a branch of its own",
+			quote(p.Branch))
+	}
+	if len(p.PullRequest) > 0 && strings.TrimSpace(p.PullRequest[0]) == "" {
+		v.add("workspace.publish.pull_request", "names no program")
 	}
 }
 

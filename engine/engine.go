@@ -87,6 +87,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	var tasks sync.WaitGroup
 	tasks.Go(func() { e.watch(background) })
 	tasks.Go(func() { e.prune(background, pruneEvery) })
+	tasks.Go(func() { e.sweepTrees(background, sweepEvery) })
 	tasks.Go(func() { e.watchJournal(background) })
 	tasks.Go(func() { e.watchGauges(background) })
 	tasks.Go(func() { e.refresh(background) })

@@ -3,6 +3,9 @@ package engine
 import (
 	"context"
 	"time"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/internal/workspace"
 )
 
 // The pace at which events of old turns are removed: a few turns at a time, with a pause after each batch, because
@@ -57,4 +60,32 @@ func (e *Engine) pruneOnce(ctx context.Context, before time.Time) (turns int, er
 		return err == nil && n == pruneBatch // a smaller batch was the last one
 	})
 	return turns, err
+}
+
+// sweepEvery is how often unused trees are removed.
+const sweepEvery = time.Hour
+
+// sweepTrees removes the trees of sessions that nothing has used for [workspace] keep, now and at every interval until
+// ctx ends. Commits that are nowhere else stay. A worker that calls no tools has no trees. Any number of workers may do this at the same time.
+func (e *Engine) sweepTrees(ctx context.Context, interval time.Duration) {
+	keep := e.cfg.Workspace.Keep
+	if e.cfg.Workspace.Mode != config.WorkspaceTree || keep <= 0 || elsewhere(e.cfg).Tools != "" {
+		return
+	}
+	store, err := workspace.Open(ctx, workspace.Options{Repo: e.cfg.Runtime.Workspace, State: e.cfg.StateDir()})
+	if err != nil {
+		e.log.Error("opening the trees of sessions", "error", err) // the tools have opened them, too
+		return
+	}
+	every(ctx, interval, func() bool {
+		swept, err := store.Sweep(ctx, keep, time.Now())
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
+			e.log.Error("removing unused trees", "removed", swept.Trees, "again in", interval, "error", err)
+		case swept.Trees+swept.Canvases > 0:
+			e.log.Info("unused trees are removed", "trees", swept.Trees, "canvases", swept.Canvases, "older than", keep)
+		}
+		return true
+	})
 }

@@ -12,15 +12,15 @@ import (
 // attemptRow is an inference of a turn, with its running attempt, as the ledger has it.
 type attemptRow struct {
 	scope
-	Row            int64     // of the ledger; 0 if the step was never started
-	Inf            Inference // without the completion and the message: see querier.LoadSettled
-	Failed         int       // the last attempt whose failure was counted
-	Emitted        bool      // the running attempt has emitted text
-	PromptTokens   int64     // of the running attempt, by estimate; 0 until its provider begins to answer
-	Expect         int64     // the head's seq before the step's results were appended
-	HasLateResults bool      // the session has late results that its model has not been told
-	HasAccounts    bool      // the tenant has accounts: see addSpending
-	completion     stored
+	Row          int64     // of the ledger; 0 if the step was never started
+	Inf          Inference // without the completion and the message: see querier.LoadSettled
+	Failed       int       // the last attempt whose failure was counted
+	Emitted      bool      // the running attempt has emitted text
+	PromptTokens int64     // of the running attempt, by estimate; 0 until its provider begins to answer
+	Expect       int64     // the head's seq before the step's results were appended
+	HasNotices   bool      // the session has late results, or commits that were taken back, of which its model is not told
+	HasAccounts  bool      // the tenant has accounts: see addSpending
+	completion   stored
 }
 
 // inferenceColumns are the columns of inferences that attemptRow.Scan reads. They may be null, for a LEFT JOIN.
@@ -44,20 +44,20 @@ func (a *attemptRow) Scan(scan func(...any) error, before ...any) error {
 	return err
 }
 
-// hasLateResults is the column of attemptRow.HasLateResults, of turns t.
-const hasLateResults = `EXISTS (SELECT 1 FROM late_results l WHERE l.notify_session = t.session)`
+// hasNotices is the column of attemptRow.HasNotices, of turns t and sessions s.
+const hasNotices = `(s.taken_back IS NOT NULL OR EXISTS (SELECT 1 FROM late_results l WHERE l.notify_session = t.session))`
 
 // hasAccounts is the column of attemptRow.HasAccounts, of sessions s.
 const hasAccounts = `EXISTS (SELECT 1 FROM spending p WHERE p.tenant = s.tenant)`
 
-const attemptColumns = scopeColumns + `, ` + hasLateResults + `, ` + hasAccounts + `, ` + inferenceColumns
+const attemptColumns = scopeColumns + `, ` + hasNotices + `, ` + hasAccounts + `, ` + inferenceColumns
 
-// Attempt returns an inference of a turn. If the step was never started, Row is 0 and only scope, HasLateResults and
+// Attempt returns an inference of a turn. If the step was never started, Row is 0 and only scope, HasNotices and
 // Inf.Key are set. The error wraps ErrNotFound if the turn does not exist.
 func (q querier) Attempt(key StepKey) (a attemptRow, err error) {
 	row := q.Row(`SELECT `+attemptColumns+` FROM turns t JOIN sessions s ON s.id = t.session
 		LEFT JOIN inferences ON inferences.turn = t.id AND inferences.step = ? WHERE t.turn_id = ?`, key.Step, key.Turn)
-	err = a.Scan(row.Scan, append(a.fields(), &a.HasLateResults, &a.HasAccounts)...)
+	err = a.Scan(row.Scan, append(a.fields(), &a.HasNotices, &a.HasAccounts)...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return a, fmt.Errorf("turn %s: %w", key.Turn, ErrNotFound)
 	}
@@ -70,9 +70,9 @@ func (q querier) Attempt(key StepKey) (a attemptRow, err error) {
 func (t *tx) attemptAfterCalls(key StepKey) (a attemptRow, last requestedCalls, err error) {
 	err = t.Each(func(rows Rows) error {
 		return last.scan(func(into ...any) error {
-			return a.Scan(rows.Scan, append(append(a.fields(), &a.HasLateResults), into...)...)
+			return a.Scan(rows.Scan, append(append(a.fields(), &a.HasNotices), into...)...)
 		})
-	}, `SELECT `+scopeColumns+`, `+hasLateResults+`, `+requestedColumns+`, `+inferenceColumns+` FROM turns t
+	}, `SELECT `+scopeColumns+`, `+hasNotices+`, `+requestedColumns+`, `+inferenceColumns+` FROM turns t
 		JOIN sessions s ON s.id = t.session LEFT JOIN inferences ON inferences.turn = t.id AND inferences.step = ?`+
 		requestedJoins+` WHERE t.turn_id = ?`, key.Step, key.Turn)
 	if err == nil && a.Turn == 0 {
@@ -84,7 +84,7 @@ func (t *tx) attemptAfterCalls(key StepKey) (a attemptRow, last requestedCalls, 
 
 // LockedAttempt is querier.Attempt with the rows of session, turn and inference locked, so that transactions of a
 // session run one after the other. It locks and reads with one statement, which costs one round trip less than a lock
-// and a query, and returns the rows as they are once they are locked, except for HasLateResults. A step that was
+// and a query, and returns the rows as they are once they are locked, except for HasNotices. A step that was
 // never started is read without a lock.
 func (t *tx) LockedAttempt(key StepKey) (a attemptRow, err error) {
 	if t.Lock() == "" {
@@ -93,7 +93,7 @@ func (t *tx) LockedAttempt(key StepKey) (a attemptRow, err error) {
 	row := t.Row(`SELECT `+attemptColumns+
 		` FROM sessions s JOIN turns t ON t.session = s.id JOIN inferences ON inferences.turn = t.id
 		WHERE inferences.step = ? AND t.turn_id = ?`+t.Lock(), key.Step, key.Turn)
-	err = a.Scan(row.Scan, append(a.fields(), &a.HasLateResults, &a.HasAccounts)...)
+	err = a.Scan(row.Scan, append(a.fields(), &a.HasNotices, &a.HasAccounts)...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return t.Attempt(key)
 	}

@@ -278,7 +278,8 @@ func (t *tx) settle(c *callRow, attempt int, r turn.ToolResult, at time.Time) (e
 	return t.emitCompleted(c, attempt, r, at)
 }
 
-// emitCompleted emits tool_call_completed for a call that was settled with r, and the changed plan if r has one.
+// emitCompleted emits tool_call_completed for a call that was settled with r, the changed plan if r has one, and what
+// the call did with the tree of its session.
 func (t *tx) emitCompleted(c *callRow, attempt int, r turn.ToolResult, at time.Time) error {
 	events := []turn.Event{{Kind: turn.EventToolCallCompleted, Step: c.Rec.Step, Attempt: attempt, At: at,
 		Data: mustJSON(turn.CallEvent{CallID: c.Rec.Call.ID, Tool: c.Rec.Call.Tool, Outcome: r.Outcome, Code: r.Code,
@@ -286,6 +287,10 @@ func (t *tx) emitCompleted(c *callRow, attempt int, r turn.ToolResult, at time.T
 	if r.Plan != nil {
 		events = append(events, turn.Event{Kind: turn.EventPlan, Step: c.Rec.Step, Attempt: attempt, At: at,
 			Data: mustJSON(r.Plan)})
+	}
+	for _, w := range r.Workspace {
+		w.CallID, w.Tool = c.Rec.Call.ID, c.Rec.Call.Tool
+		events = append(events, turn.Event{Kind: w.Kind, Step: c.Rec.Step, Attempt: attempt, At: at, Data: mustJSON(w)})
 	}
 	return t.emit(&c.scope, events...)
 }

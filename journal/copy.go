@@ -24,7 +24,7 @@ var booleanColumns = []string{"pruned", "emitted", "repeatable", "late", "allowe
 // sealedColumns are the columns of content, by table: those that an encrypted journal seals.
 var sealedColumns = map[string][]string{
 	"blobs":        {"bytes"},
-	"sessions":     {"first_text"},
+	"sessions":     {"first_text", "taken_back"},
 	"turns":        {"config", "message", "answer", "left_over"},
 	"messages":     {"text", "tool_calls", "media"},
 	"inferences":   {"failed_message", "completion"},

@@ -170,6 +170,14 @@ func (db *DB) Events(ctx context.Context, turnID string, after int64, limit int)
 	})
 }
 
+// HasEvent reports whether a turn has an event of a kind.
+func (db *DB) HasEvent(ctx context.Context, turnID string, kind turn.EventKind) (bool, error) {
+	return getOfNamedTurn(ctx, db, turnID, "looking for an event", func(q querier, sc scope) (has bool, err error) {
+		err = q.Row(`SELECT EXISTS (SELECT 1 FROM events WHERE turn = ? AND kind = ?)`, sc.Turn, string(kind)).Scan(&has)
+		return has, err
+	})
+}
+
 // LastEvent returns the last event of a turn. ErrNotFound if there is none.
 func (db *DB) LastEvent(ctx context.Context, turnID string) (turn.Event, error) {
 	const doing = "reading the last event"

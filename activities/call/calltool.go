@@ -234,10 +234,13 @@ func (r *Runner) run(
 	// The tool host ends the call after Timeout, which progress renews up to TotalTimeout. Waits for a user do not count.
 	limited, cancel := expiry.WithTimeout(ctx, max(in.Timeout, in.TotalTimeout)+in.Tool.ElicitationTimeout)
 	defer cancel()
+	var did workspaceEvents
+	req.Workspace = did.add
 	result, err := r.tools.Call(limited, req)
 	if err != nil {
 		return result, r.releaseUnsent(ctx, in, err)
 	}
+	result.Workspace = did.list()
 	return r.presentable(result), nil
 }
 

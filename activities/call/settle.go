@@ -3,7 +3,9 @@ package call
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -89,6 +91,24 @@ func (r *Runner) presentable(result turn.ToolResult) turn.ToolResult {
 	}
 	result.Text += note
 	return result
+}
+
+// workspaceEvents collects what a call does with the tree of its session.
+type workspaceEvents struct {
+	mu  sync.Mutex
+	all []turn.WorkspaceEvent
+}
+
+func (w *workspaceEvents) add(e turn.WorkspaceEvent) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.all = append(w.all, e)
+}
+
+func (w *workspaceEvents) list() []turn.WorkspaceEvent {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.all)
 }
 
 // minResult is the minimum of runtime.max_result_bytes, in bytes. A shorter text beside a whole output was not

@@ -146,24 +146,27 @@ func (r *Runner) changesCanvas(ctx context.Context, j *journal.DB, in workflows.
 	if _, ok := cfg.Find(canvasTake); !ok {
 		return false, nil
 	}
+	if changed, err := j.HasEvent(ctx, turnID, turn.EventWorkspaceCommitted); err != nil || changed {
+		return changed, err
+	}
 	calls, err := j.Calls(ctx, turnID)
 	if err != nil {
 		return false, fmt.Errorf("reading the agent's calls: %w", err)
 	}
-	return slices.ContainsFunc(calls, func(c journal.CallRecord) bool {
-		return c.Outcome == turn.OutcomeOK && slices.Contains(canvasChanges, c.Call.Tool) ||
-			c.Outcome != turn.OutcomeDenied && slices.Contains(commands, c.Call.Tool)
+	return slices.ContainsFunc(calls, func(c journal.CallRecord) bool { // what it changed may have no commit yet
+		return c.Outcome == turn.OutcomeUnknown && slices.Contains(canvasChanges, c.Call.Tool) || c.Call.Tool == jobStart
 	}), nil
 }
 
-// canvasTake is the tool that takes the changes of a subagent, canvasChanges are the tools that make some if they
-// succeed, and commands those that may do so even if they fail.
-const canvasTake = "local/canvas_take"
-
-var (
-	canvasChanges = []string{"local/write_file", "local/edit_file", "local/patch_file", "local/delete_file", canvasTake}
-	commands      = []string{"local/shell", "local/job_start"}
+// canvasTake is the tool that takes the changes of a subagent, jobStart the one that starts a command in the background,
+// and canvasChanges are those whose outcome may be unknown although they have changed files.
+const (
+	canvasTake = "local/canvas_take"
+	jobStart   = "local/job_start"
 )
+
+var canvasChanges = []string{"local/write_file", "local/edit_file", "local/patch_file", "local/delete_file", "local/shell",
+	canvasTake}
 
 // subagentResult returns the result of a call of an agent whose turn has ended: its answer, or an error that says why
 // there is none. The turn's record has only the beginning of a long answer; the message of its last step has all of

@@ -42,7 +42,7 @@ func TestToolsMaskSecretsBeforeTheyCut(t *testing.T) {
 	}
 	store, err := workspace.Open(t.Context(), workspace.Options{Repo: dir, State: filepath.Join(t.TempDir(), ".everturn")})
 	require.NoError(t, err)
-	require.NoError(t, canvas.Register(reg, canvas.Roots{Store: store}, files.Options{}))
+	require.NoError(t, canvas.Register(reg, canvas.Roots{Store: store}, files.Options{}, nil))
 	encoded := base64.StdEncoding.EncodeToString([]byte(key))
 	calls := 0
 	result := func(id, format string, args ...any) string {

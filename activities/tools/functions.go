@@ -81,6 +81,9 @@ func Commands(rule turn.CommandRule) Option {
 // worker.
 func SessionAffinity() Option { return func(s *tool.Settings) { s.SessionAffinity = true } }
 
+// AlwaysAsks declares that each call needs an approval of its own (see turn.Effects).
+func AlwaysAsks() Option { return func(s *tool.Settings) { s.AlwaysAsks = true } }
+
 // Values declares the only values of an argument, by its name in JSON.
 func Values(argument string, values ...any) Option {
 	return func(s *tool.Settings) { s.Values = map[string][]any{argument: values} }
@@ -191,7 +194,7 @@ func describe(name, description string, in reflect.Type, settings tool.Settings)
 		ID: Local + "/" + name, Wire: turn.WireName(Local + "/" + name), Description: description, Schema: canonical,
 		Activity: turn.ActivityRegular, Risk: settings.Risk, Repeatable: settings.Repeatable, Timeout: settings.Timeout,
 		Effects: turn.Effects{ReadOnly: settings.ReadOnly, Taints: settings.Taints,
-			SessionAffinity: settings.SessionAffinity}, Hosts: settings.Hosts,
+			SessionAffinity: settings.SessionAffinity, AlwaysAsks: settings.AlwaysAsks}, Hosts: settings.Hosts,
 		Commands: settings.Commands,
 		Hash:     tool.Hash(map[string]any{"name": name, "description": description, "input": canonical}),
 	}

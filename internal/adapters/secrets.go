@@ -1,6 +1,8 @@
 package adapters
 
 import (
+	"net/url"
+
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/internal/redact"
 	"github.com/everturn/everturn/internal/temporalconn"
@@ -8,13 +10,21 @@ import (
 )
 
 // Secrets returns a redactor that knows the keys of providers and of Temporal, the token of the codec server, and the
-// journal's connection string and password. OpenTools adds the secrets of the MCP servers. The encryption keys are not
+// journal's connection string and password, and those of publishing. OpenTools adds the secrets of the MCP servers. The encryption keys are not
 // among them.
 func Secrets(cfg config.Config, environ []string) *redact.Redactor {
 	secrets := redact.New(cfg.Runtime.Redact...)
 	secrets.Add(cfg.LLM.APIKey.Reveal(), cfg.CodecServer.Token.Reveal())
 	if url := cfg.Journal.URL.Reveal(); url != "" {
 		secrets.Add(url, postgres.Password(url))
+	}
+	if u, err := url.Parse(cfg.Workspace.Publish.Remote.Reveal()); err == nil && u.User != nil {
+		password, _ := u.User.Password()
+		secrets.Add(password)
+	}
+	for _, name := range cfg.Workspace.Publish.EnvAllow {
+		value, _ := temporalconn.Environ(environ).LookupEnv(name)
+		secrets.Add(value)
 	}
 	for _, p := range cfg.Providers {
 		secrets.Add(p.APIKey.Reveal())

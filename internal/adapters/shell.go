@@ -18,6 +18,7 @@ import (
 	"github.com/everturn/everturn/internal/sandbox"
 	"github.com/everturn/everturn/internal/statedir"
 	"github.com/everturn/everturn/internal/temporalconn"
+	"github.com/everturn/everturn/internal/workspace"
 	"github.com/everturn/everturn/journal"
 )
 
@@ -68,6 +69,9 @@ func registerShell(ctx context.Context, r *tools.Registry, cfg config.Config, o 
 	} else if err := folder.Check(); err != nil {
 		return temporalconn.WithKind(config.ErrInvalid, err)
 	}
+	if trees != nil && trees.Setup != nil {
+		options.Before = trees.Setup.Timeout
+	}
 	options.Sandbox, err = OpenSandbox(ctx, cfg, o.Environ)
 	if errors.Is(err, sandbox.ErrUnavailable) {
 		o.Log.Warn("the tool shell is not offered", "error", err)
@@ -107,24 +111,30 @@ func (t treePlaces) JobEnded(ctx context.Context) (string, error) { return t.tre
 func (t treePlaces) in(ctx context.Context, run func(sandbox.Place) (string, error)) func(dir string) (string, []string,
 	error) {
 	return func(dir string) (string, []string, error) {
-		req, _ := tools.CallInfo(ctx)
-		committed, err := t.trees.Store.Has(ctx, req.Tenant, req.Session)
+		p, err := treePlace(ctx, t.trees.Store, t.rules, t.cache, dir)
 		if err != nil {
 			return "", nil, err
-		}
-		folder := shell.Folder{Workspace: dir, Write: []string{"."}, Cache: t.cache, Git: true,
-			Hidden: func(path string) bool { return t.rules.Hidden(path) && !committed(path) }}
-		p, err := folder.Place(ctx)
-		if err != nil {
-			return "", nil, err
-		}
-		p.ForeignGit = false // the tree's own repository is the session's
-		for _, objects := range t.trees.Store.Borrowed() {
-			p.Binds = append(p.Binds, sandbox.Bind{Source: objects})
 		}
 		done, err := run(p)
 		return done, nil, err
 	}
+}
+
+// treePlace returns the directory of a tree as the place of a command.
+func treePlace(ctx context.Context, store *workspace.Store, rules files.Options, cache, dir string) (sandbox.Place, error) {
+	req, _ := tools.CallInfo(ctx)
+	committed, err := store.Has(ctx, req.Tenant, req.Session)
+	if err != nil {
+		return sandbox.Place{}, err
+	}
+	folder := shell.Folder{Workspace: dir, Write: []string{"."}, Cache: cache, Git: true,
+		Hidden: func(path string) bool { return rules.Hidden(path) && !committed(path) }}
+	p, err := folder.Place(ctx)
+	p.ForeignGit = false // the tree's own repository is the session's
+	for _, objects := range store.Borrowed() {
+		p.Binds = append(p.Binds, sandbox.Bind{Source: objects})
+	}
+	return p, err
 }
 
 // endedTurns returns a function that reports whether a turn has ended, by the journal of source. It is nil if there is

@@ -84,10 +84,15 @@ func register(ctx context.Context, r *tools.Registry, cfg config.Config, o ToolO
 	if err != nil {
 		return err
 	}
+	if trees != nil {
+		if trees.Setup, err = openSetup(ctx, r, cfg, o, trees.Store, rules); err != nil {
+			return err
+		}
+	}
 	if err := registerShell(ctx, r, cfg, o, trees, rules); err != nil {
 		return err
 	}
-	errs := []error{registerFiles(r, cfg, trees, rules), registerArtifacts(r, o.Artifacts, cfg.Runtime.MaxResultBytes)}
+	errs := []error{registerFiles(r, cfg, o, trees, rules), registerArtifacts(r, o.Artifacts, cfg.Runtime.MaxResultBytes)}
 	for _, add := range o.Add {
 		errs = append(errs, add(r))
 	}
@@ -107,11 +112,15 @@ func openTrees(ctx context.Context, cfg config.Config, o ToolOptions) (*canvas.R
 }
 
 // registerFiles adds the tools that act on files: in the folder of all sessions, or in the tree of the call's session.
-func registerFiles(r *tools.Registry, cfg config.Config, trees *canvas.Roots, rules files.Options) error {
+func registerFiles(r *tools.Registry, cfg config.Config, o ToolOptions, trees *canvas.Roots, rules files.Options) error {
 	if trees == nil {
 		return files.Register(r, cfg.Runtime.Workspace, rules)
 	}
-	return canvas.Register(r, *trees, rules)
+	to, err := Publishing(cfg, o.Environ)
+	if err != nil {
+		return err
+	}
+	return canvas.Register(r, *trees, rules, to)
 }
 
 // AskServers connects to the configured servers that this worker hosts, lists their tools and closes the connections.

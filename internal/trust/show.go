@@ -96,6 +96,20 @@ func (f Folder) commands() (lines []string) {
 	if c.Shell.Enabled {
 		lines = append(lines, "commands of the model   (shell.enabled)")
 	}
+	if c.Workspace.Setup != "" {
+		lines = append(lines, quoted(c.Workspace.Setup)+"   (workspace.setup, isolated)")
+	}
+	if pull := c.Workspace.Publish.PullRequest; len(pull) > 0 {
+		words := make([]string, len(pull))
+		for i, word := range pull {
+			words[i] = quoted(word)
+		}
+		about := "workspace.publish.pull_request"
+		if names := c.Workspace.Publish.EnvAllow; len(names) > 0 {
+			about += "; environment: " + quoted(strings.Join(names, " "))
+		}
+		lines = append(lines, strings.Join(words, " ")+"   ("+about+")")
+	}
 	if c.Workspace.Mode == config.WorkspaceTree {
 		lines = append(lines, "git in "+quoted(c.Runtime.Workspace)+"   (workspace.mode)")
 	}
@@ -112,6 +126,7 @@ func (f Folder) addresses() (lines []string) {
 		}
 	}
 	add(c.Journal.URL.Reveal(), "journal.url", "conversations, approvals and PGPASSWORD")
+	add(c.Workspace.Publish.Remote.Reveal(), "workspace.publish.remote", "what sessions have changed, when a user allows it")
 	add(c.LLM.BaseURL, "llm.base_url", "conversations and "+describeSecret(c.LLM.APIKey, "OPENAI_API_KEY"))
 	modelsKeys := strings.Join(config.Secret(c.LLM.ModelsURL).References(), " ")
 	add(c.LLM.ModelsURL, "llm.models_url", cmp.Or(modelsKeys, "no data"))

@@ -162,7 +162,7 @@ func attempt(t *testing.T, s *Store, session, line string) (ended func()) {
 		tree := s.Path("", session)
 		_ = exec.Command("chmod", "-R", "u+rwX", tree).Run() // for the end of the test
 		if os.RemoveAll(tree) == nil {
-			_, err := s.Read(t.Context(), call(session, 4), nil)
+			_, _, err := s.Read(t.Context(), call(session, 4), nil)
 			assert.NoError(t, err, line)
 			_, err = s.Drop(t.Context(), "", session)
 			assert.NoError(t, err, line)

@@ -33,7 +33,7 @@ func large(b *testing.B) *Store {
 func BenchmarkTree(b *testing.B) {
 	s := large(b)
 	for n := 0; b.Loop(); n++ {
-		_, err := s.Read(b.Context(), call(fmt.Sprint(n), 1), nil)
+		_, _, err := s.Read(b.Context(), call(fmt.Sprint(n), 1), nil)
 		require.NoError(b, err)
 	}
 }
@@ -54,7 +54,7 @@ func BenchmarkCommand(b *testing.B) {
 
 func benchmarkChange(b *testing.B, change func(dir string, n int) ([]string, error)) {
 	s := large(b)
-	_, err := s.Read(b.Context(), call("s", 0), nil)
+	_, _, err := s.Read(b.Context(), call("s", 0), nil)
 	require.NoError(b, err)
 	for n := 1; b.Loop(); n++ {
 		res, err := s.Change(b.Context(), call("s", n), nil, Change{Title: "change",

@@ -36,14 +36,14 @@ func TestAForkBeginsAtItsMessage(t *testing.T) {
 	write(t, s, call("s", 6), "a", "6\n")
 	for n, want := range []string{"0\n", "1\n", "2\n", "3\n", "3\n", "3\n", "6\n"} {
 		fork := fmt.Sprintf("fork-%d", n)
-		_, err := s.Read(t.Context(), call(fork, 1), forked("s", n))
+		_, _, err := s.Read(t.Context(), call(fork, 1), forked("s", n))
 		require.NoError(t, err)
 		assert.Equal(t, want, files(t, s, fork)["a"], fork)
 		shown, err := s.Show(t.Context(), "", fork)
 		require.NoError(t, err)
 		assert.Len(t, shown.Commits, []int{0, 1, 2, 3, 3, 0, 1}[n], fork)
 	}
-	_, err = s.Read(t.Context(), call("late", 1), func(context.Context) (Origin, error) {
+	_, _, err = s.Read(t.Context(), call("late", 1), func(context.Context) (Origin, error) {
 		return Origin{Parents: []string{"none", "fork-2"}, Calls: []string{call("s", 1).call()}}, nil
 	})
 	require.NoError(t, err)

@@ -61,17 +61,28 @@ func (s *Store) gitIn(ctx context.Context, dir string, input []byte, args ...str
 
 // run runs git in the folder dir. Its arguments may begin with --git-dir=.
 func run(ctx context.Context, dir string, input io.Reader, out io.Writer, args ...string) error {
-	ctx, cancel := context.WithTimeout(ctx, gitTimeout)
+	return gitCommand{dir: dir, timeout: gitTimeout}.run(ctx, input, out, args...)
+}
+
+// gitCommand says how git runs.
+type gitCommand struct {
+	dir     string
+	timeout time.Duration
+	environ []string // variables beside those of all commands
+}
+
+func (c gitCommand) run(ctx context.Context, input io.Reader, out io.Writer, args ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "git", append(append([]string{}, unconfigured...), args...)...)
-	cmd.Dir = dir
-	cmd.Env = []string{
+	cmd.Dir = c.dir
+	cmd.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "LC_ALL=C", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1",
 		"GIT_TERMINAL_PROMPT=0", "GIT_NO_LAZY_FETCH=1", "GIT_NO_REPLACE_OBJECTS=1", "GIT_OPTIONAL_LOCKS=0",
-		"GIT_LITERAL_PATHSPECS=1", "GIT_CEILING_DIRECTORIES=" + filepath.Dir(dir),
+		"GIT_LITERAL_PATHSPECS=1", "GIT_CEILING_DIRECTORIES=" + filepath.Dir(c.dir),
 		"GIT_AUTHOR_NAME=" + author, "GIT_AUTHOR_EMAIL=" + email, "GIT_COMMITTER_NAME=" + author,
 		"GIT_COMMITTER_EMAIL=" + email,
-	}
+	}, c.environ...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no terminal for what git runs
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 30 * time.Second // whoever reads the output may be slow; all of git is killed at once
@@ -81,16 +92,16 @@ func run(ctx context.Context, dir string, input io.Reader, out io.Writer, args .
 		cmd.ExtraFiles = []*os.File{lock.File()}
 	}
 	err := cmd.Run()
-	command := args[0]
-	if strings.HasPrefix(command, "--") && len(args) > 1 {
-		command = args[1]
+	name := args[0]
+	if strings.HasPrefix(name, "--") && len(args) > 1 {
+		name = args[1]
 	}
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
-		return fmt.Errorf("git %s: %w", command, ctx.Err())
+		return fmt.Errorf("git %s: %w", name, ctx.Err())
 	case errors.As(err, &exit):
-		return &gitError{command, exit.ExitCode(), strings.TrimSpace(problems.kept.String())}
+		return &gitError{name, exit.ExitCode(), strings.TrimSpace(problems.kept.String())}
 	case err != nil:
 		return fmt.Errorf("running git: %w", err)
 	}

@@ -61,17 +61,24 @@ type MergeInput struct {
 // minCommit is the minimum length of an abbreviated commit.
 const minCommit = 10
 
-// check returns a *MovedError if the canvas is not in the state that the input names.
-func (in MergeInput) check(shown Summary) error {
-	var names []string
-	for _, f := range shown.Files {
-		names = append(names, f.Path)
-	}
-	named := len(in.Commit) >= minCommit && strings.HasPrefix(shown.Head, in.Commit)
-	if in.Commit == "" || named && (in.Call == "" || slices.Equal(slices.Sorted(slices.Values(in.Files)), names)) {
+// check returns a *MovedError if the canvas does not have the commit and the files that were shown before the call a.
+// An empty commit permits any, and a user by command, whose Call is empty, need not name the files.
+func (shown Summary) check(a Action, commit string, files []string) error {
+	names := shown.paths()
+	named := len(commit) >= minCommit && strings.HasPrefix(shown.Head, commit)
+	if commit == "" || named && (a.Call == "" || slices.Equal(slices.Sorted(slices.Values(files)), names)) {
 		return nil
 	}
 	return &MovedError{shown.Head, names}
+}
+
+// paths returns the paths of the files, in their order.
+func (shown Summary) paths() []string {
+	names := make([]string, len(shown.Files))
+	for i, f := range shown.Files {
+		names[i] = f.Path
+	}
+	return names
 }
 
 // Merge merges the canvas into a branch of the user's repository and returns the ID of the new commit. The canvas then
@@ -92,17 +99,7 @@ func (s *Store) Merge(ctx context.Context, in MergeInput) (id string, err error)
 			return done, err
 		}
 	}
-	if err := t.settle(ctx, in.Action); err != nil {
-		return "", err
-	}
-	if t.state.base == t.state.head {
-		return "", errors.New("the canvas has nothing to merge")
-	}
-	shown, err := s.show(ctx, in.Tenant, in.Session, t.state)
-	if err == nil {
-		err = in.check(shown)
-	}
-	if err != nil {
+	if _, err := t.approved(ctx, in.Action, in.Commit, in.Files); err != nil {
 		return "", err
 	}
 	target, dir, err := s.target(ctx, in)
@@ -123,6 +120,20 @@ func (s *Store) Merge(ctx context.Context, in MergeInput) (id string, err error)
 		return "", errors.Join(err, s.unmark(t.name))
 	}
 	return id, t.moveTo(ctx, in.Action, state{head: id, base: id}, leftRefs)
+}
+
+// approved returns the changes of the canvas, which are those that were shown before the call: see Summary.check.
+func (t *tree) approved(ctx context.Context, a Action, commit string, files []string) (shown Summary, err error) {
+	if err := t.settle(ctx, a); err != nil {
+		return shown, err
+	}
+	if t.state.base == t.state.head {
+		return shown, errors.New("the canvas has no changes")
+	}
+	if shown, err = t.store.show(ctx, a.Tenant, a.Session, t.state); err != nil {
+		return shown, err
+	}
+	return shown, shown.check(a, commit, files)
 }
 
 // target returns the last commit of the branch into which a canvas is merged, and the work tree that has it checked

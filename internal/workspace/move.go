@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 )
 
@@ -111,9 +110,9 @@ func (s *Store) Take(ctx context.Context, a Action, origin Begins, from string) 
 	return id, t.moveTo(ctx, a, state{head: id, base: t.state.base}, leftRefs)
 }
 
-// Drop deletes the canvas of a session and returns what it had. The store keeps the commits.
+// Drop deletes the canvas of a session and returns what it had. The store keeps the commits until Sweep removes them.
 func (s *Store) Drop(ctx context.Context, tenant, session string) (shown Summary, err error) {
-	if shown, err = s.Show(ctx, tenant, session); err != nil {
+	if _, err := s.existingState(ctx, tenant, session); err != nil {
 		return shown, err
 	}
 	a := Action{Tenant: tenant, Session: session}
@@ -123,11 +122,15 @@ func (s *Store) Drop(ctx context.Context, tenant, session string) (shown Summary
 	}
 	defer func() { err = errors.Join(err, t.close()) }()
 	ctx = t.locked(ctx)
-	err = s.leave(ctx, leftRefs(tenant, session), t.state.head, t.state.base)
-	if err == nil {
-		err = os.RemoveAll(s.treeDir(t.name))
+	if err = t.settle(ctx, a); err == nil {
+		shown, err = s.show(ctx, tenant, session, t.state)
 	}
-	s.indexes.Remove(t.name)
+	if err == nil {
+		err = s.leave(ctx, leftRefs(tenant, session), t.state.head, t.state.base)
+	}
+	if err == nil {
+		err = s.removeTree(t.name)
+	}
 	refs := fmt.Sprintf("delete %s\ndelete %s\n", t.ref, baseRef(tenant, session))
 	if err == nil {
 		_, err = s.git(ctx, []byte(refs), "update-ref", "--stdin")

@@ -66,6 +66,12 @@ func asideRefs(tenant, session string) string {
 	return "refs/everturn/aside/" + escape(qualified(tenant, session)) + "/"
 }
 
+// publishedRefs begin the names of references to the commits that a session has pushed, or was about to push, to a
+// branch for the user.
+func publishedRefs(tenant, session string) string {
+	return "refs/everturn/published/" + escape(qualified(tenant, session)) + "/"
+}
+
 func heldRef(tenant, session string) string {
 	return "refs/everturn/" + escape(qualified(tenant, session))
 }

@@ -78,7 +78,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err := statedir.Secure(o.State); err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"trees", "calls", "locks", "scratch"} {
+	for _, name := range []string{"trees", "calls", "locks", "setups", "scratch"} {
 		if err := os.MkdirAll(filepath.Join(s.dir, name), 0o700); err != nil {
 			return nil, err
 		}

@@ -146,7 +146,7 @@ func (m *model) step() {
 		require.NoError(m, os.RemoveAll(m.store.Path("", s.name)))
 	}
 	m.did = append(m.did, s.name+" "+did)
-	_, err := m.store.Read(m.Context(), Action{Session: s.name}, s.origin)
+	_, _, err := m.store.Read(m.Context(), Action{Session: s.name}, s.origin)
 	require.NoError(m, err, "%v", m.did)
 	require.Equal(m, s.files(), files(m.T, m.store, s.name), "%v", m.did)
 }

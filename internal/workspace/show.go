@@ -17,6 +17,7 @@ type Summary struct {
 	Tree    string   `json:"tree"`    // the directory of the tree
 	Commits []Commit `json:"commits"` // newest first
 	Files   []File   `json:"files"`   // the files that differ from Base
+	Setup   *Setup   `json:"setup,omitempty"`
 }
 
 // Commit is one commit of a canvas.
@@ -64,7 +65,11 @@ func (s *Store) Show(ctx context.Context, tenant, session string) (Summary, erro
 	if err != nil {
 		return Summary{}, err
 	}
-	return s.show(ctx, tenant, session, st)
+	shown, err := s.show(ctx, tenant, session, st)
+	if err == nil {
+		shown.Setup, err = s.setupOf(dirName(tenant, session))
+	}
+	return shown, err
 }
 
 // show is Show of a canvas in this state.
@@ -116,6 +121,19 @@ func (s *Store) Has(ctx context.Context, tenant, session string) (func(path stri
 		return nil, err
 	}
 	return func(path string) bool { _, ok := x.files[path]; return ok }, nil
+}
+
+// ChangedBy returns the paths of the files that a commit changes, compared with its first parent.
+func (s *Store) ChangedBy(ctx context.Context, commit string) ([]string, error) {
+	parent, err := s.firstLine(ctx, "rev-parse", "--verify", "--quiet", commit+"^1")
+	if refused(err) {
+		parent, err = s.diffBase(state{}), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	out, err := s.git(ctx, nil, "diff-tree", "-r", "-z", "--name-only", "--no-renames", parent, commit)
+	return strings.FieldsFunc(string(out), func(r rune) bool { return r == 0 }), err
 }
 
 // Diff returns the changes of the canvas as a unified diff, and its last commit. name selects one file; if it is empty,

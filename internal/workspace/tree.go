@@ -23,6 +23,13 @@ type tree struct {
 	state state
 	root  *os.File
 	lock  *statedir.Lock
+	made  Made
+}
+
+// Made says whether a call has made the directory of its tree, and at which commit.
+type Made struct {
+	New bool
+	At  string // empty in a repository without commits
 }
 
 // Path returns the directory of a session's tree in the state folder, whether it exists or not.
@@ -38,16 +45,23 @@ func (s *Store) Borrowed() []string {
 type Begins func(ctx context.Context) (Origin, error)
 
 // Read makes the session's tree if it does not exist, and returns its directory.
-func (s *Store) Read(ctx context.Context, a Action, origin Begins) (dir string, err error) {
+func (s *Store) Read(ctx context.Context, a Action, origin Begins) (dir string, made Made, err error) {
 	dir = s.Path(a.Tenant, a.Session)
 	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
-		return dir, err
+		s.used(dirName(a.Tenant, a.Session))
+		return dir, made, err
 	}
 	t, err := s.open(ctx, a, origin)
 	if err != nil {
-		return "", err
+		return "", made, err
 	}
-	return dir, t.close()
+	return dir, t.made, t.close()
+}
+
+// used records that a tree is in use: see Sweep.
+func (s *Store) used(name string) {
+	now := time.Now()
+	_ = os.Chtimes(s.lockFile(name), now, now) // the next call tries again
 }
 
 // Change is what a call does to a tree.
@@ -63,7 +77,9 @@ type Change struct {
 
 // Result is what Change has committed.
 type Result struct {
-	Commit string // empty if the call changed nothing
+	Made   Made
+	Commit string   // empty if the call changed nothing
+	Files  []string // the paths that the commit changes
 	// Earlier means that an earlier attempt of the call made the commit, and Run was not called.
 	Earlier bool
 	Skipped []Skipped
@@ -79,8 +95,12 @@ func (s *Store) Change(ctx context.Context, a Action, origin Begins, c Change) (
 	}
 	defer func() { err = errors.Join(err, t.close()) }()
 	ctx = t.locked(ctx)
+	res.Made = t.made
 	if res.Commit, err = s.commitOf(ctx, t.state, a); err != nil || res.Commit != "" {
 		res.Earlier = true
+		if err == nil {
+			res.Files, err = s.ChangedBy(ctx, res.Commit)
+		}
 		return res, err
 	}
 	if err := t.commitJobs(ctx); err != nil {
@@ -106,6 +126,9 @@ func (s *Store) Change(ctx context.Context, a Action, origin Begins, c Change) (
 		var skipped []Skipped
 		res.Commit, skipped, err = t.commit(ctx, a, c.Title, changes, x)
 		res.Skipped = append(res.Skipped, skipped...)
+		for _, c := range changes {
+			res.Files = append(res.Files, c.path)
+		}
 	}
 	if err != nil {
 		return res, errors.Join(runErr, fmt.Errorf("committing the changes of the tree: %w", err))
@@ -199,7 +222,9 @@ func (s *Store) open(ctx context.Context, a Action, origin Begins) (t *tree, err
 			return t, err
 		}
 	}
+	s.used(t.name)
 	if missing != nil {
+		t.made = Made{true, t.state.head}
 		if err = s.makeTree(ctx, t.name, Branch(a.Tenant, a.Session), t.state.head); err != nil {
 			return t, fmt.Errorf("making the tree of the session: %w", err)
 		}
@@ -229,6 +254,9 @@ func (s *Store) makeTree(ctx context.Context, name, branch, commit string) error
 	made := filepath.Join(s.scratch(), name)
 	if err := os.RemoveAll(made); err != nil { // of a process that was killed
 		return err
+	}
+	if err := os.Remove(s.setupFile(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err // the new tree needs its setup
 	}
 	if err := s.initRepo(ctx, made, "-b", branch); err != nil {
 		return err

@@ -55,6 +55,7 @@ func (s *Store) TakeUserChanges(ctx context.Context, a Action) (res Result, err 
 	if s.bare() {
 		return res, errors.New("the repository is a bare one: it has no files that are not committed")
 	}
+	a.Tool = withChanges
 	t, err := s.open(ctx, a, nil)
 	if err != nil {
 		return res, err

@@ -205,7 +205,7 @@ func TestMerge(t *testing.T) {
 	assert.FileExists(t, filepath.Join(dir, "new/c"))
 	assert.Empty(t, userGit(t, dir, "status", "--porcelain", "--untracked-files=no"))
 	_, err = s.Merge(t.Context(), MergeInput{Action: call("t", 12), Into: "main"})
-	require.ErrorContains(t, err, "nothing to merge")
+	require.ErrorContains(t, err, "no changes")
 }
 
 // TestAMergeThatWasInterrupted has the merge in the user's branch, and the canvas as it was before.
@@ -262,7 +262,7 @@ func TestAnEmptyRepository(t *testing.T) {
 	s := opened(t, dir)
 	write(t, s, call("s", 1), "a", "1\n")
 	write(t, s, call("s", 2), "b", "1\n")
-	_, err := s.Read(t.Context(), call("early", 1), nil)
+	_, _, err := s.Read(t.Context(), call("early", 1), nil)
 	require.NoError(t, err)
 	shown, err := s.Show(t.Context(), "", "s")
 	require.NoError(t, err)

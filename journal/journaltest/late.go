@@ -18,6 +18,44 @@ var latePromises = []promise{
 	{"a repeated attempt keeps its notices and adds new ones", toldAgain},
 	{"a late result that changes nothing is not told", noNews},
 	{"many late results are told a part at a time", toldInParts},
+	{"the model gets what the user took back once", toldTakenBack},
+}
+
+func toldTakenBack(t *testing.T, open func() *journal.DB) {
+	s, list := asked(t, open, 1)
+	s.run(list[0], "written")
+	require.ErrorIs(t, s.TakeBack(t.Context(), "none", journal.TakenBack{Commit: "c"}), journal.ErrNotFound)
+	back := journal.TakenBack{Commit: "c1", Subject: "edit a.go", Call: "t1/1.0", Files: []string{"a.go"}}
+	for range 2 {
+		require.NoError(t, s.TakeBack(t.Context(), s.session, back))
+	}
+	require.NoError(t, s.TakeBack(t.Context(), s.session, journal.TakenBack{Commit: "c0", Subject: "setup", Files: []string{"b"}}))
+	in := s.startInput(2, resultsOf(list...)...)
+	in.Messages = joined("j1")
+	s.head = must(s.StartInference(t.Context(), in))(t).Base
+	messages := s.transcript()
+	require.Len(t, messages, 5)
+	notice := messages[3]
+	assert.Equal(t, []any{turn.RoleUser, 2}, []any{notice.Role, notice.Step})
+	for _, says := range []string{"edit a.go (call 1.0): a.go\n", "setup: b\n"} {
+		assert.Contains(t, notice.Text, says)
+	}
+	assert.Equal(t, "j1", messages[4].ID, "the user has the last word")
+	in.Expect = s.head
+	again := must(s.StartInference(t.Context(), in))(t)
+	assert.Equal(t, s.head, again.Base, "the next attempt has the notice already")
+	var events []turn.WorkspaceEvent
+	for _, e := range s.events() {
+		if e.Kind == turn.EventWorkspaceRewound {
+			var data turn.WorkspaceEvent
+			require.NoError(t, json.Unmarshal(e.Data, &data))
+			events = append(events, data)
+		}
+	}
+	assert.Equal(t, []turn.WorkspaceEvent{{CallID: "1.0", Commit: "c1", Files: []string{"a.go"}}, {Commit: "c0", Files: []string{"b"}}},
+		events)
+	assert.True(t, must(s.HasEvent(t.Context(), s.turn, turn.EventWorkspaceRewound))(t))
+	assert.False(t, must(s.HasEvent(t.Context(), s.turn, turn.EventWorkspaceMerged))(t))
 }
 
 // unknown claims a call that the workflow then abandons, as the transcript will say.

@@ -69,6 +69,8 @@ type ToolResult struct {
 	Media []Media
 	// Plan is the progress of the turn's plan after the call, if the call has changed it; otherwise nil.
 	Plan *plan.Progress
+	// Workspace is what the call did with the tree of its session.
+	Workspace []WorkspaceEvent
 	// Elicitations are the server's requests for user input. While there are any, the call has not ended and Outcome is
 	// empty. Continuation must be sent back with the responses, to this server process or to another one.
 	Elicitations []Elicitation
@@ -122,6 +124,8 @@ type ToolRequest struct {
 	// state is lost. OwningCall is empty if unknown.
 	Resume     bool
 	OwningCall string
+	// Workspace, if set, receives what the call does with the tree of its session. It may be called from any goroutine.
+	Workspace func(WorkspaceEvent)
 	// Progress, if set, receives the progress of the call. It must not block.
 	Progress func(ToolProgress)
 	// Elicit, if set, asks the user for the response to an elicitation that the server sends in the middle of the call,

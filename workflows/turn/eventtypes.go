@@ -34,6 +34,12 @@ const (
 	EventQuestionAsked      EventKind = "question_asked"
 	EventQuestionAnswered   EventKind = "question_answered"
 	EventMessageAdded       EventKind = "message_added"
+	EventWorkspaceCreated   EventKind = "workspace_created"
+	EventWorkspaceSetup     EventKind = "workspace_setup"
+	EventWorkspaceCommitted EventKind = "workspace_committed"
+	EventWorkspaceRewound   EventKind = "workspace_rewound"
+	EventWorkspaceMerged    EventKind = "workspace_merged"
+	EventWorkspacePublished EventKind = "workspace_published"
 	EventTurnCompleted      EventKind = "turn_completed"
 )
 
@@ -90,6 +96,16 @@ var eventTypes = []EventType{
 	{Kind: EventQuestionAnswered, Data: Request{}, Doc: "A question was answered, has expired or was cancelled."},
 	{Kind: EventMessageAdded, Data: MessageEvent{},
 		Doc: "A user's message was merged into the turn and is in the transcript."},
+	{Kind: EventWorkspaceCreated, Data: WorkspaceEvent{}, Doc: "The session got a tree of its own."},
+	{Kind: EventWorkspaceSetup, Data: WorkspaceEvent{}, Line: workspaceLine(""),
+		Doc: "The command workspace.setup has ended in a new tree. While it runs, its output is tool_progress of the same call."},
+	{Kind: EventWorkspaceCommitted, Data: WorkspaceEvent{}, Doc: "What a call has changed in the tree is a commit."},
+	{Kind: EventWorkspaceRewound, Data: WorkspaceEvent{}, Line: workspaceLine("the user took back"),
+		Doc: "The user took back a commit, and the model is told."},
+	{Kind: EventWorkspaceMerged, Data: WorkspaceEvent{}, Line: workspaceLine("merged as"),
+		Doc: "A call merged the session's changes into a branch of the user's."},
+	{Kind: EventWorkspacePublished, Data: WorkspaceEvent{}, Line: workspaceLine("pushed"),
+		Doc: "A call pushed the session's changes to a branch of a remote repository."},
 	{Kind: EventTurnCompleted, Data: DoneEvent{}, Doc: "The turn's last event."},
 }
 

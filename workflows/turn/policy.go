@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path"
@@ -160,6 +161,9 @@ func DefaultPolicy() Policy {
 // its commands; otherwise empty, which means GrantTool.
 func (p Policy) Permit(t Tool, arguments json.RawMessage) Permit {
 	permit := p.permit(t, arguments)
+	if t.AlwaysAsks && permit.Permission != Deny {
+		return Permit{Permission: Ask, MaxGrant: GrantNever, Why: cmp.Or(permit.Why, fmt.Sprintf("each call of %s needs an approval", t.ID))}
+	}
 	if t.Commands == nil || permit.Permission == Deny {
 		return permit
 	}
@@ -233,6 +237,9 @@ func (p Policy) Offered(t Tool) bool {
 // Asks reports whether calls of the tool need an approval: all of them, or some, depending on their arguments. Taint,
 // plans and grants are not considered.
 func (p Policy) Asks(t Tool) (all, some bool) {
+	if t.AlwaysAsks {
+		return true, true
+	}
 	others := false // some calls need no approval
 	for _, r := range p.Rules {
 		switch {

@@ -80,6 +80,9 @@ type Effects struct {
 	// SessionAffinity means that the server keeps state between the calls of a turn, so they all go to one worker's
 	// connection.
 	SessionAffinity bool `json:"session_affinity,omitempty"`
+	// AlwaysAsks means that each call needs an approval of its own, whatever the policy allows: its effect is beyond this
+	// machine and cannot be taken back.
+	AlwaysAsks bool `json:"always_asks,omitempty"`
 }
 
 // Tool is the part of a Descriptor that the workflow holds. The schema stays in the journal.

@@ -22,17 +22,33 @@ const maxShown = 64<<10 - 1024
 // with them, as TURN/CALL, the latest first.
 type Lineage func(ctx context.Context, tenant, session string) (parents, calls []string, err error)
 
+// Setup is a command that prepares a new tree, with a place and time limits for it.
+type Setup struct {
+	Command string
+	// Run runs the command in the directory of a tree. users means that its content is the user's own: no agent has
+	// changed what the command runs. An error means that the command was interrupted.
+	Run func(ctx context.Context, dir string, users bool) (workspace.Setup, error)
+	// Timeout is how long Run may take.
+	Timeout time.Duration
+}
+
 // set is the tools for the canvases of one repository. Each method that returns (string, error) is a tool.
 type set struct {
 	Roots
 	secrets *redact.Redactor
+	to      *workspace.Publishing
 }
 
-// Register adds the tools for canvases, and the file tools, which act in the tree of their call's session.
-func Register(r *tools.Registry, roots Roots, rules files.Options) error {
-	s := set{roots, r.Secrets()}
+// Register adds the tools for canvases, and the file tools, which act in the tree of their call's session. to says where
+// canvases are published; nil: nowhere.
+func Register(r *tools.Registry, roots Roots, rules files.Options, to *workspace.Publishing) error {
+	s := set{roots, r.Secrets(), to}
 	rules.Instructions, rules.Protected = true, nil // no agent is configured by a tree
+	if roots.Setup != nil {
+		rules.Before = roots.Setup.Timeout
+	}
 	return errors.Join(
+		s.registerPublish(r),
 		files.RegisterIn(r, roots, rules),
 		tools.Add(r, "canvas_diff", "Show what this session has changed in the workspace, as a unified diff, and its last "+
 			"commit.", s.diff, tools.LocalActivity(), tools.Risk(turn.RiskLow), tools.ReadOnly()),
@@ -65,6 +81,7 @@ func (r Roots) action(ctx context.Context) (a workspace.Action, origin workspace
 type Roots struct {
 	Store   *workspace.Store
 	Lineage Lineage // nil: no session is a fork
+	Setup   *Setup  // nil: new trees need none
 }
 
 // Read implements files.Roots.
@@ -73,7 +90,58 @@ func (r Roots) Read(ctx context.Context) (dir string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return r.Store.Read(ctx, a, origin)
+	dir, made, err := r.Store.Read(ctx, a, origin)
+	reportMade(ctx, a, made)
+	return dir, err
+}
+
+// report reports what a call does with the tree of its session.
+func report(ctx context.Context, e turn.WorkspaceEvent) {
+	if req, ok := tools.CallInfo(ctx); ok && req.Workspace != nil {
+		req.Workspace(e)
+	}
+}
+
+// reportMade reports a new tree.
+func reportMade(ctx context.Context, a workspace.Action, made workspace.Made) {
+	if made.New {
+		report(ctx, turn.WorkspaceEvent{Kind: turn.EventWorkspaceCreated, Commit: made.At,
+			Branch: workspace.Branch(a.Tenant, a.Session)})
+	}
+}
+
+// reportCommit reports a commit, unless the call has made none.
+func reportCommit(ctx context.Context, a workspace.Action, commit string, paths []string) {
+	if commit != "" {
+		report(ctx, turn.WorkspaceEvent{Kind: turn.EventWorkspaceCommitted, Commit: commit,
+			Branch: workspace.Branch(a.Tenant, a.Session)}.WithFiles(paths))
+	}
+}
+
+// maxSetupShown bounds what events and a model get of the output of a setup, in bytes.
+const maxSetupShown = 4 << 10
+
+// setUp prepares the tree of the session, unless it is prepared, and returns a note for the model.
+func (r Roots) setUp(ctx context.Context, a workspace.Action, origin workspace.Begins) (note string, err error) {
+	if r.Setup == nil {
+		return "", nil
+	}
+	did, res, done, err := r.Store.SetUp(ctx, a, origin, func(dir string, users bool) (workspace.Setup, error) {
+		return r.Setup.Run(ctx, dir, users)
+	})
+	reportMade(ctx, a, res.Made)
+	if err != nil || !done {
+		return "", err
+	}
+	output := strings.ToValidUTF8(did.Output[max(0, len(did.Output)-maxSetupShown):], "")
+	report(ctx, turn.WorkspaceEvent{Kind: turn.EventWorkspaceSetup, Command: did.Command, Problem: did.Problem,
+		Output: output})
+	reportCommit(ctx, a, res.Commit, res.Files)
+	if did.Problem == "" {
+		return fmt.Sprintf("[the new workspace was prepared with `%s`]", did.Command), nil
+	}
+	return fmt.Sprintf("[preparing the new workspace with `%s` failed: %s. It is not tried again. The end of its output:\n%s]",
+		did.Command, did.Problem, output), nil
 }
 
 // Change implements files.Roots. The changes become one commit.
@@ -105,16 +173,29 @@ func (r Roots) change(ctx context.Context, c workspace.Change,
 	if err != nil {
 		return "", err
 	}
+	setup, err := r.setUp(ctx, a, origin)
+	if err != nil {
+		return "", err
+	}
 	done := c.Title + " was done before" // stays if run is not called
 	c.Run = func(dir string) (changed []string, err error) {
 		done, changed, err = run(dir)
 		return changed, err
 	}
 	res, err := r.Store.Change(ctx, a, origin, c)
+	reportMade(ctx, a, res.Made)
+	reportCommit(ctx, a, res.Commit, res.Files)
+	text := done
 	if err != nil {
-		return "", notedError{err, noted(err.Error(), res)}
+		text = err.Error()
 	}
-	return noted(done, res), nil
+	if text = noted(text, res); setup != "" {
+		text = strings.TrimSuffix(text, "\n") + "\n" + setup
+	}
+	if err != nil {
+		return "", notedError{err, text}
+	}
+	return text, nil
 }
 
 // noted returns what a call says with the commit and what that leaves out, after its first line: that says what was
@@ -196,6 +277,11 @@ func (s set) take(ctx context.Context, in takeInput) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	paths, err := s.Store.ChangedBy(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	reportCommit(ctx, a, id, paths)
 	return fmt.Sprintf("took the changes as commit %.10s", id), nil
 }
 
@@ -222,5 +308,6 @@ func (s set) merge(ctx context.Context, in mergeInput) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	report(ctx, turn.WorkspaceEvent{Kind: turn.EventWorkspaceMerged, Commit: id, Branch: in.Into}.WithFiles(in.Files))
 	return fmt.Sprintf("merged into %s as commit %.10s", in.Into, id), nil
 }

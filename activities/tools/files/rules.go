@@ -6,6 +6,7 @@ import (
 	"path"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // Options define which files of a workspace the tools refuse.
@@ -21,6 +22,8 @@ type Options struct {
 	// Instructions permits changing files with which a model could change its own instructions or permissions: no agent
 	// reads them in this workspace.
 	Instructions bool
+	// Before is how long a call that changes files may take before it acts.
+	Before time.Duration
 	// Protected are the files and directories that Everturn itself uses, such as its configuration and its journal.
 	Protected []Protected
 }

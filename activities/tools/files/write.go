@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"strings"
+	"time"
 
 	"github.com/bluekeyes/go-gitdiff/gitdiff"
 	"golang.org/x/sys/unix"
@@ -27,6 +28,9 @@ func registerWriting(r *tools.Registry, o opener) error {
 	medium, high := []tools.Option{tools.Risk(turn.RiskMedium)}, []tools.Option{tools.Risk(turn.RiskHigh)}
 	if _, ok := o.(trees); ok { // nothing is lost: a commit has each state
 		medium = append(medium, tools.Repeatable())
+		if before := o.options().Before; before > 0 {
+			medium = append(medium, tools.Timeout(before+time.Minute))
+		}
 		high = medium
 	}
 	return errors.Join(

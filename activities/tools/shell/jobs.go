@@ -65,11 +65,15 @@ func registerJobs(r *tools.Registry, o Options, rule turn.CommandRule) error {
 	forgetRecords(o.Records)
 	high := []tools.Option{tools.Risk(turn.RiskHigh), tools.Commands(rule), tools.SessionAffinity()}
 	low := []tools.Option{tools.Risk(turn.RiskLow), tools.SessionAffinity()}
+	start := high
+	if o.Before > 0 {
+		start = append([]tools.Option{tools.Timeout(o.Before + grace)}, high...)
+	}
 	return errors.Join(
 		tools.Add(r, "job_start", fmt.Sprintf("Start a command line in the background, in %s. Another command cannot reach "+
 			"a server that it starts. Isolation: %s. It ends with the turn, and after %s at the latest; with keep it outlives "+
 			"the turn, for %s at most. The result is the job's ID, for job_read, job_write and job_stop.", o.Where, o.isolation,
-			jobTimeout, keptTimeout), j.start, high...),
+			jobTimeout, keptTimeout), j.start, start...),
 		tools.Add(r, "job_read", "Read the output of a background job and whether it runs, or list the jobs.", j.read,
 			append(low, tools.ReadOnly(), tools.Timeout(maxJobWait*time.Second+grace))...),
 		tools.Add(r, "job_write", "Write to the standard input of a background job.", j.write, high...),

@@ -21,6 +21,8 @@ type Options struct {
 	// Where describes the place for the model: "the workspace; it can write only to build".
 	Where   string
 	Timeout time.Duration
+	// Before is how long In may take before it calls run.
+	Before time.Duration
 	// Trusted means that the authors of what is there may run commands.
 	Trusted bool
 	// Ended reports whether a turn has ended; its jobs then end, too. It is nil if that is unknown.
@@ -69,7 +71,7 @@ func Register(r *tools.Registry, o Options) error {
 	}
 	err := tools.Add(r, "shell", fmt.Sprintf("Run a command line with sh in %s. Isolation: %s. A command ends after %s "+
 		"with all of its processes. The result is its exit code and its output; any other exit code than 0 is an error.",
-		o.Where, o.isolation, o.Timeout), o.run, tools.Risk(turn.RiskHigh), tools.Timeout(o.Timeout+grace),
+		o.Where, o.isolation, o.Timeout), o.run, tools.Risk(turn.RiskHigh), tools.Timeout(o.Before+o.Timeout+grace),
 		tools.Commands(rule))
 	return errors.Join(err, registerJobs(r, o, rule))
 }
@@ -134,6 +136,17 @@ func refusals(p *proxy.Proxy) string {
 	return "[no connection to " + strings.Join(refused, ", ") + ": if a host is needed, ask the user to add it to hosts " +
 		"of [sandbox] in agent.toml]\n"
 }
+
+// Run runs a command line in a place, as the tool does, and reports its output, without secrets, to the call of the
+// context. It returns the output after a line that says how the command ended, as the text of the error if the command
+// failed.
+func (o Options) Run(ctx context.Context, line string, place sandbox.Place, secrets *redact.Redactor) (string, error) {
+	o.secrets = secrets
+	return o.runIn(ctx, line, place)
+}
+
+// Grace is how long a command may take beyond its timeout.
+const Grace = grace
 
 // list joins words for a sentence.
 func list(words []string) string {

@@ -21,6 +21,7 @@ type Settings struct {
 	TotalTimeout, BackgroundTimeout time.Duration
 	ReadOnly, Taints                bool // see turn.Effects
 	SessionAffinity                 bool // see turn.Effects; of functions
+	AlwaysAsks                      bool // see turn.Effects; of functions
 	// Hosts is set for a tool that sends requests to the host of its argument url. Calls to a host that it does not list
 	// need an approval.
 	Hosts *turn.HostRule

@@ -23,6 +23,7 @@ CREATE TABLE blobs (
 
 -- A fork has its parent's messages up to fork_seq. The session of a subagent has the session, the turn and the call that
 -- started it: caller_session is a session_id, caller_turn a turn_id and caller_call a call_id. In others they are ''.
+-- taken_back has the commits of its tree that the user took back, as JSON, until its model is told.
 CREATE TABLE sessions (
   id             INTEGER PRIMARY KEY,
   tenant         TEXT NOT NULL,
@@ -39,6 +40,7 @@ CREATE TABLE sessions (
   caller_session TEXT NOT NULL DEFAULT '',
   caller_turn    TEXT NOT NULL DEFAULT '',
   caller_call    TEXT NOT NULL DEFAULT '',
+  taken_back     TEXT,
   UNIQUE (tenant, session_id)
 ) STRICT;
 CREATE INDEX sessions_tenant ON sessions (tenant, updated_at);

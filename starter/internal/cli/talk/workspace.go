@@ -3,7 +3,6 @@ package talk
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/everturn/everturn/client"
@@ -38,8 +37,7 @@ func withWorkspace(ctx context.Context, cfg config.Config, o *chat.Options) erro
 	}
 	o.Workspace = func(session string) string { return store.Path(cfg.Tenant, session) }
 	o.Undo = func(ctx context.Context, session string) (string, error) {
-		c, err := store.Undo(ctx, cfg.Tenant, session)
-		return fmt.Sprintf("took back %q, which was commit %.10s", c.Subject, c.ID), err
+		return app.Undo(ctx, store, o.Journal, cfg.Tenant, session)
 	}
 	return nil
 }
@@ -70,7 +68,7 @@ func (f sessionFlags) begin(ctx context.Context, t *app.TurnClient, session stri
 		return err
 	}
 	if f.changes {
-		a := workspace.Action{Tenant: t.Cfg.Tenant, Session: session, Tool: "everturn run --with-changes"}
+		a := workspace.Action{Tenant: t.Cfg.Tenant, Session: session}
 		res, err := store.TakeUserChanges(ctx, a)
 		if err == nil && res.Commit != "" {
 			t.App.Note("the session begins with your changes, as commit %.10s", res.Commit)
