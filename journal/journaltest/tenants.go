@@ -197,6 +197,7 @@ func (s *script) everything(view *journal.DB, session, turnID string) (results [
 	fork.ID = ""
 	add(fork, err)
 	add(nil, view.Export(ctx, session, io.Discard))
+	add(nil, view.TakeBack(ctx, session, journal.TakenBack{Commit: "c"}))
 	return results
 }
 
@@ -214,6 +215,8 @@ func (s *script) listed(view *journal.DB, session, turnID string) (results []any
 	events, err := view.Events(ctx, turnID, -1, 10)
 	add(len(events), err)
 	_, err = view.LastEvent(ctx, turnID)
+	add(0, err)
+	_, err = view.HasEvent(ctx, turnID, turn.EventPhase)
 	add(0, err)
 	requests, err := view.Requests(ctx, turnID)
 	add(len(requests), err)

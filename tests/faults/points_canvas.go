@@ -23,7 +23,34 @@ func canvases() []point {
 			act: func(ctx context.Context, r *harness) error { return r.ask(ctx) }}, dyingGit)),
 		drawn(diesInGit("canvas_changed", "the tree has a change and no commit has it", changedGit)),
 		drawn(diesInGit("canvas_committed", "a commit is made and the worker does not know", committedGit)),
+		setUp(diesInGit("canvas_set_up", "the setup of a new tree has ended and no commit has what it changed", changedGit)),
+		setUp(diesInGit("canvas_set_up_committed", "the setup of a new tree is a commit and the worker does not know", committedGit)),
 	}
+}
+
+// setUp is drawn with a setup of new trees, whose result each canvas must have once.
+func setUp(p point) point {
+	p = drawn(p)
+	shape, then := p.shape, p.then
+	p.shape = func(r *harness) {
+		shape(r)
+		r.settings.extra += "setup = \"echo once >> prepared\"\n"
+	}
+	p.then = func(ctx context.Context, r *harness) error {
+		err := then(ctx, r)
+		for _, t := range []*turnPlan{r.target, r.companion} {
+			store, serr := r.canvases()
+			if serr != nil {
+				return errors.Join(err, serr)
+			}
+			prepared, serr := r.git(ctx, "--git-dir="+store, "show", "everturn/"+t.session+":prepared")
+			if err = errors.Join(err, serr); prepared != "once\n" {
+				err = errors.Join(err, fmt.Errorf("session %s was prepared with %q", t.session, prepared))
+			}
+		}
+		return err
+	}
+	return p
 }
 
 // withGit gives the workers of a point this script as git. Its arguments are the folder of the harness and the real
@@ -139,20 +166,31 @@ func (r *harness) git(ctx context.Context, args ...string) (string, error) {
 	return string(out), err
 }
 
-// committed checks that each change of a session's canvas is one commit, and that there is no other.
-func (r *harness) committed(ctx context.Context, session string) error {
+// canvases returns the repository of the canvases.
+func (r *harness) canvases() (string, error) {
 	stores, err := filepath.Glob(inDir(r.dir, ".everturn/workspace/*/store"))
 	if err != nil || len(stores) != 1 {
-		return fmt.Errorf("there are %d stores of canvases: %w", len(stores), err)
+		return "", fmt.Errorf("there are %d stores of canvases: %w", len(stores), err)
 	}
-	out, err := r.git(ctx, "--git-dir="+stores[0], "log", "--format=%(trailers:key=Everturn-Call,valueonly)",
+	return stores[0], nil
+}
+
+// committed checks that each change of a session's canvas is one commit, and that there is no other.
+func (r *harness) committed(ctx context.Context, session string) error {
+	store, err := r.canvases()
+	if err != nil {
+		return err
+	}
+	out, err := r.git(ctx, "--git-dir="+store, "log", "--format=%(trailers:key=Everturn-Call,valueonly)",
 		"everturn/"+session)
 	if err != nil {
 		return err
 	}
 	commits := map[string]int{}
 	for _, call := range strings.Fields(out) {
-		commits[call]++
+		if !strings.HasSuffix(call, "/") { // that of a setup names no call
+			commits[call]++
+		}
 	}
 	turns, err := r.journal.Turns(ctx, session)
 	if err != nil {
