@@ -66,7 +66,8 @@ func (e *Engine) pruneOnce(ctx context.Context, before time.Time) (turns int, er
 const sweepEvery = time.Hour
 
 // sweepTrees removes the trees of sessions that nothing has used for [workspace] keep, now and at every interval until
-// ctx ends. Commits that are nowhere else stay. A worker that calls no tools has no trees. Any number of workers may do this at the same time.
+// ctx ends. Commits that are nowhere else stay. A worker that calls no tools has no trees. Any number of workers may do
+// this at the same time.
 func (e *Engine) sweepTrees(ctx context.Context, interval time.Duration) {
 	keep := e.cfg.Workspace.Keep
 	if e.cfg.Workspace.Mode != config.WorkspaceTree || keep <= 0 || elsewhere(e.cfg).Tools != "" {

@@ -10,8 +10,8 @@ import (
 )
 
 // Secrets returns a redactor that knows the keys of providers and of Temporal, the token of the codec server, and the
-// journal's connection string and password, and those of publishing. OpenTools adds the secrets of the MCP servers. The encryption keys are not
-// among them.
+// journal's connection string and password, and those of publishing. OpenTools adds the secrets of the MCP servers. The
+// encryption keys are not among them.
 func Secrets(cfg config.Config, environ []string) *redact.Redactor {
 	secrets := redact.New(cfg.Runtime.Redact...)
 	secrets.Add(cfg.LLM.APIKey.Reveal(), cfg.CodecServer.Token.Reveal())

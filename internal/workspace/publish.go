@@ -17,7 +17,8 @@ type Publishing struct {
 	// Branch is the name of the branch there; {session} stands for the session.
 	Branch string
 	// PullRequest is a command that asks for a pull request of the branch, with the folder of the user's repository as its
-	// working directory; empty for none. In its words, {branch}, {commit} and {title} stand for what was pushed. Environ is its environment.
+	// working directory; empty for none. In its words, {branch}, {commit} and {title} stand for what was pushed. Environ is
+	// its environment.
 	PullRequest []string
 	Environ     []string
 }
@@ -190,7 +191,8 @@ func (s *Store) requestPull(ctx context.Context, in PublishInput, done Published
 	}
 	text := strings.TrimSpace(answer.kept.String())
 	if err != nil {
-		return "", fmt.Errorf("%s; the command for the pull request (workspace.publish.pull_request) failed: %w: %s", done, err, text)
+		return "", fmt.Errorf("%s; the command for the pull request (workspace.publish.pull_request) failed: %w: %s", done,
+			err, text)
 	}
 	return text, nil
 }

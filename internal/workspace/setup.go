@@ -115,7 +115,8 @@ func (s *Store) isUsers(ctx context.Context, commit string) (bool, error) {
 		if !refused(err) {
 			return err == nil, err
 		}
-		out, err := s.git(ctx, nil, "log", "-1", "--format=%P%x00%(trailers:key=Everturn-Tool,valueonly,separator=)", commit, "--")
+		out, err := s.git(ctx, nil, "log", "-1", "--format=%P%x00%(trailers:key=Everturn-Tool,valueonly,separator=)", commit,
+			"--")
 		if err != nil {
 			return false, err
 		}

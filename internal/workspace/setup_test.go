@@ -52,7 +52,9 @@ func TestASetupRunsOnceInATree(t *testing.T) {
 // file that names the call.
 func TestAKilledSetupRunsAgain(t *testing.T) {
 	s := opened(t, repository(t, map[string]string{"a": "1\n"}))
-	half := func(dir string, _ bool) (Setup, error) { return Setup{}, errors.Join(put(dir, "a", "half\n"), context.Canceled) }
+	half := func(dir string, _ bool) (Setup, error) {
+		return Setup{}, errors.Join(put(dir, "a", "half\n"), context.Canceled)
+	}
 	_, _, _, err := s.SetUp(t.Context(), call("s", 1), nil, half)
 	require.ErrorIs(t, err, context.Canceled)
 	_, err = os.Stat(s.callFile(dirName("", "s")))
