@@ -167,8 +167,7 @@ func (v *validator) runtime(r Runtime) {
 // publish checks [workspace.publish].
 func (v *validator) publish(p Publish) {
 	if !strings.Contains(p.Branch, "{session}") {
-		v.add("workspace.publish.branch", "is %s; {session} must be part of it, so that each session has a branch of its own",
-			quote(p.Branch))
+		v.add("workspace.publish.branch", "lacks {session}, with which each session has a branch of its own")
 	}
 	if len(p.PullRequest) > 0 && strings.TrimSpace(p.PullRequest[0]) == "" {
 		v.add("workspace.publish.pull_request", "names no program")

@@ -18,7 +18,9 @@ func Secrets(cfg config.Config, environ []string) *redact.Redactor {
 	if url := cfg.Journal.URL.Reveal(); url != "" {
 		secrets.Add(url, postgres.Password(url))
 	}
-	if u, err := url.Parse(cfg.Workspace.Publish.Remote.Reveal()); err == nil && u.User != nil {
+	remote := cfg.Workspace.Publish.Remote.Reveal()
+	secrets.Add(remote)
+	if u, err := url.Parse(remote); err == nil && u.User != nil {
 		password, _ := u.User.Password()
 		secrets.Add(password)
 	}
