@@ -155,6 +155,7 @@ func (s *Store) Unmerged(ctx context.Context, tenant, session string) (shown Sum
 		return shown, 0, err
 	}
 	defer func() { err = errors.Join(err, t.close()) }()
+	ctx = t.locked(ctx)
 	if err = t.settle(ctx, a); err == nil {
 		shown, err = s.show(ctx, tenant, session, t.state)
 	}
@@ -242,7 +243,7 @@ func (s *Store) sweepTree(ctx context.Context, c Canvas, name string, due func(t
 	if !due(c.TreeGoesAt) {
 		return false, nil
 	}
-	ctx = context.WithoutCancel(ctx)
+	ctx = t.locked(context.WithoutCancel(ctx))
 	changes, skipped, x, err := t.changed(ctx)
 	if err != nil || len(skipped) > 0 {
 		return false, err

@@ -92,6 +92,7 @@ func (s *Store) pushCanvas(ctx context.Context, in PublishInput) (out Published,
 		return out, err
 	}
 	defer func() { err = errors.Join(err, t.close()) }()
+	ctx = t.locked(ctx)
 	shown, err := t.approved(ctx, in.Action, in.Commit, in.Files)
 	if err != nil {
 		return out, err

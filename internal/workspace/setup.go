@@ -48,6 +48,7 @@ func (s *Store) SetUp(ctx context.Context, a Action, origin Begins,
 		return did, res, false, err
 	}
 	defer func() { err = errors.Join(err, t.close()) }()
+	ctx = t.locked(ctx)
 	res.Made = t.made
 	if _, err := os.Lstat(s.setupFile(name)); err == nil { // another process was faster
 		return did, res, false, nil
