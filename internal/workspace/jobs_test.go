@@ -52,7 +52,7 @@ func TestWhatAJobChangesIsItsOwn(t *testing.T) {
 	for n, want := range [][]string{{"a"}, {"a", "log-1"}, {"a", "command", "log-1", "log-2"},
 		{"a", "command", "log-1", "log-2", "log-3"}, {"a", "command", "log-1", "log-2", "log-3", "log-4", "log-5"}} {
 		fork := "fork-" + string(rune('0'+n))
-		_, err := s.Read(t.Context(), call(fork, 1), forked("s", n))
+		_, _, err := s.Read(t.Context(), call(fork, 1), forked("s", n))
 		require.NoError(t, err)
 		for name := range files(t, s, fork) {
 			assert.Contains(t, want, name, fork)
