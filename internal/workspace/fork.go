@@ -84,7 +84,7 @@ func (s *Store) history(ctx context.Context, tenant, session string) (string, er
 	for i, key := range []string{trailerSession, trailerCall, trailerBase} {
 		format += []string{" ", "%x00", "%x00"}[i] + "%(trailers:key=" + key + ",valueonly,separator=)"
 	}
-	args := append([]string{"log", "-n", strconv.Itoa(maxHistory), "--topo-order", "--grep=^" + trailerCall + ": ",
+	args := append([]string{"log", "-n", strconv.Itoa(maxHistory), "--topo-order", "--grep=^" + trailerSession + ": ",
 		format + "%x00%P"}, strings.Fields(string(refs))...)
 	log, err := s.git(ctx, nil, append(args, "--")...)
 	return string(log), err

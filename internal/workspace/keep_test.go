@@ -26,7 +26,7 @@ func TestUnusedTreesGo(t *testing.T) {
 	write(t, s, call("unmerged", 1), "a", "1\n")
 	require.NoError(t, put(s.Path("", "unmerged"), "b", "outside of calls\n"))
 	write(t, s, call("merged", 1), "c", "1\n")
-	_, err := s.Merge(t.Context(), MergeInput{Action: Action{Session: "merged"}, Into: "main", InWorkTree: true, Squash: true,
+	_, err := s.Merge(t.Context(), MergeInput{Action: Action{Session: "merged"}, Into: "main", ByUser: true, Squash: true,
 		Title: "c"})
 	require.NoError(t, err)
 	for n := range 2 {

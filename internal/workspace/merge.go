@@ -52,10 +52,10 @@ type MergeInput struct {
 	Files  []string
 	Into   string // the branch into which the canvas is merged
 	Squash bool   // make one commit with one parent instead of a merge commit
-	Title  string // of the commit's message
-	// InWorkTree lets git update the files of a work tree that has the branch checked out. Only a user's own command may
-	// set it.
-	InWorkTree bool
+	Title  string // of the commit's message; more text may follow its first line
+	// ByUser means that a person merges by command: the commit has the author that git knows in the repository, and git
+	// updates the files of a work tree that has the branch checked out. SignOff adds a line Signed-off-by.
+	ByUser, SignOff bool
 }
 
 // minCommit is the minimum length of an abbreviated commit.
@@ -152,7 +152,7 @@ func (s *Store) target(ctx context.Context, in MergeInput) (commit, dir string, 
 	if err != nil {
 		return "", "", err
 	}
-	if dir, err = s.checkedOut(ctx, in.Into); err == nil && dir != "" && !in.InWorkTree {
+	if dir, err = s.checkedOut(ctx, in.Into); err == nil && dir != "" && !in.ByUser {
 		err = &CheckedOutError{in.Into, dir}
 	}
 	return commit, dir, err
@@ -165,12 +165,42 @@ func (s *Store) mergeCommit(ctx context.Context, in MergeInput, target, head str
 	if err != nil {
 		return "", err
 	}
-	args := []string{"commit-tree", tree, "-p", target}
+	args := []string{"--git-dir=" + s.store(), "commit-tree", tree, "-p", target}
 	if !in.Squash {
 		args = append(args, "-p", head)
 	}
-	id, err := s.git(ctx, []byte(in.message(in.Title, baseItself)), append(args, "-F", "-")...)
-	return strings.TrimSpace(string(id)), err
+	by := gitCommand{dir: s.dir, timeout: gitTimeout}
+	name, mail := author, email
+	if in.ByUser {
+		if name, mail, err = s.user(ctx); err != nil {
+			return "", err
+		}
+		by.environ = []string{"GIT_AUTHOR_NAME=" + name, "GIT_AUTHOR_EMAIL=" + mail, "GIT_COMMITTER_NAME=" + name,
+			"GIT_COMMITTER_EMAIL=" + mail}
+	}
+	var trailers []string
+	if in.SignOff {
+		trailers = append(trailers, "Signed-off-by: "+name+" <"+mail+">")
+	}
+	var id bytes.Buffer
+	message := strings.NewReader(in.message(in.Title, baseItself, trailers...))
+	err = by.run(ctx, message, &id, append(args, "-F", "-")...)
+	return strings.TrimSpace(id.String()), err
+}
+
+// user returns the author that git knows in the user's repository: of its configuration and of the environment. It is
+// Everturn if there is none.
+func (s *Store) user(ctx context.Context) (name, mail string, err error) {
+	out, err := exec.CommandContext(ctx, "git", "-C", s.repo, "var", "GIT_AUTHOR_IDENT").Output()
+	if ctx.Err() != nil {
+		return "", "", ctx.Err()
+	}
+	name, rest, found := strings.Cut(string(out), " <")
+	mail, _, closed := strings.Cut(rest, "> ")
+	if err != nil || !found || !closed || name == "" {
+		return author, email, nil
+	}
+	return name, mail, nil
 }
 
 // publish copies the commit id, with what it has beyond the commit have, into the user's repository.

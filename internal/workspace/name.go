@@ -1,14 +1,16 @@
 package workspace
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"path"
+	"strconv"
 	"strings"
 	"unicode"
 )
 
-// The author and committer of all commits.
+// The author and committer of all commits but those of a person who merges by command.
 const (
 	author = "Everturn"
 	email  = "everturn@localhost"
@@ -96,15 +98,33 @@ const (
 	baseItself = "itself"
 )
 
-// message returns the message of a commit: the title and the trailers.
-func (a Action) message(title, base string) string {
-	if base == "" {
-		base = baseNone
+// message returns the message of a commit: a first line, perhaps more text, and the trailers that have a value.
+func (a Action) message(text, base string, trailers ...string) string {
+	title, body, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	var m strings.Builder
+	m.WriteString(oneLine(title, 100) + "\n\n")
+	if body = strings.TrimSpace(body); body != "" {
+		for line := range strings.Lines(body) {
+			m.WriteString(strings.TrimRight(oneLine(line, 1000), " ") + "\n")
+		}
+		m.WriteString("\n")
 	}
-	return fmt.Sprintf("%s\n\n%s: %s\nEverturn-Turn: %s\nEverturn-Step: %d\n%s: %s\nEverturn-Tool: %s\n"+
-		"Everturn-Model: %s\nEverturn-Arguments-Hash: %s\n%s: %s\n",
-		oneLine(title, 100), trailerSession, oneLine(qualified(a.Tenant, a.Session), 1000), oneLine(a.Turn, 200), a.Step,
-		trailerCall, a.call(), oneLine(a.Tool, 200), oneLine(a.Model, 200), a.ArgumentsHash, trailerBase, base)
+	step, call := "", ""
+	if a.Call != "" {
+		step, call = strconv.Itoa(a.Step), a.call()
+	}
+	for _, t := range [][2]string{{trailerSession, oneLine(qualified(a.Tenant, a.Session), 1000)},
+		{"Everturn-Turn", oneLine(a.Turn, 200)}, {"Everturn-Step", step}, {trailerCall, call},
+		{"Everturn-Tool", oneLine(a.Tool, 200)}, {"Everturn-Model", oneLine(a.Model, 200)},
+		{"Everturn-Arguments-Hash", a.ArgumentsHash}, {trailerBase, cmp.Or(base, baseNone)}} {
+		if t[1] != "" {
+			m.WriteString(t[0] + ": " + t[1] + "\n")
+		}
+	}
+	for _, t := range trailers {
+		m.WriteString(oneLine(t, 1000) + "\n")
+	}
+	return m.String()
 }
 
 // call returns the value of the trailer that names the call.

@@ -97,7 +97,7 @@ func TestASetupKnowsWhoseFilesItRuns(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, users("with", nil))
 	userGit(t, dir, "checkout", "-q", "a")
-	_, err = s.Merge(t.Context(), MergeInput{Action: Action{Session: "caller"}, Into: "main", InWorkTree: true, Title: "merge"})
+	_, err = s.Merge(t.Context(), MergeInput{Action: Action{Session: "caller"}, Into: "main", ByUser: true, Title: "merge"})
 	require.NoError(t, err)
 	assert.True(t, users("after", nil), "the user has merged it")
 }

@@ -191,8 +191,10 @@ func TestMerge(t *testing.T) {
 	write(t, s, call("s", 10), "b", "2\n")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "b"), []byte("3\n"), 0o644))
 	userGit(t, dir, "commit", "-qam", "conflict")
-	in = MergeInput{Action: call("s", 0), Into: "main", Title: "merge it", InWorkTree: true, Squash: true}
-	in.Call = ""
+	userGit(t, dir, "config", "user.name", "Bea")
+	userGit(t, dir, "config", "user.email", "bea@example.org")
+	in = MergeInput{Action: Action{Session: "s"}, Into: "main", Title: "merge it\n\nWhy.", ByUser: true, Squash: true,
+		SignOff: true}
 	_, err = s.Merge(t.Context(), in)
 	var conflict *ConflictError
 	require.ErrorAs(t, err, &conflict)
@@ -203,6 +205,10 @@ func TestMerge(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, id, userGit(t, dir, "rev-parse", "main"))
 	assert.FileExists(t, filepath.Join(dir, "new/c"))
+	assert.Equal(t, "Bea <bea@example.org>\nBea <bea@example.org>", userGit(t, dir, "log", "-1", "--format=%an <%ae>%n%cn <%ce>",
+		"main"))
+	assert.Equal(t, "merge it\n\nWhy.\n\nEverturn-Session: t\nEverturn-Base: itself\nSigned-off-by: Bea <bea@example.org>",
+		userGit(t, dir, "log", "-1", "--format=%B", "main"))
 	assert.Empty(t, userGit(t, dir, "status", "--porcelain", "--untracked-files=no"))
 	_, err = s.Merge(t.Context(), MergeInput{Action: call("t", 12), Into: "main"})
 	require.ErrorContains(t, err, "no changes")

@@ -22,7 +22,7 @@ import (
 // Canvas returns the commands for the branches of a git repository on which sessions change files.
 func Canvas(a *app.App) *cobra.Command {
 	cmd := app.Parent("canvas", "Show, merge, publish or drop what a session has changed in a git repository",
-		canvasList(a), canvasShow(a), canvasDiff(a), canvasLog(a), canvasUndo(a), canvasMerge(a), canvasPublish(a), canvasDrop(a))
+		canvasList(a), canvasShow(a), canvasPath(a), canvasDiff(a), canvasLog(a), canvasUndo(a), canvasMerge(a), canvasPublish(a), canvasDrop(a))
 	cmd.Long = `Show, merge, publish or drop what a session has changed in a git repository. With mode = "tree" under
 [workspace] in agent.toml, each session has a directory and a branch of its own, with one commit for
 each call that changes files, and your repository stays as it is until you merge.`
@@ -95,6 +95,7 @@ func canvasShow(a *app.App) *cobra.Command {
 				}
 				fmt.Fprintf(a.Out, "branch %s · %s since %.10s\n", s.Branch, ui.Count(len(s.Commits), "commit"),
 					cmp.Or(s.Base, "the beginning"))
+				fmt.Fprintf(a.Out, "tree   %s\n", termsafe.Visible(s.Tree))
 				if s.Setup != nil && s.Setup.Problem != "" {
 					a.Note("the setup %s failed: %s (-o json has its output)", app.Quoted(s.Setup.Command), app.Line(s.Setup.Problem, 200))
 				}
@@ -111,6 +112,26 @@ func canvasShow(a *app.App) *cobra.Command {
 	}
 	app.OutputFlag(cmd, &output, app.OutputText, app.OutputJSON)
 	return cmd
+}
+
+// canvasPath returns the command that prints the directory of a session's tree.
+func canvasPath(a *app.App) *cobra.Command {
+	return &cobra.Command{
+		Use:               "path [session]",
+		Short:             "Print the directory of a session's files",
+		Example:           `  cd "$(everturn canvas path research-1)" && go test ./...`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: a.CompleteSessions(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return canvasOf(cmd.Context(), a, args, func(c canvas) error {
+				s, err := c.store.Show(cmd.Context(), c.tenant, c.session)
+				if err == nil {
+					fmt.Fprintln(a.Out, s.Tree)
+				}
+				return err
+			})
+		},
+	}
 }
 
 // canvasDiff returns the command that shows a session's changes as a diff.

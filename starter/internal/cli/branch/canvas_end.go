@@ -21,13 +21,13 @@ import (
 // canvasMerge returns the command that merges a session's branch into another branch.
 func canvasMerge(a *app.App) *cobra.Command {
 	var into, commit, message string
-	var squash bool
+	var squash, signOff bool
 	cmd := &cobra.Command{
 		Use:   "merge [session]",
 		Short: "Merge what a session has changed into a branch",
 		Long: `Merge what a session has changed into a branch, by default the one that is checked out. If the branch
 is checked out, git updates its work tree too, and refuses to if that would overwrite changes of yours.
-On a conflict nothing changes. The session continues from the merged state.
+On a conflict nothing changes. The commit has your name, as git knows it. The session continues from the merged state.
 
 Exit codes: 0 merged, 1 a conflict or another failure.`,
 		Args:              cobra.MaximumNArgs(1),
@@ -40,8 +40,8 @@ Exit codes: 0 merged, 1 a conflict or another failure.`,
 				}
 				id, err := c.store.Merge(cmd.Context(), workspace.MergeInput{
 					Action: workspace.Action{Tenant: c.tenant, Session: c.session, Tool: "everturn canvas merge"},
-					Commit: commit, Into: into, Squash: squash,
-					Title: cmp.Or(message, "Merge "+workspace.Branch(c.tenant, c.session)), InWorkTree: true,
+					Commit: commit, Into: into, Squash: squash, SignOff: signOff,
+					Title: cmp.Or(message, "Merge "+workspace.Branch(c.tenant, c.session)), ByUser: true,
 				})
 				var conflict *workspace.ConflictError
 				if errors.As(err, &conflict) {
@@ -57,7 +57,8 @@ Exit codes: 0 merged, 1 a conflict or another failure.`,
 	cmd.Flags().StringVar(&into, "into", "", "the `branch` to merge into")
 	cmd.Flags().StringVar(&commit, "commit", "", "merge only if this is the last `commit`, as canvas diff shows it")
 	cmd.Flags().BoolVar(&squash, "squash", false, "make one commit of all changes")
-	cmd.Flags().StringVarP(&message, "message", "m", "", "the first `line` of the commit's message")
+	cmd.Flags().StringVarP(&message, "message", "m", "", "the commit's `message`")
+	cmd.Flags().BoolVar(&signOff, "signoff", false, "add a line Signed-off-by with your name")
 	return cmd
 }
 
