@@ -15,6 +15,9 @@ import (
 // previewRunes is how many runes of a text a line shows.
 const previewRunes = 80
 
+// callRunes is how many runes of a call a line shows.
+const callRunes = 120
+
 // Preview returns a text as one line of at most 80 runes.
 func Preview(s string) string { return termsafe.Line(s, previewRunes) }
 
@@ -31,7 +34,7 @@ func Excerpt(s string, n int, size int64) string {
 
 // CallStarted describes a call that has started.
 func CallStarted(c turn.CallEvent) string {
-	return strings.TrimSpace("→ " + Preview(c.Tool) + " " + Excerpt(c.Arguments, previewRunes, c.ArgumentsBytes))
+	return "→ " + CallText(c.Tool, c.Arguments, callRunes, c.ArgumentsBytes)
 }
 
 var outcomeMarks = map[turn.Outcome]string{
@@ -42,7 +45,7 @@ var outcomeMarks = map[turn.Outcome]string{
 // CallEnded describes a call that has ended, in one line. media are the parts of its result that are not text. It omits
 // the size and the duration if they are unknown.
 func CallEnded(c turn.CallEvent, media []turn.Media) string {
-	what := strings.TrimSpace(Preview(c.Tool) + " " + Preview(c.Arguments))
+	what := CallText(c.Tool, c.Arguments, callRunes, c.ArgumentsBytes)
 	return strings.TrimSpace(OutcomeMark(c.Outcome)+" "+what) + " · " + CallResult(c, media)
 }
 

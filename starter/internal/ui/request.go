@@ -50,12 +50,21 @@ func Describe(session string, r turn.Request) []Part {
 		add("it changes a text:")
 		parts = append(parts, Part{Text: diff, Quoted: true})
 	}
+	if command, others, ok := Command(r.Tool, r.Arguments); ok {
+		add(fmt.Sprintf("command (hash %s):", ShortHash(r.ArgumentsHash)))
+		parts = append(parts, Part{Text: command, Quoted: true})
+		if others != "" {
+			add("other arguments:")
+			parts = append(parts, Part{Text: others, Quoted: true})
+		}
+		return parts
+	}
 	add(fmt.Sprintf("arguments (hash %s):", ShortHash(r.ArgumentsHash)))
-	return append(parts, Part{Text: r.Arguments, Quoted: true})
+	return append(parts, Part{Text: Arguments(r.Arguments), Quoted: true})
 }
 
 // Beside describes the calls that run together with the call of an approval: a title with their number, and a line for
-// each call, which may be unsafe for a terminal. Both are empty if there are none.
+// each call, or the lines of its command. The calls may be unsafe for a terminal. Both are empty if there are none.
 func Beside(r turn.Request) (title, calls string) {
 	b := r.Beside
 	if b == nil {
@@ -67,7 +76,11 @@ func Beside(r turn.Request) (title, calls string) {
 	}
 	var lines []string
 	for _, c := range b.Calls {
-		lines = append(lines, strings.ReplaceAll(c.Tool+" "+c.Arguments, "\n", `\n`))
+		text, others, ok := Command(c.Tool, c.Arguments)
+		if !ok {
+			others = strings.ReplaceAll(Arguments(c.Arguments), "\n", `\n`)
+		}
+		lines = append(lines, strings.ReplaceAll(c.Tool, "\n", `\n`)+" "+strings.TrimSpace(text+" "+others))
 	}
 	return title + ":", strings.Join(lines, "\n")
 }
@@ -149,7 +162,7 @@ func Requested(r turn.Request) string {
 func Subject(r turn.Request) string {
 	switch r.Kind {
 	case turn.RequestApproval:
-		return strings.TrimSpace(Preview(r.Tool) + " " + Preview(termsafe.Visible(r.Arguments)))
+		return CallText(r.Tool, r.Arguments, callRunes, r.ArgumentsBytes)
 	case turn.RequestElicitation:
 		return form.Asker(r) + ": " + Preview(form.ElicitationOf(r).Message)
 	}

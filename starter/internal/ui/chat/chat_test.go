@@ -118,6 +118,23 @@ func TestAnApprovalIsBoundToWhatWasShown(t *testing.T) {
 	assert.NotContains(t, s.live(), "Allow mcp")
 }
 
+func TestACommandIsAllowedOnlyAfterAllOfItsLines(t *testing.T) {
+	s := newStage(t, 60, 20)
+	arguments, err := json.Marshal(map[string]string{"command": "true && ls" + strings.Repeat("\n", 30) + "rm -rf x"})
+	require.NoError(t, err)
+	s.asksFor(pendingRequest{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: "local/shell",
+		Arguments: string(arguments)}, turn: "t"})
+	s.press(tab)
+	assert.Contains(t, s.bottom(), "│ $ true && ls")
+	s.types("y")
+	assert.Contains(t, s.live(), "there is more of the arguments")
+	for !strings.Contains(s.bottom(), "│   rm -rf x") {
+		assert.NotContains(t, s.bottom(), "y allow")
+		s.types(" ")
+	}
+	assert.Contains(t, s.bottom(), "y allow")
+}
+
 func TestACallIsAllowedOnlyAfterTheCallsBesideIt(t *testing.T) {
 	s := newStage(t, 60, 24)
 	beside := turn.Beside{Count: 20}

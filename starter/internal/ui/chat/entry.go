@@ -141,12 +141,12 @@ func (m *Model) callLines(e *entry, width int) []string {
 	if c.late {
 		mark = "late result: " + mark
 	}
-	head := strings.TrimSpace(mark + " " + ui.Preview(c.Tool))
-	// The arguments get the room that the tool, the result and the separators between them (4 columns) leave.
-	if room := width - len([]rune(head)) - len([]rune(result)) - 4; room > 8 && !e.open && c.Arguments != "" {
-		head += " " + cutWidth(ui.Excerpt(c.Arguments, room, c.ArgumentsBytes), room)
+	// The call gets the room that the mark, the result and the separators between them (4 columns) leave.
+	head := ui.Preview(c.Tool)
+	if room := width - len([]rune(mark)) - len([]rune(result)) - 4; room > len([]rune(head))+8 && !e.open {
+		head = cutWidth(ui.CallText(c.Tool, c.Arguments, room, c.ArgumentsBytes), room)
 	}
-	lines := paint(style, wrapText(joinNonEmpty(head, result), width))
+	lines := paint(style, wrapText(joinNonEmpty(strings.TrimSpace(mark+" "+head), result), width))
 	if c.Outcome == "" && c.output != "" {
 		lines = append(lines, paint(m.theme.dim, barred(lastLines(c.output, runningRows, width-2)))...)
 	}
@@ -207,12 +207,16 @@ func joinNonEmpty(a, b string) string { return strings.TrimSuffix(a+" · "+b, " 
 // callDetails lays out what an open call shows: the diff of a call that edits a file, the arguments, indented if they
 // are JSON, and the beginning of the result.
 func (m *Model) callDetails(c *toolCall, width int) []string {
-	arguments := termsafe.Visible(c.Arguments)
-	var indented bytes.Buffer
-	if json.Indent(&indented, []byte(c.Arguments), "", "  ") == nil {
-		arguments = termsafe.Visible(indented.String())
-	}
 	var lines []string
+	arguments := c.Arguments
+	if command, others, ok := ui.Command(c.Tool, c.Arguments); ok {
+		lines, arguments = m.commandLines(command, width), others
+	}
+	var indented bytes.Buffer
+	if json.Indent(&indented, []byte(arguments), "", "  ") == nil {
+		arguments = indented.String()
+	}
+	arguments = termsafe.Visible(ui.Arguments(arguments))
 	if diff := cmp.Or(c.diff, ui.Diff(c.Tool, c.Arguments)); diff != "" {
 		lines = append(m.theme.paintDiff(breakText(diff, width)), m.theme.dim.Render("exact arguments:"))
 	}

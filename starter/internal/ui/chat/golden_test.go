@@ -67,6 +67,18 @@ var screens = map[string]func(*stage){
 			s.types(" ")
 		}
 	},
+	"command": func(s *stage) {
+		s.begin("m1", "Write a test and run it.")
+		c := callOf("1.0", `{"command":"cat \u003e x_test.go \u003c\u003c'EOF'\npackage x\n\n\t// ...\nEOF\ngo vet . \u0026\u0026 go test ./..."}`)
+		c.Tool = "local/shell"
+		s.settle(s.infer(nil), "", c)
+		s.asks(approvalOf(c, 1))
+		s.shows("Allow local/shell?")
+		s.press(tab)
+		for !s.currentRequest().read {
+			s.types(" ")
+		}
+	},
 	"form": func(s *stage) {
 		s.begin("m1", "Commit it.")
 		s.prints("» Commit it.")

@@ -83,10 +83,25 @@ func (m *Model) argumentLines(p *pendingRequest) []string {
 	} else if diff := m.diffOf(p); diff != "" {
 		lines = append(lines, barred(m.theme.paintDiff(breakText(diff, m.cols()-2)))...)
 	}
+	if command, others, ok := ui.Command(p.Tool, p.Arguments); ok {
+		if len(lines) > 0 {
+			lines = append(lines, m.theme.dim.Render("command:"))
+		}
+		lines = append(lines, m.commandLines(command, m.cols())...)
+		if others == "" {
+			return lines
+		}
+		return append(append(lines, m.theme.dim.Render("other arguments:")), breakText(termsafe.Visible(others), m.cols())...)
+	}
 	if len(lines) > 0 {
 		lines = append(lines, m.theme.dim.Render("exact arguments:"))
 	}
-	return append(lines, breakText(termsafe.Visible(p.Arguments), m.cols())...)
+	return append(lines, breakText(termsafe.Visible(ui.Arguments(p.Arguments)), m.cols())...)
+}
+
+// commandLines lays out a command, as ui.Command returns it, behind a bar.
+func (m *Model) commandLines(command string, width int) []string {
+	return barred(breakText(termsafe.Visible(command), width-2))
 }
 
 // recordShown records which of the rows of the arguments are on the screen now. A call may be allowed once all were:
