@@ -31,7 +31,7 @@ func TestChatAnswers(t *testing.T) {
 	s.shows("2 steps · 1 tool call · 30 tokens in, 8 out · cost unknown")
 	s.ready()
 	s.fits()
-	s.shows("new session "+id, "› What is this?", "I look.", "✓ local/list_files {}", "· ok ·", "Report",
+	s.shows("new session "+id, "› What is this?", "I look.", "✓ list .", "· ok ·", "Report",
 		"[2Jand &#27;[31mred]0;title.", "• one • two", `fmt.Println("\*")`)
 	s.press("C-d")
 	s.leaves(0)

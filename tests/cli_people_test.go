@@ -42,7 +42,7 @@ func TestCLIAsksOnATerminal(t *testing.T) {
 	typeIn(t, keys, "y\n")
 	c.exits(0).says("It is read.")
 	assert.Contains(t, h.everturn("show", "yes").exits(0).out.String(),
-		"? 1.0 local/read_file {\"path\":\"agent.toml\"} · allowed by ")
+		"? 1.0 read agent.toml · allowed by ")
 
 	c, keys = h.onTerminal("run", "-s", "no", "Read it.")
 	c.says("[y] allow")

@@ -3,6 +3,8 @@ package ui
 import (
 	"cmp"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,7 +36,7 @@ func Excerpt(s string, n int, size int64) string {
 
 // CallStarted describes a call that has started.
 func CallStarted(c turn.CallEvent) string {
-	return "→ " + CallText(c.Tool, c.Arguments, callRunes, c.ArgumentsBytes)
+	return "→ " + CallText(c, "", callRunes)
 }
 
 var outcomeMarks = map[turn.Outcome]string{
@@ -45,7 +47,7 @@ var outcomeMarks = map[turn.Outcome]string{
 // CallEnded describes a call that has ended, in one line. media are the parts of its result that are not text. It omits
 // the size and the duration if they are unknown.
 func CallEnded(c turn.CallEvent, media []turn.Media) string {
-	what := CallText(c.Tool, c.Arguments, callRunes, c.ArgumentsBytes)
+	what := CallText(c, "", callRunes)
 	return strings.TrimSpace(OutcomeMark(c.Outcome)+" "+what) + " · " + CallResult(c, media)
 }
 
@@ -55,6 +57,9 @@ func OutcomeMark(o turn.Outcome) string { return cmp.Or(outcomeMarks[o], "·") }
 // CallResult describes how a call ended, without naming the call.
 func CallResult(c turn.CallEvent, media []turn.Media) string {
 	parts := []string{Outcome(c.Outcome, c.Code)}
+	if c.Outcome == turn.OutcomeError && Exited(c.Tool, c.Preview) {
+		parts[0] = "exit " + exitCode.FindStringSubmatch(c.Preview)[1]
+	}
 	if c.Outcome == turn.OutcomeUnknown {
 		parts[0] += ": it may or may not have taken effect"
 	}
@@ -65,6 +70,22 @@ func CallResult(c turn.CallEvent, media []turn.Media) string {
 		parts = append(parts, Duration(time.Duration(c.DurationMS)*time.Millisecond))
 	}
 	return strings.Join(parts, " · ") + Media(media)
+}
+
+// exitCode matches the line before the output of a command.
+var exitCode = regexp.MustCompile(`^\[exit code (-?\d{1,10})\](?:\n|$)`)
+
+// Exited reports whether result is that of a command of this program's shell that has ended by itself.
+func Exited(tool, result string) bool {
+	return slices.Contains(commandTools, tool) && exitCode.MatchString(result)
+}
+
+// CommandOutput returns the output of a command for which Exited reports true, and "" for other calls.
+func CommandOutput(tool, result string) string {
+	if !Exited(tool, result) {
+		return ""
+	}
+	return result[len(exitCode.FindString(result)):]
 }
 
 // Outcome describes how a call ended. code is the error code of the outcome, or empty. If the call did not reach its

@@ -17,13 +17,36 @@ func TestCallsInOneLine(t *testing.T) {
 		"? x · unknown: it may or may not have taken effect": {Tool: "x", Outcome: turn.OutcomeUnknown},
 		"✗ x · error (tool_drift: `everturn tools diff` shows the quarantined tools)": {Tool: "x",
 			Outcome: turn.OutcomeError, Code: turn.CodeToolDrift},
-		"· [2Jx · [2Jodd": {Tool: "\x1b[2Jx", Outcome: "\x1b[2Jodd"},
+		"✗ $ go test ./... · exit 1 · 9 B": {Tool: "local/shell", Arguments: `{"command":"go test ./..."}`,
+			Outcome: turn.OutcomeError, Preview: "[exit code 1]\nFAIL\n", SizeBytes: 9},
+		"✗ mcp/x/shell · error": {Tool: "mcp/x/shell", Outcome: turn.OutcomeError, Preview: "[exit code 1]"},
+		"· [2Jx · [2Jodd":       {Tool: "\x1b[2Jx", Outcome: "\x1b[2Jodd"},
 	} {
 		assert.Equal(t, want, ui.CallEnded(c, nil))
 	}
 	assert.Equal(t, `→ x {"a":1}… (90 bytes)`,
 		ui.CallStarted(turn.CallEvent{Tool: "x", Arguments: `{"a":1}`, ArgumentsBytes: 90}))
 	assert.Equal(t, " [image/png, 34 kB]", ui.Media([]turn.Media{{Type: "image/\x1bpng", Bytes: 34_200}}))
+}
+
+func TestKnownCallsHaveLabels(t *testing.T) {
+	for want, c := range map[string]turn.CallEvent{
+		"read color.go":              {Tool: "local/read_file", Arguments: `{"path":"color.go","offset":7}`},
+		"edit color.go +2 -1":        {Tool: "local/edit_file", Arguments: `{"path":"color.go","old_string":"x","new_string":"y\nz"}`},
+		"edit a":                     {Tool: "local/edit_file", Arguments: `{"path":"a","old_string":"x","new_string":"y","replace_all":true}`},
+		"write a +1":                 {Tool: "local/write_file", Arguments: `{"path":"a","content":"x"}`},
+		"write b":                    {Tool: "local/write_file", Arguments: `{"path":"b","content":"x`, ArgumentsBytes: 70_000},
+		"list .":                     {Tool: "local/list_files", Arguments: `{}`},
+		`search "a b" in x`:          {Tool: "local/search_text", Arguments: `{"query":"a b","path":"x"}`},
+		`fetch https://a\u200b.b/c`:  {Tool: "local/fetch_url", Arguments: `{"url":"https://a\u200b.b/c"}`},
+		`$ make &`:                   {Tool: "local/job_start", Arguments: `{"command":"make"}`},
+		`local/read_file {"x":1}`:    {Tool: "local/read_file", Arguments: `{"x":1}`},
+		`mcp/d/read_file {"path":1}`: {Tool: "mcp/d/read_file", Arguments: `{"path":1}`},
+	} {
+		assert.Equal(t, want, ui.CallText(c, "", 80))
+	}
+	edit := turn.CallEvent{Tool: "local/edit_file", Arguments: `{"path":"a","old_string":"x","new_string":"y"}`}
+	assert.Equal(t, "edit a +1 -2", ui.CallText(edit, "--- a\n+++ a\n@@ -1 +1 @@\n-x\n--- x\n+y", 80), "the diff of the result wins")
 }
 
 func TestProgressInWords(t *testing.T) {

@@ -30,12 +30,12 @@ func TestACommandIsShownAsLines(t *testing.T) {
 	assert.Equal(t, Part{Text: "$ ls -la && cat > x.go <<'EOF'\n  package x\n  \n      var y\x1b\n  EOF", Quoted: true}, parts[2])
 	assert.Equal(t, "→ $ ls -la && cat > x.go <<'EOF' … +4 lines",
 		CallStarted(turn.CallEvent{Tool: r.Tool, Arguments: r.Arguments}))
-	assert.Equal(t, `$ printf '\x1b' \x1b[2J`, CallText(r.Tool, shell(t, "printf '\\x1b' \x1b[2J").Arguments, 80, 0))
-	cut := r.Arguments[:strings.Index(r.Arguments, "026")] // within an escape
-	assert.Equal(t, "$ ls -la", CallText(r.Tool, cut, 80, int64(len(r.Arguments))))
+	assert.Equal(t, `$ printf '\t' \x1b[2J`, CallText(CallOf(shell(t, "printf '\\t' \x1b[2J")), "", 80))
 	r.Beside = &turn.Beside{Count: 1, Calls: []turn.ToolCall{{Tool: "local/shell", Arguments: r.Arguments}}}
 	_, calls := Beside(r)
 	assert.True(t, strings.HasPrefix(calls, "local/shell $ ls -la && cat"), calls)
+	r.Arguments = r.Arguments[:strings.Index(r.Arguments, "026")] // cut within an escape
+	assert.Equal(t, "$ ls -la", CallText(CallOf(r), "", 80))
 }
 
 // TestNothingBesideACommandIsHidden: what the lines of a command do not show is shown as JSON.

@@ -162,11 +162,16 @@ func Requested(r turn.Request) string {
 func Subject(r turn.Request) string {
 	switch r.Kind {
 	case turn.RequestApproval:
-		return CallText(r.Tool, r.Arguments, callRunes, r.ArgumentsBytes)
+		return CallText(CallOf(r), "", callRunes)
 	case turn.RequestElicitation:
 		return form.Asker(r) + ": " + Preview(form.ElicitationOf(r).Message)
 	}
 	return Preview(r.Question)
+}
+
+// CallOf returns the call of an approval, as far as the request has it.
+func CallOf(r turn.Request) turn.CallEvent {
+	return turn.CallEvent{Tool: r.Tool, Arguments: r.Arguments, ArgumentsBytes: r.ArgumentsBytes}
 }
 
 // Decided describes the decision on a request in one line. It omits the content of a response to an elicitation, which

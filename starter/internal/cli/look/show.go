@@ -268,7 +268,7 @@ func printMessage(w io.Writer, seq int64, m turn.Message) {
 		number = ""
 	}
 	for _, c := range m.ToolCalls {
-		fmt.Fprintf(w, "%6s  %-9s → %s\n", number, role, ui.CallText(c.Tool, c.Arguments, 120, 0))
+		fmt.Fprintf(w, "%6s  %-9s → %s\n", number, role, ui.CallText(turn.CallEvent{Tool: c.Tool, Arguments: c.Arguments}, "", 120))
 		number = ""
 	}
 }
@@ -290,7 +290,7 @@ func printRequest(w io.Writer, r client.Request, hint string) {
 	what := ui.Excerpt(r.Question, 80, 0)
 	switch r.Kind {
 	case turn.RequestApproval:
-		what = ui.CallText(r.Tool, r.Arguments, 80, r.ArgumentsBytes)
+		what = ui.CallText(ui.CallOf(r), "", 80)
 	case turn.RequestElicitation:
 		what = ui.Subject(r)
 	}

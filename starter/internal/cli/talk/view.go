@@ -42,6 +42,7 @@ type view struct {
 	showActivity bool // activity is shown on stderr
 	// media, if set, returns the content of a call's result that is not text.
 	media  func(turn.Event) []turn.Media
+	calls  map[string]turn.CallEvent // the running calls
 	reader turn.Reader
 	step   int  // the step of the latest text
 	open   bool // the cursor of stdout is in the middle of a line
@@ -53,7 +54,7 @@ type view struct {
 // newView returns a view for the flags of a command.
 func newView(a *app.App, o followOptions) *view {
 	text := o.output == app.OutputText
-	return &view{App: a, out: o, streams: text && !o.quiet && app.IsTerminal(a.Out), showActivity: text && !o.quiet &&
+	return &view{App: a, out: o, calls: map[string]turn.CallEvent{}, streams: text && !o.quiet && app.IsTerminal(a.Out), showActivity: text && !o.quiet &&
 		app.IsTerminal(a.Err)}
 }
 
@@ -201,10 +202,15 @@ func (v *view) call(e turn.Event) {
 	switch {
 	case !decode(e, &call):
 	case e.Kind == turn.EventToolCallStarted:
+		v.calls[call.CallID] = call
 		v.activity("%s", ui.CallStarted(call))
 	case e.Kind == turn.EventToolCallLateResult:
 		v.activity("late result of call %s: %s", call.CallID, ui.CallEnded(call, nil))
 	default:
+		if begun, ok := v.calls[call.CallID]; ok { // the event of the result does not have the arguments
+			call.Arguments, call.ArgumentsBytes = begun.Arguments, begun.ArgumentsBytes
+			delete(v.calls, call.CallID)
+		}
 		var media []turn.Media
 		if v.showActivity && v.media != nil {
 			media = v.media(e)

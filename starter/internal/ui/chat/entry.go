@@ -45,7 +45,7 @@ type entry struct {
 type toolCall struct {
 	turn.CallEvent
 	progress string // a description; empty if the server reports no progress
-	output   string // the end of what a command has written until now
+	output   string // the end of what a command has written
 	media    []turn.Media
 	diff     string // of a call that has changed a file; otherwise empty
 	late     bool   // the result came after the outcome was recorded as unknown
@@ -144,11 +144,14 @@ func (m *Model) callLines(e *entry, width int) []string {
 	// The call gets the room that the mark, the result and the separators between them (4 columns) leave.
 	head := ui.Preview(c.Tool)
 	if room := width - len([]rune(mark)) - len([]rune(result)) - 4; room > len([]rune(head))+8 && !e.open {
-		head = cutWidth(ui.CallText(c.Tool, c.Arguments, room, c.ArgumentsBytes), room)
+		head = cutWidth(ui.CallText(c.CallEvent, c.diff, room), room)
 	}
 	lines := paint(style, wrapText(joinNonEmpty(strings.TrimSpace(mark+" "+head), result), width))
-	if c.Outcome == "" && c.output != "" {
+	switch {
+	case c.Outcome == "" && c.output != "":
 		lines = append(lines, paint(m.theme.dim, barred(lastLines(c.output, runningRows, width-2)))...)
+	case c.output != "" && !e.open:
+		return append(lines, paint(m.theme.dim, barred(lastLines(c.output, endedRows, width-2)))...)
 	}
 	switch {
 	case e.open:
@@ -156,20 +159,27 @@ func (m *Model) callLines(e *entry, width int) []string {
 	case c.diff != "":
 		return append(lines, barred(m.fold(e, m.theme.paintDiff(breakText(c.diff, width-2)), width-2))...)
 	case c.Outcome == turn.OutcomeError || c.Outcome == turn.OutcomeDenied:
-		if why := termsafe.Line(c.Preview, 160); why != "" {
+		if why := termsafe.Line(c.Preview, 160); why != "" && !ui.Exited(c.Tool, c.Preview) {
 			lines = append(lines, paint(m.theme.dim, marked("  ", wrapText(why, width-2)))...)
 		}
 	}
 	return lines
 }
 
-// runningRows is how many rows of a command's output are shown while it runs.
-const runningRows = 6
+// runningRows is how many rows of a command's output are shown while it runs, and endedRows after it has ended.
+const (
+	runningRows = 6
+	endedRows   = 3
+)
 
-// lastLines returns the last rows of a text, as they fit into the width.
+// lastLines returns the last rows of a text, as they fit into the width. Before them, a row says how many there are
+// more.
 func lastLines(text string, rows, width int) (out []string) {
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
-	for _, line := range lines[max(0, len(lines)-rows):] {
+	if more := len(lines) - rows; more > 1 { // the row that says so would take the place of the one that it hides
+		out, lines = append(out, cutWidth("… "+ui.Count(more, "more line"), width)), lines[more:]
+	}
+	for _, line := range lines {
 		out = append(out, termsafe.Fit(termsafe.Line(line, width), width))
 	}
 	return out

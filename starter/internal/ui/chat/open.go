@@ -154,7 +154,7 @@ func (m *Model) showPast(msg openedMsg) {
 				size = int64(len(p.Text))
 			}
 			m.add(&entry{kind: entryCall, open: m.open, call: &toolCall{media: p.Media,
-				diff: changeOf(c, p.Outcome, p.Text), CallEvent: turn.CallEvent{
+				diff: changeOf(c, p.Outcome, p.Text), output: ui.CommandOutput(c.Tool, p.Text), CallEvent: turn.CallEvent{
 					Tool: c.Tool, Arguments: c.Arguments, Outcome: p.Outcome, SizeBytes: size,
 					Preview: turn.Truncate(p.Text, client.PreviewBytes)}}})
 		}

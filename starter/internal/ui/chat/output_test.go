@@ -20,7 +20,8 @@ func TestTheOutputOfARunningCommandIsShown(t *testing.T) {
 	assert.Contains(t, s.all(), "│ line")
 	assert.Contains(t, s.all(), "│ the[2J last")
 	assert.NotContains(t, s.all(), "first")
-	s.hears(turn.EventToolCallCompleted, turn.CallEvent{CallID: "1.0", Tool: "local/shell", Outcome: turn.OutcomeError, Preview: "[exit code 2]"})
+	s.hears(turn.EventToolCallCompleted, turn.CallEvent{CallID: "1.0", Tool: "local/shell", Outcome: turn.OutcomeError, Preview: "[exit code 2]\n" + strings.Repeat("line\n", 5) + "a\nb\nc\n"})
 	assert.NotContains(t, s.all(), "│ line")
-	assert.Contains(t, s.all(), "[exit code 2]")
+	assert.Contains(t, s.all(), "✗ $ make · exit 2")
+	assert.Equal(t, []string{"│ … 5 more lines", "│ a", "│ b", "│ c"}, s.talkLines()[len(s.talkLines())-4:])
 }

@@ -162,9 +162,11 @@ func (m *Model) showCall(e turn.Event, done *client.Call) {
 	m.endText()
 	t := &m.turn
 	ended := &toolCall{CallEvent: call, late: e.Kind == turn.EventToolCallLateResult}
+	ended.output = ui.CommandOutput(call.Tool, call.Preview)
 	if done != nil {
 		ended.media = done.Media
 		ended.diff = changeOf(done.Call, call.Outcome, done.Text)
+		ended.output = ui.CommandOutput(call.Tool, done.Text)
 	}
 	shown := t.calls[call.CallID]
 	switch {
@@ -179,6 +181,9 @@ func (m *Model) showCall(e turn.Event, done *client.Call) {
 	delete(t.calls, call.CallID)
 	// The event of the result does not have the arguments.
 	ended.Arguments, ended.ArgumentsBytes = shown.call.Arguments, shown.call.ArgumentsBytes
+	if ended.Outcome == turn.OutcomeUnknown { // the result has nothing of what the command has written
+		ended.output = shown.call.output
+	}
 	shown.call = ended
 	m.change(shown)
 }
