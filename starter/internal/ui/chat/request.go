@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -115,6 +114,13 @@ func (p *pendingRequest) verdicts() []ui.Verdict {
 		p.offered = ui.Verdicts(p.Request)
 	}
 	return p.offered
+}
+
+// takes reports whether the key of a verdict has an effect. The keys of verdicts that only some tools have do nothing if
+// the request does not permit them.
+func (p *pendingRequest) takes(v ui.Verdict) bool {
+	common := !v.Edit && v.Grant != turn.GrantHost && v.Grant != turn.GrantCommand
+	return common || slices.ContainsFunc(p.verdicts(), func(o ui.Verdict) bool { return o.Key == v.Key })
 }
 
 // diffOf returns the diff of the call that waits for approval; "" if it changes no file. It is computed once, so that
@@ -237,7 +243,7 @@ func (m *Model) decideKey(msg tea.KeyPressMsg) tea.Cmd {
 	if p == nil {
 		return nil
 	}
-	if v, ok := ui.VerdictOf(msg.String()); ok && msg.Text != "" { // keys that type nothing decide nothing
+	if v, ok := ui.VerdictOf(msg.String()); ok && msg.Text != "" && p.takes(v) { // keys that type nothing decide nothing
 		return m.decide(p, v)
 	}
 	switch strings.ToLower(msg.String()) {
@@ -275,46 +281,6 @@ func (m *Model) decide(p *pendingRequest, v ui.Verdict) tea.Cmd {
 		return m.editPlan(p)
 	default:
 		return m.send(p, client.DecideInput{Allow: v.Allow, Grant: v.Grant, Covered: v.Grant != ""})
-	}
-	return nil
-}
-
-// editPlan opens a plan in the user's editor, which takes over the terminal. An editedMsg reports the result.
-func (m *Model) editPlan(p *pendingRequest) tea.Cmd {
-	cmd, changed, err := ui.Editor(p.Arguments)
-	if err != nil {
-		m.printError("%v", err)
-		return nil
-	}
-	key := p.key()
-	return tea.ExecProcess(cmd, func(failed error) tea.Msg {
-		plan, err := changed()
-		if failed != nil {
-			plan, err = nil, fmt.Errorf("the plan is not changed: the editor: %w", failed)
-		}
-		return editedMsg{key, plan, err}
-	})
-}
-
-// editedMsg arrives when the user has closed the editor of a plan.
-type editedMsg struct {
-	key  string          // the key of the request
-	plan json.RawMessage // the changed plan; nil if the user did not change it
-	err  error
-}
-
-// edited approves the plan with the user's changes, unless the request was decided elsewhere meanwhile.
-func (m *Model) edited(msg editedMsg) tea.Cmd {
-	p := m.approval()
-	switch {
-	case msg.err != nil:
-		m.printError("%v", msg.err)
-	case msg.plan == nil:
-		m.hint("the plan is not changed: press y to allow it as it is")
-	case p == nil || p.key() != msg.key:
-		m.note("the plan was decided meanwhile; your changes were not sent")
-	default:
-		return m.send(p, client.DecideInput{Allow: true, ChangedPlan: msg.plan})
 	}
 	return nil
 }

@@ -148,6 +148,10 @@ func (m *Model) pendingLines() []string {
 		switch {
 		case p.accepted && p.queue:
 			state = " · queued"
+		case p.accepted && m.turn.id != "" && len(m.turn.calls) > 0:
+			state = " · accepted, read after the tool calls"
+		case p.accepted && m.turn.id != "":
+			state = " · accepted, read after this answer"
 		case p.accepted:
 			state = " · accepted"
 		}
@@ -193,7 +197,7 @@ func (m *Model) state() string {
 	case t.stopping:
 		state = "stopping"
 	case m.reason != "":
-		return "type the reason; Enter denies the call, Esc goes back"
+		return "type the reason of the denial"
 	case p != nil && p.sent:
 		state = "decided; waiting for the turn"
 	case m.question() != nil:
@@ -248,9 +252,11 @@ func (m *Model) bindings() []key.Binding {
 		return append(p.form.KeyBinds(), bind("", "esc", "type a message"))
 	case m.focused:
 		return m.approvalBindings(p)
+	case m.reason != "":
+		return []key.Binding{bind("", "enter", "deny the call"), bind("", "esc", "go back")}
 	case p != nil && !p.sent && p.form != nil:
 		return []key.Binding{bind("", "tab", "fill in the form"), bind("", "/decline", "decline")}
-	case p != nil && !p.sent && m.reason == "" && m.question() == nil:
+	case p != nil && !p.sent && m.question() == nil:
 		return []key.Binding{bind("", "tab", "decide: allow or deny the call"), bind("", "enter", "send a message")}
 	case m.turn.id != "":
 		return []key.Binding{bind("", "enter", "add to the turn"), bind("", "esc", "stop"),
