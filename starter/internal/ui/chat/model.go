@@ -89,6 +89,8 @@ type runningTurn struct {
 	reasoningStep int
 	thought       growing
 	stopping      bool // the user has stopped the turn
+	// unread are the messages of this chat that were merged into the turn since the model's last output.
+	unread []outgoing
 }
 
 // NewModel returns a chat that opens its session when it starts. The end of ctx cancels its reads of the journal and

@@ -8,6 +8,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/everturn/everturn/client"
+	"github.com/everturn/everturn/starter/internal/ui"
 )
 
 // outgoing is a message that was typed in this chat and that the feed has not read from the journal yet.
@@ -149,16 +150,36 @@ func (m *Model) sent(msg sentMsg) {
 	if !failed {
 		return
 	}
-	text := out.typed
-	m.commands = append(out.commands, m.commands...)
 	m.printError("the message was not sent: %v", msg.err)
-	if m.input.Value() == "" {
-		m.setInput(text)
+	m.giveBack(out)
+}
+
+// giveBack puts the text of a message back into the input, or into the history if the input is not empty. The next
+// message includes the output of the commands that it had.
+func (m *Model) giveBack(out outgoing) {
+	m.commands = append(out.commands, m.commands...)
+	if m.input.Value() == "" && m.reason == "" {
+		m.setInput(out.typed)
 		m.printError("it is back in the input; press Enter to send it again")
 	} else {
-		m.history.add(text)
+		m.history.add(out.typed)
 		m.printError("it is in the history; the up arrow restores it")
 	}
+}
+
+// giveBackUnread gives back the messages of this chat that the ended turn had and that its model has not answered.
+func (m *Model) giveBackUnread(unread []outgoing) {
+	if len(unread) == 0 {
+		return
+	}
+	all := outgoing{typed: unread[0].typed, commands: unread[0].commands}
+	for _, out := range unread[1:] {
+		all.typed += "\n\n" + out.typed
+		all.commands = append(all.commands, out.commands...)
+	}
+	m.printError("the turn was stopped before the model answered your last %s",
+		strings.TrimPrefix(ui.Count(len(unread), "message"), "1 "))
+	m.giveBack(all)
 }
 
 // background returns a command that runs request with a timeout of callWithin.

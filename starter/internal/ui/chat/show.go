@@ -33,6 +33,10 @@ func (m *Model) showItem(i item) {
 		m.showUserMessage(i.message.ID, i.message.Text, ui.Media(i.message.Media))
 	}
 	switch e.Kind {
+	case turn.EventTextDelta, turn.EventReasoningDelta, turn.EventToolCallStarted, turn.EventInferenceCompleted:
+		m.turn.unread = nil // the model has read them
+	}
+	switch e.Kind {
 	case turn.EventTextDelta:
 		m.showText(e)
 	case turn.EventReasoningDelta:
@@ -47,7 +51,9 @@ func (m *Model) showItem(i item) {
 		var added turn.MessageEvent
 		if json.Unmarshal(e.Data, &added) == nil {
 			m.endText()
-			m.showUserMessage(added.MessageID, added.Text, "")
+			if sent := m.showUserMessage(added.MessageID, added.Text, ""); sent.id != "" {
+				m.turn.unread = append(m.turn.unread, sent)
+			}
 		}
 	case turn.EventApprovalRequested, turn.EventQuestionAsked:
 		m.showRequest(e, i.arguments)
@@ -102,9 +108,9 @@ func (m *Model) dropRequests() {
 	}
 }
 
-// showUserMessage shows a user message and removes it from the outbox. media describes its attachments, if they are
+// showUserMessage shows a user message, and removes it from the outbox and returns it, if it was there. media describes its attachments, if they are
 // known. What the chat itself has added to the text is shown when the user opens the message.
-func (m *Model) showUserMessage(id, text, media string) {
+func (m *Model) showUserMessage(id, text, media string) (sent outgoing) {
 	e := &entry{kind: entryOther, text: turn.Truncate(text, pastText) + media, open: m.open}
 	sent, own := m.outbox.arrived(id)
 	if own {
@@ -114,6 +120,7 @@ func (m *Model) showUserMessage(id, text, media string) {
 		e.short = turn.Truncate(sent.typed, pastText) + marks
 	}
 	m.add(e)
+	return sent
 }
 
 // showText appends a delta of the model's text to the answer of its step.
@@ -242,7 +249,11 @@ func (m *Model) endTurn(e turn.Event) {
 	}
 	m.addText(entryNote, termsafe.Line(strings.Join(parts, " · "), 200))
 	m.used = m.used.Add(done.Usage)
+	unread := m.turn.unread
 	m.turn = runningTurn{}
 	m.dropRequests()
+	if done.State == turn.StateCancelled {
+		m.giveBackUnread(unread)
+	}
 	m.interrupted, m.notice = time.Time{}, ""
 }
