@@ -31,9 +31,11 @@ func TestCallsInOneLine(t *testing.T) {
 
 func TestKnownCallsHaveLabels(t *testing.T) {
 	for want, c := range map[string]turn.CallEvent{
-		"read color.go":              {Tool: "local/read_file", Arguments: `{"path":"color.go","offset":7}`},
-		"edit color.go +2 -1":        {Tool: "local/edit_file", Arguments: `{"path":"color.go","old_string":"x","new_string":"y\nz"}`},
-		"edit a":                     {Tool: "local/edit_file", Arguments: `{"path":"a","old_string":"x","new_string":"y","replace_all":true}`},
+		"read color.go": {Tool: "local/read_file", Arguments: `{"path":"color.go","offset":7}`},
+		"edit color.go +2 -1": {Tool: "local/edit_file",
+			Arguments: `{"path":"color.go","old_string":"x","new_string":"y\nz"}`},
+		"edit a": {Tool: "local/edit_file",
+			Arguments: `{"path":"a","old_string":"x","new_string":"y","replace_all":true}`},
 		"write a +1":                 {Tool: "local/write_file", Arguments: `{"path":"a","content":"x"}`},
 		"write b":                    {Tool: "local/write_file", Arguments: `{"path":"b","content":"x`, ArgumentsBytes: 70_000},
 		"list .":                     {Tool: "local/list_files", Arguments: `{}`},
@@ -46,7 +48,8 @@ func TestKnownCallsHaveLabels(t *testing.T) {
 		assert.Equal(t, want, ui.CallText(c, "", 80))
 	}
 	edit := turn.CallEvent{Tool: "local/edit_file", Arguments: `{"path":"a","old_string":"x","new_string":"y"}`}
-	assert.Equal(t, "edit a +1 -2", ui.CallText(edit, "--- a\n+++ a\n@@ -1 +1 @@\n-x\n--- x\n+y", 80), "the diff of the result wins")
+	const diff = "--- a\n+++ a\n@@ -1 +1 @@\n-x\n--- x\n+y"
+	assert.Equal(t, "edit a +1 -2", ui.CallText(edit, diff, 80), "the diff of the result wins")
 }
 
 func TestProgressInWords(t *testing.T) {

@@ -11,7 +11,8 @@ import (
 )
 
 // CallText describes a call in one line of about n runes: in a few words if it is a known call of this program's tools,
-// and otherwise with its tool and its arguments. diff is the change that it has made to a file; "" if that is not known.
+// and otherwise with its tool and its arguments. diff is the change that it has made to a file, or "" if that is not
+// known.
 func CallText(c turn.CallEvent, diff string, n int) string {
 	if label := label(c.Tool, c.Arguments, diff); label != "" {
 		return termsafe.Line(label, n)
