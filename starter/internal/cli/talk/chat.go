@@ -89,7 +89,8 @@ func talkTo(ctx context.Context, t *app.TurnClient, f sessionFlags, chosen turn.
 		return err
 	}
 	t.NoteOtherSettings(ctx)
-	if err := f.begin(ctx, t, session); err != nil {
+	note, err := f.begin(ctx, t, session)
+	if err != nil {
 		return err
 	}
 	a := t.App
@@ -98,7 +99,7 @@ func talkTo(ctx context.Context, t *app.TurnClient, f sessionFlags, chosen turn.
 		Requested: f.model, CheckModel: t.CheckModel,
 		Models:     func() []chat.ModelChoice { return modelChoices(t.Cfg) },
 		SeesImages: func(requested string) bool { return modelconfig.SeesImages(t.Cfg, requested) },
-		History:    file, Chosen: chosen, Agent: f.agent,
+		Note:       note, History: file, Chosen: chosen, Agent: f.agent,
 		Link:  func(session, id string) string { return t.RunLink(t.Client.WorkflowID(session), id) },
 		Color: a.Colored(out), In: a.In, Out: out, Environ: a.Environ, Signals: a.Interrupts.Take(), Failed: t.Failed,
 	}

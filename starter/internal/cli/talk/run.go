@@ -122,8 +122,12 @@ func sendAndFollow(ctx context.Context, t *app.TurnClient, f runFlags, prompt st
 	if session == "" {
 		session = client.NewSessionID()
 	}
-	if err := f.begin(ctx, t, session); err != nil {
+	note, err := f.begin(ctx, t, session)
+	if err != nil {
 		return err
+	}
+	if note != "" {
+		t.App.Note("%s", note)
 	}
 	sendCtx, cancel := f.follow.bound(ctx)
 	defer cancel()

@@ -3,6 +3,9 @@ package talk
 import (
 	"context"
 	"errors"
+	"fmt"
+	"path"
+	"slices"
 	"strings"
 
 	"github.com/everturn/everturn/client"
@@ -45,47 +48,54 @@ func withWorkspace(ctx context.Context, cfg config.Config, o *chat.Options) erro
 // maxNamed bounds how many files a note names.
 const maxNamed = 5
 
-// begin names the user's files that are not committed, if the session's tree is going to lack them. With
-// --with-changes, it begins the tree with them.
-func (f sessionFlags) begin(ctx context.Context, t *app.TurnClient, session string) error {
+// begin begins the tree of a new session with the user's files that are not committed, with --with-changes. note is
+// for the user: it names those files if the tree is going to lack them.
+func (f sessionFlags) begin(ctx context.Context, t *app.TurnClient, session string) (note string, err error) {
 	if t.Cfg.Workspace.Mode != config.WorkspaceTree || !loopback.Address(t.Cfg.Temporal.Address) {
 		if f.changes {
-			return app.Usage("--with-changes needs mode = \"tree\" under [workspace], and a worker on this machine")
+			return "", app.Usage("--with-changes needs mode = \"tree\" under [workspace], and a worker on this machine")
 		}
-		return nil
+		return "", nil
 	}
-	_, err := t.Journal.Session(ctx, session)
+	_, err = t.Journal.Session(ctx, session)
 	switch {
 	case err == nil && f.changes:
-		return app.Usage("--with-changes is for a new session, and %s exists", app.Line(session, 100))
+		return "", app.Usage("--with-changes is for a new session, and %s exists", app.Line(session, 100))
 	case err == nil:
-		return nil
+		return "", nil
 	case !errors.Is(err, client.ErrNotFound):
-		return err
+		return "", err
 	}
 	store, err := openStore(ctx, t.Cfg)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if f.changes {
 		a := workspace.Action{Tenant: t.Cfg.Tenant, Session: session}
 		res, err := store.TakeUserChanges(ctx, a)
+		var notes []string
 		if err == nil && res.Commit != "" {
-			t.App.Note("the session begins with your changes, as commit %.10s", res.Commit)
+			notes = append(notes, fmt.Sprintf("the session begins with your changes, as commit %.10s", res.Commit))
 		}
-		if note := res.Note(); err == nil && note != "" {
-			t.App.Note("%s", note)
+		if skipped := res.Note(); err == nil && skipped != "" {
+			notes = append(notes, skipped)
 		}
-		return err
+		return strings.Join(notes, "\n"), err
 	}
 	changed, err := store.UserChanges(ctx)
-	if err == nil && len(changed) > 0 {
-		names := strings.Join(changed[:min(len(changed), maxNamed)], ", ")
-		if len(changed) > maxNamed {
-			names += ", …"
-		}
-		t.App.Note("%s of yours with changes that are not committed, which the session does not have: %s (a new session takes "+
-			"them along with --with-changes)", ui.Count(len(changed), "file"), app.Line(names, 500))
+	changed = slices.DeleteFunc(changed, isOurs)
+	if err != nil || len(changed) == 0 {
+		return "", err
 	}
-	return err
+	names := strings.Join(changed[:min(len(changed), maxNamed)], ", ")
+	if len(changed) > maxNamed {
+		names += ", …"
+	}
+	return fmt.Sprintf("%s of yours with changes that are not committed, which the session does not have: %s (a new "+
+		"session takes them along with --with-changes)", ui.Count(len(changed), "file"), app.Line(names, 500)), nil
+}
+
+// isOurs reports whether a file of the repository is Everturn's own: a configuration, or what it keeps.
+func isOurs(name string) bool {
+	return path.Base(name) == config.DefaultPath || slices.Contains(strings.Split(name, "/"), app.StateDir)
 }

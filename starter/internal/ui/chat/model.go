@@ -100,6 +100,9 @@ func NewModel(ctx context.Context, o Options) *Model {
 		history: loadHistory(o.History), input: newInput(), menu: newMenu(), talk: newTalk(), help: help.New(),
 		spinner: spinner.New(spinner.WithSpinner(spinner.MiniDot))}
 	m.setTheme(true)
+	if o.Note != "" {
+		m.addText(entryError, o.Note)
+	}
 	return m
 }
 

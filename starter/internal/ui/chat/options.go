@@ -49,6 +49,8 @@ type Options struct {
 	// Undo takes back the last change of a session's files, and says what that was. Nil if sessions share their files, or
 	// if the worker runs on another machine.
 	Undo func(ctx context.Context, session string) (done string, err error)
+	// Note is the first line that the chat shows; empty for none.
+	Note string
 	// Link returns the address of a turn in Temporal's Web UI; nil if no Web UI is known.
 	Link func(session, turn string) string
 	// History is the file that keeps typed texts for the arrow keys; empty for none.

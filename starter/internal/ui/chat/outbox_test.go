@@ -37,6 +37,12 @@ func TestAStoppedTurnGivesWaitingMessagesBack(t *testing.T) {
 		"the journal has these IDs, and would ignore the message")
 }
 
+func TestANoteIsTheFirstLineOfTheChat(t *testing.T) {
+	m := NewModel(t.Context(), Options{Note: "1 file of yours: a\x1b.go"})
+	m.width, m.height = 80, 24
+	assert.Contains(t, m.conversation()[0], "1 file of yours: a.go")
+}
+
 func TestAStoppedTurnKeepsWhatTheModelHasRead(t *testing.T) {
 	s := newStage(t, 80, 24)
 	s.begin("m1", "Tell a story.")
