@@ -3,6 +3,7 @@ package chat
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -84,8 +85,14 @@ func (c *menu) view(m *Model, rows int) []string {
 		return nil
 	}
 	c.list.SetDelegate(delegate{m})
-	c.list.SetSize(m.cols(), min(rows, len(c.list.Items())))
-	return strings.Split(c.list.View(), "\n")
+	all := len(c.list.Items())
+	if all <= rows || rows < 3 {
+		c.list.SetSize(m.cols(), min(rows, all))
+		return strings.Split(c.list.View(), "\n")
+	}
+	c.list.SetSize(m.cols(), rows-1) // the last row says that there are more
+	more := fmt.Sprintf("  %d of %d; ↑↓ shows more", c.list.Index()+1, all)
+	return append(strings.Split(c.list.View(), "\n"), m.theme.dim.Render(cutWidth(more, m.cols())))
 }
 
 // complete updates the menu for the last word of the input. The first time that the word begins with an @, it returns

@@ -33,6 +33,18 @@ func TestReasoningIsFolded(t *testing.T) {
 	s.prints("1 step")
 }
 
+func TestTheMenuSaysThatThereIsMore(t *testing.T) {
+	s := newStage(t, 80, 24)
+	s.types("/")
+	assert.Contains(t, s.bottom(), "1 of 13")
+	assert.NotContains(t, s.bottom(), "/undo")
+	for range 12 {
+		s.press(down)
+	}
+	assert.Contains(t, s.bottom(), "> /undo")
+	assert.Contains(t, s.bottom(), "13 of 13")
+}
+
 func TestTheEffortOfLaterTurnsIsChanged(t *testing.T) {
 	s := newStage(t, 80, 24)
 	s.says("/effort")
@@ -42,6 +54,7 @@ func TestTheEffortOfLaterTurnsIsChanged(t *testing.T) {
 	s.press(enter, enter)
 	s.prints("new turns use the effort high")
 	assert.Equal(t, turn.EffortHigh, s.o.Chosen.Effort)
+	assert.Contains(t, s.bottom(), "(high)")
 	s.says("/effort extreme")
 	s.prints("no level extreme")
 	assert.Equal(t, turn.EffortHigh, s.o.Chosen.Effort)

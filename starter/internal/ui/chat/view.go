@@ -173,7 +173,11 @@ func (m *Model) status() string {
 	if used.Cost > 0 {
 		parts = append(parts, ui.Cost(used))
 	}
-	parts = append(parts, ui.Tokens(used), ui.Preview(m.model), termsafe.Line(m.session, 40))
+	model := ui.Preview(m.model)
+	if m.o.Chosen.Effort != "" {
+		model += " (" + string(m.o.Chosen.Effort) + ")"
+	}
+	parts = append(parts, ui.Tokens(used), model, termsafe.Line(m.session, 40))
 	return m.theme.accent.Render(joinFitting(parts, m.cols()))
 }
 
