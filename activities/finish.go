@@ -44,8 +44,10 @@ func (a *Activities) Finish(ctx context.Context, in workflows.FinishInput) (work
 		}
 	}
 	if errors.Is(err, journal.ErrNotFound) {
-		// The turn was cancelled before Begin wrote it to the journal: there is nothing to settle.
-		record, err = journal.TurnRecord{State: in.Result.State}, nil
+		// The turn was cancelled before Begin wrote it to the journal, or its message was a duplicate: there is nothing to
+		// settle.
+		record = journal.TurnRecord{State: in.Result.State}
+		err = a.journal.Tenant(in.Tenant).KeepLeft(ctx, in.Session, in.Left)
 	}
 	res := workflows.FinishResult{State: record.State}
 	if err == nil && record.ID != "" && record.Usage != in.Counters.Usage { // attempts that failed count, too
@@ -67,7 +69,7 @@ func (a *Activities) Finish(ctx context.Context, in workflows.FinishInput) (work
 // finish settles the turn in the journal, with the beginning of its answer.
 func (a *Activities) finish(ctx context.Context, in workflows.FinishInput) (journal.TurnRecord, error) {
 	in.Answer, in.At = turn.Truncate(in.Answer, turn.AnswerKept), time.Now()
-	return a.journal.Tenant(in.Tenant).Finish(ctx, in.FinishInput)
+	return a.journal.Finish(ctx, in.FinishInput)
 }
 
 // openRefused begins a turn in the journal that Begin has failed to begin, so that the journal records its message and

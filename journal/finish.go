@@ -1,10 +1,8 @@
 package journal
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -17,8 +15,6 @@ import (
 // unknown if it is suspended and cancelled if not. Finish cancels open requests and appends in.Messages. If the turn
 // ends in the middle of an inference, the text that the last attempt has emitted becomes a message and, if the turn is
 // cancelled, also its answer, up to SummaryBytes. If the turn has ended already, Finish only records in.Left.
-// If the journal does not have the turn, because its message was a duplicate, Finish records in.Left with the session's
-// last turn and returns ErrNotFound.
 func (db *DB) Finish(ctx context.Context, in turn.FinishInput) (out TurnRecord, err error) {
 	in.Result.Message = preview(CleanText(in.Result.Message), SummaryBytes)
 	in.Answer = preview(CleanText(in.Answer), SummaryBytes)
@@ -37,12 +33,6 @@ func (db *DB) Finish(ctx context.Context, in turn.FinishInput) (out TurnRecord, 
 		out, err = t.TurnRecord(`t.id = ?`, sc.Turn)
 		return err
 	})
-	if errors.Is(err, ErrNotFound) && len(in.Left) > 0 {
-		leftErr := db.write(ctx, "keeping what turn "+in.Turn+" leaves", func(t *tx) error {
-			return t.saveLeftWithoutTurn(in.Session, in.Left)
-		})
-		return out, cmp.Or(leftErr, err)
-	}
 	return out, err
 }
 

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
@@ -142,19 +143,24 @@ func (t *tx) keptMessages(condition string, args ...any) (kept []turn.UserMessag
 	return kept, nil
 }
 
-// saveLeftWithoutTurn adds the messages that a turn without a row has left to the session's last turn, after which
-// they come. It does nothing if the session has no turn.
-func (t *tx) saveLeftWithoutTurn(session string, left []turn.UserMessage) error {
-	if err := t.LockSession(session); err != nil {
-		return err
+// KeepLeft is Finish for what a turn without a row has left: its message was a duplicate, so it never began. The
+// messages come after the session's last turn. KeepLeft does nothing if the session has no turn.
+func (db *DB) KeepLeft(ctx context.Context, session string, left []turn.UserMessage) error {
+	if len(left) == 0 {
+		return nil
 	}
-	var last int64
-	err := t.Row(`SELECT t.id FROM turns t JOIN sessions s ON s.id = t.session WHERE s.tenant = ? AND s.session_id = ?
-		ORDER BY t.id DESC LIMIT 1`, t.Tenant, session).Scan(&last)
-	if err != nil {
-		return ignoreNoRows(err)
-	}
-	return t.saveLeftMessages(last, left)
+	return db.write(ctx, "keeping messages of session "+session, func(t *tx) error {
+		if err := t.LockSession(session); err != nil {
+			return err
+		}
+		var last int64
+		err := t.Row(`SELECT t.id FROM turns t JOIN sessions s ON s.id = t.session WHERE s.tenant = ? AND s.session_id = ?
+			ORDER BY t.id DESC LIMIT 1`, t.Tenant, session).Scan(&last)
+		if err != nil {
+			return ignoreNoRows(err)
+		}
+		return t.saveLeftMessages(last, left)
+	})
 }
 
 // afterLastTurn is above the row of every turn.

@@ -204,7 +204,7 @@ func TestDevStaysUpOnATerminalUntilCtrlC(t *testing.T) {
 	c, terminal := h.onTerminal("run", "--dev", "Who is in notes.txt?")
 	c.says("press Ctrl-C to exit")
 	assert.Contains(t, c.out.String(), "Ottoline")
-	assert.Contains(t, c.out.String(), "→ local/read_file", "what happens on the way is shown on a terminal")
+	assert.Contains(t, c.out.String(), "→ read notes.txt", "what happens on the way is shown on a terminal")
 	h.up()
 	h.dial()
 	_, err := terminal.WriteString("\x03")

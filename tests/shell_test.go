@@ -63,22 +63,22 @@ func TestAKeptJobOutlivesItsTurn(t *testing.T) {
 	t.Parallel()
 	h := newShellUserFolder(t)
 	worker := h.worker()
-	h.everturn("run", "-s", "kept", `call local/job_start {"command":"echo begun; read -r x; echo $x > from-job; `+
+	h.everturn("run", "-s", "kept-job", `call local/job_start {"command":"echo begun; read -r x; echo $x > from-job; `+
 		`read -r y; echo $y > later; sleep 600","keep":true}`).exits(0)
-	h.everturn("run", "-s", "kept", `call local/job_write {"id":"job-1","command":"hello\n"}`).exits(0)
-	h.everturn("run", "-s", "kept",
+	h.everturn("run", "-s", "kept-job", `call local/job_write {"id":"job-1","command":"hello\n"}`).exits(0)
+	h.everturn("run", "-s", "kept-job",
 		`call local/shell {"command":"until test -s from-job; do sleep 0.05; done; cat from-job > copy"}`).exits(0)
-	h.everturn("run", "-s", "kept", `call local/job_write {"id":"job-1","command":"again\n"}`).exits(0)
-	h.everturn("run", "-s", "kept", `call local/shell {"command":"until test -s later; do sleep 0.05; done"}`).exits(0)
-	listed := h.everturn("run", "-s", "kept", `call local/job_read {}`).exits(0)
+	h.everturn("run", "-s", "kept-job", `call local/job_write {"id":"job-1","command":"again\n"}`).exits(0)
+	h.everturn("run", "-s", "kept-job", `call local/shell {"command":"until test -s later; do sleep 0.05; done"}`).exits(0)
+	listed := h.everturn("run", "-s", "kept-job", `call local/job_read {}`).exits(0)
 	assert.Contains(t, listed.out.String(), "[job-1: running, kept]")
 	worker.signal(syscall.SIGKILL)
 	worker.wait()
 	h.worker()
-	lost := h.everturn("run", "-s", "kept", `call local/job_read {"id":"job-1"}`).exits(0)
+	lost := h.everturn("run", "-s", "kept-job", `call local/job_read {"id":"job-1"}`).exits(0)
 	assert.Contains(t, lost.out.String(), "its worker")
 	assert.Contains(t, lost.out.String(), "begun")
-	diff := h.everturn("canvas", "diff", "kept").exits(0).out.String()
+	diff := h.everturn("canvas", "diff", "kept-job").exits(0).out.String()
 	for _, part := range []string{"+hello", "+again", "copy"} {
 		assert.Contains(t, diff, part)
 	}

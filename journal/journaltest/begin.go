@@ -144,14 +144,11 @@ func duplicateLeftFirst(t *testing.T, open func() *journal.DB) {
 	in := s.finishInput()
 	in.Left = left[:1]
 	must(s.Finish(t.Context(), in))(t)
-	in.Turn, in.Left = "not begun", left
 	for range 2 { // the second time, a retry
-		_, err := s.Finish(t.Context(), in)
-		require.ErrorIs(t, err, journal.ErrNotFound)
+		require.NoError(t, s.KeepLeft(t.Context(), "s", left))
 	}
-	in.Session = "unknown"
-	_, err := s.Finish(t.Context(), in)
-	require.ErrorIs(t, err, journal.ErrNotFound)
+	require.NoError(t, s.KeepLeft(t.Context(), "unknown", left))
+	require.NoError(t, s.Tenant("other").KeepLeft(t.Context(), "s", []turn.UserMessage{{ID: "of another tenant"}}))
 	next := s.beginInput()
 	next.Turn, next.Message = "later", turn.UserMessage{ID: "later", Text: "three"}
 	s.unchanged(func() { assert.Equal(t, left, must(s.Begin(t.Context(), next))(t).Earlier) })

@@ -197,6 +197,7 @@ func (s *script) everything(view *journal.DB, session, turnID string) (results [
 	fork.ID = ""
 	add(fork, err)
 	add(nil, view.Export(ctx, session, io.Discard))
+	add(nil, view.KeepLeft(ctx, session, []turn.UserMessage{{ID: "left", Text: "left"}}))
 	add(nil, view.TakeBack(ctx, session, journal.TakenBack{Commit: "c"}))
 	return results
 }
