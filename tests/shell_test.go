@@ -6,6 +6,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -72,6 +73,15 @@ func TestAKeptJobOutlivesItsTurn(t *testing.T) {
 	h.everturn("run", "-s", "kept-job", `call local/shell {"command":"until test -s later; do sleep 0.05; done"}`).exits(0)
 	listed := h.everturn("run", "-s", "kept-job", `call local/job_read {}`).exits(0)
 	assert.Contains(t, listed.out.String(), "[job-1: running, kept]")
+	require.Eventually(t, func() bool { // what the worker keeps of the output follows within seconds
+		files, err := filepath.Glob(h.path(".everturn/jobs/*-job-1"))
+		require.NoError(t, err)
+		if len(files) != 1 {
+			return false
+		}
+		b, err := os.ReadFile(files[0])
+		return err == nil && strings.Contains(string(b), "begun\\n")
+	}, within, 10*time.Millisecond)
 	worker.signal(syscall.SIGKILL)
 	worker.wait()
 	h.worker()
