@@ -56,6 +56,13 @@ func (s *Store) SetUp(ctx context.Context, a Action, origin Begins,
 	if err := t.settle(ctx, a); err != nil {
 		return did, res, false, err
 	}
+	before, err := t.setUpBefore(ctx, a)
+	if err == nil && before {
+		err = s.writeSetup(name, Setup{At: time.Now()})
+	}
+	if err != nil || before {
+		return did, res, false, err
+	}
 	users, err := s.isUsers(ctx, t.state.head)
 	if err == nil {
 		err = s.mark(name, unfinished{Action: a, Follow: true})
@@ -81,6 +88,18 @@ func (s *Store) SetUp(ctx context.Context, a Action, origin Begins,
 		return did, res, false, fmt.Errorf("ending the setup of the tree: %w", err)
 	}
 	return did, res, true, s.unmark(name)
+}
+
+// setUpBefore reports whether the last commit of a tree that is not new is that of its own setup: the process was killed
+// before it could record the end of the setup.
+func (t *tree) setUpBefore(ctx context.Context, a Action) (bool, error) {
+	if t.made.New || t.state.head == "" {
+		return false, nil
+	}
+	out, err := t.store.git(ctx, nil, "log", "-1", "--format=%(trailers:key=Everturn-Tool,valueonly,separator=)%x00"+
+		"%(trailers:key="+trailerSession+",valueonly,separator=)", t.state.head, "--")
+	tool, session, _ := strings.Cut(strings.TrimSpace(string(out)), "\x00")
+	return tool == setupTool && session == oneLine(qualified(a.Tenant, a.Session), 1000), err
 }
 
 // writeSetup records that a tree is prepared.

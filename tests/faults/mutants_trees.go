@@ -28,7 +28,7 @@ var treeMutants = []treeMutant{
 		"TestTreeAndTranscriptAgree"},
 	{"tree_committed_twice", "tree.go", "if res.Commit, err = s.commitOf(ctx, t.state, a); err != nil || res.Commit != \"\" {",
 		"if _, err = s.commitOf(ctx, t.state, a); err != nil {", "TestACallCommitsOnce"},
-	{"tree_merge_unbound", "merge.go", "if in.Commit == \"\" || named &&", "if in.Commit != \"-\" || named &&", "TestMerge"},
+	{"tree_merge_unbound", "merge.go", "if commit == \"\" || named &&", "if commit != \"-\" || named &&", "TestMerge"},
 	{"tree_nested_git", "name.go", "case \"\", \".git\",", "case \"\",", "TestNothingRunsOnTheHost"},
 	{"tree_git_on_the_host", "tree.go", "	found, err := t.store.scan(ctx, t.root, x)",
 		"	status := exec.Command(\"git\", \"status\")\n	status.Dir = t.store.treeDir(t.name)\n	_ = status.Run()\n" +

@@ -80,7 +80,7 @@ func TestTheDocsHaveTheFiguresOfThesePointsAndMutants(t *testing.T) {
 	require.NoError(t, err)
 	for section, rows := range map[string][]string{
 		"points-sqlite": groupRows("sqlite"), "points-postgres": groupRows("postgres"),
-		"mutants-sqlite": mutantRows(), "mutants-postgres": mutantRows(),
+		"mutants-sqlite": mutantRows("sqlite"), "mutants-postgres": mutantRows("postgres"),
 	} {
 		t.Run(section, func(t *testing.T) {
 			_, rest, _ := strings.Cut(string(page), "<!-- "+section+": begin -->\n")
@@ -112,9 +112,11 @@ func groupRows(journal string) (rows []string) {
 	return rows
 }
 
-func mutantRows() (rows []string) {
+// mutantRows returns the rows of a journal's mutants. Those of commands need the trees beside a SQLite journal.
+func mutantRows(journal string) (rows []string) {
 	for _, m := range mutants {
-		if !m.control() {
+		ofTrees := strings.HasPrefix(m.point, "command_") || strings.HasPrefix(m.point, "job_")
+		if !m.control() && (journal == "sqlite" || !ofTrees) {
 			rows = append(rows, fmt.Sprintf("| `%s` | `%s` |", m.name, m.point))
 		}
 	}
