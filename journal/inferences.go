@@ -95,7 +95,8 @@ func (t *tx) firstAttempt(a *attemptRow, last requestedCalls, in StartInference)
 		a.Turn, in.Key.Step, a.Inf.Model, in.Expect.Seq, a.Head.Seq, a.Head.Hash, nanos(in.At))
 }
 
-// appendNewMessages appends the late results, what was taken back and the user messages that came in since the last attempt or step.
+// appendNewMessages appends what came in since the last attempt or step: late results, the notice of commits that were
+// taken back, and user messages.
 func (t *tx) appendNewMessages(a *attemptRow, in StartInference) error {
 	if a.HasNotices {
 		if err := t.appendNotices(&a.scope, in.Key.Step, in.At); err != nil {

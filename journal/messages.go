@@ -143,8 +143,9 @@ func (t *tx) keptMessages(condition string, args ...any) (kept []turn.UserMessag
 	return kept, nil
 }
 
-// KeepLeft is Finish for what a turn without a row has left: its message was a duplicate, so it never began. The
-// messages come after the session's last turn. KeepLeft does nothing if the session has no turn.
+// KeepLeft records the messages that a run accepted and did not use, if the run began no turn, for instance because its
+// own message was a duplicate. They come right after the session's last turn. KeepLeft does nothing if the session has no
+// turn. See turn.FinishInput.Left for a run that began one.
 func (db *DB) KeepLeft(ctx context.Context, session string, left []turn.UserMessage) error {
 	if len(left) == 0 {
 		return nil

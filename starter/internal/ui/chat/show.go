@@ -48,13 +48,7 @@ func (m *Model) showItem(i item) {
 	case turn.EventToolProgress:
 		m.showProgress(e)
 	case turn.EventMessageAdded:
-		var added turn.MessageEvent
-		if json.Unmarshal(e.Data, &added) == nil {
-			m.endText()
-			if sent := m.showUserMessage(added.MessageID, added.Text, ""); sent.id != "" {
-				m.turn.unread = append(m.turn.unread, sent)
-			}
-		}
+		m.showAdded(e)
 	case turn.EventApprovalRequested, turn.EventQuestionAsked:
 		m.showRequest(e, i.arguments)
 	case turn.EventApprovalDecided, turn.EventQuestionAnswered:
@@ -79,6 +73,18 @@ func (m *Model) showItem(i item) {
 		if line := e.Line(); line != "" {
 			m.addText(entryNote, line)
 		}
+	}
+}
+
+// showAdded shows a message that was merged into the running turn. If it was sent here, the model has not read it yet.
+func (m *Model) showAdded(e turn.Event) {
+	var added turn.MessageEvent
+	if json.Unmarshal(e.Data, &added) != nil {
+		return
+	}
+	m.endText()
+	if sent := m.showUserMessage(added.MessageID, added.Text, ""); sent.id != "" {
+		m.turn.unread = append(m.turn.unread, sent)
 	}
 }
 
@@ -108,8 +114,9 @@ func (m *Model) dropRequests() {
 	}
 }
 
-// showUserMessage shows a user message, and removes it from the outbox and returns it, if it was there. media describes its attachments, if they are
-// known. What the chat itself has added to the text is shown when the user opens the message.
+// showUserMessage shows a user message, and removes it from the outbox and returns it, if it was there. media describes
+// its attachments, if they are known. What the chat itself has added to the text is shown when the user opens the
+// message.
 func (m *Model) showUserMessage(id, text, media string) (sent outgoing) {
 	e := &entry{kind: entryOther, text: turn.Truncate(text, pastText) + media, open: m.open}
 	sent, own := m.outbox.arrived(id)
