@@ -30,7 +30,7 @@ var (
 	// ErrUndelivered: the session's workflow was ended from outside before it took the message. Send it again.
 	ErrUndelivered = errors.New("the turn was ended before it took the message")
 	// ErrInvalid: the input is invalid; the message says why.
-	ErrInvalid = errors.New("invalid input")
+	ErrInvalid = journal.ErrInvalid
 	// ErrExists: the name of the new session or schedule is in use.
 	ErrExists = errors.New("the name is in use")
 	// ErrForkPoint: the session cannot be forked at this message; the error text says at which it can.

@@ -15,8 +15,8 @@ import (
 )
 
 // Journal is what a program reads and changes of the journal besides sending messages: sessions and their turns, usage,
-// fleet limits, published tools, exports. A journal.DB implements it and documents its methods. It may be that of any
-// tenant: New takes the journal of the client's own tenant from it.
+// fleet limits, published tools, tokens, exports. A journal.DB implements it and documents its methods. It may be that
+// of any tenant: New takes the journal of the client's own tenant from it.
 type Journal interface {
 	// Sessions and turns.
 	Session(ctx context.Context, id string) (Session, error)
@@ -59,6 +59,11 @@ type Journal interface {
 	Catalogues(ctx context.Context) ([]turn.Catalogue, error)
 	ApproveTools(ctx context.Context, in ApproveToolsInput) ([]turn.QuarantinedTool, error)
 
+	// The bearer tokens of the tenant: see also TokenBySecret.
+	CreateToken(ctx context.Context, in CreateTokenInput) (t Token, secret string, err error)
+	Tokens(ctx context.Context) ([]Token, error)
+	RevokeToken(ctx context.Context, id string) error
+
 	// The journal as a whole.
 	ID(ctx context.Context) (string, error)
 	ReadOnly() error
@@ -89,6 +94,17 @@ type (
 	ApproveToolsInput = journal.ApproveToolsInput
 	Imported          = journal.Imported
 	DroppedPermission = journal.DroppedPermission
+	Token             = journal.Token
+	Right             = journal.Right
+	CreateTokenInput  = journal.CreateTokenInput
+)
+
+// The rights of tokens.
+const (
+	RightRead       = journal.RightRead
+	RightSend       = journal.RightSend
+	RightDecide     = journal.RightDecide
+	RightAdminister = journal.RightAdminister
 )
 
 // What Journal.Usage groups by.
@@ -126,6 +142,20 @@ func OpenJournal(ctx context.Context, cfg config.Config) (Journal, error) {
 		return nil, err
 	}
 	return j.Tenant(cfg.Tenant), nil
+}
+
+// TokenBySecret returns the token of a secret, of any tenant: j may be the journal of another tenant than the token's.
+// The token may be revoked or expired: see Token.Active. ErrNotFound if the secret belongs to no token.
+//
+// It is not a method of Journal, because a Journal has only what belongs to its tenant.
+func TokenBySecret(ctx context.Context, j Journal, secret string) (Token, error) {
+	all, ok := j.(interface {
+		TokenBySecret(ctx context.Context, secret string) (Token, error)
+	})
+	if !ok {
+		return Token{}, ErrNoJournal
+	}
+	return all.TokenBySecret(ctx, secret)
 }
 
 // HasJournal reports whether the SQLite file of a configuration exists. For Postgres it returns true without

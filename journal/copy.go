@@ -14,7 +14,7 @@ var copiedTables = []string{
 	"blobs", "sessions", "turns", "messages", "inferences", "calls", "late_results", "artifacts", "taint_sources",
 	"requests",
 	"grants", "catalogues", "approved_tools", "config_versions", "events", "fleet_limits",
-	"inference_usage", "spending", "compactions", "subagents",
+	"inference_usage", "spending", "compactions", "subagents", "tokens",
 }
 
 // booleanColumns are the columns with booleans: SQLite stores them as numbers, Postgres does not.
@@ -39,7 +39,7 @@ var sealedColumns = map[string][]string{
 // may be large.
 const copyRows = 50
 
-// Copy copies the journal from, of all tenants and with grants, open requests and running turns, into the empty
+// Copy copies the journal from, of all tenants and with grants, open requests, running turns and tokens, into the empty
 // journal to, and returns the number of sessions. It reads one snapshot and writes one transaction. No worker may use
 // from afterwards, or the two journals would diverge. Each journal keeps its own ID and its own encryption. ErrExists
 // if to is not empty.
@@ -74,10 +74,10 @@ func Copy(ctx context.Context, from, to *DB) (sessions int, err error) {
 	return sessions, nil
 }
 
-// checkEmpty returns an error that wraps ErrExists if the journal has sessions, blobs or catalogues. Fleet
-// limits alone do not count.
+// checkEmpty returns an error that wraps ErrExists if the journal has sessions, blobs, catalogues or tokens.
+// Fleet limits alone do not count.
 func checkEmpty(c Conn) error {
-	for _, table := range []string{"sessions", "blobs", "catalogues"} {
+	for _, table := range []string{"sessions", "blobs", "catalogues", "tokens"} {
 		var exists bool
 		if err := c.QueryRow(`SELECT EXISTS (SELECT 1 FROM ` + table + `)`).Scan(&exists); err != nil {
 			return err

@@ -24,7 +24,7 @@
 // through querier.SessionRow, querier.Session or a statement with the handle's tenant; look-ups by a turn's ID for
 // readers go through querier.NamedTurn or querier.NamedScope, which compare the tenant of the turn's session. A turn ID
 // is unique in the database. The methods with which a worker records a turn name no session but the turn that Begin has
-// returned; Begin takes its tenant from its input.
+// returned; Begin takes its tenant from its input. TokenBySecret finds the tokens of all tenants.
 //
 // # Rules
 //

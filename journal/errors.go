@@ -21,6 +21,8 @@ var (
 	ErrUnapproved = errors.New("the call is not approved")
 	// ErrForkPoint: the session cannot be forked at this message; the error text names the nearest points.
 	ErrForkPoint = errors.New("the session cannot be forked there")
+	// ErrInvalid: the input is invalid; the error text says why.
+	ErrInvalid = errors.New("invalid input")
 	// ErrExists: a session of this name exists.
 	ErrExists = errors.New("the session exists already")
 	// ErrOtherTenant: an export belongs to another tenant than the importer.

@@ -26,6 +26,7 @@ var unscoped = []string{
 	"Workers", "Close", "Sealed", "Encrypted", "OpenRequests", "FleetScopes", "SetFleetLimits", "PauseScope",
 	"ResumeScope",
 	"LeaseCapacity", "RecordUsage", "ReserveUsage", "CheckWrite", "Guarded", "ReadOnly", "OfferedBy",
+	"CreateToken", "Tokens", "RevokeToken", "TokenBySecret", // see journaltest/tokens.go
 }
 
 // TestNoMethodForgetsTheTenant checks that the conformance suite asks every method of DB that reads a

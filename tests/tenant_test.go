@@ -125,6 +125,7 @@ var finding = [][]string{
 var others = []string{
 	"completion", "config", "dev", "doctor", "events", "help", "init", "list", "tools", "trust", "version", "man", // of no session
 	"usage",                                             // of the tenant
+	"tokens",                                            // of the tenant: tested by TestCLITokens
 	"tape",                                              // only the journal of its tenant
 	"canvas",                                            // tested with the canvases
 	"import", "open", "run", "send", "schedule", "chat", // tested below

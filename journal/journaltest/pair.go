@@ -29,6 +29,7 @@ var pairPromises = []pairPromise{
 	{"a pause holds for every process and ends by itself", fleetPause},
 	{"requests in flight of all processes count", fleetInFlight},
 	{"no limit is exceeded by processes that ask at once", fleetRace},
+	{"a tenant's tokens are bounded, also if processes create them at once", tokenBound},
 }
 
 // together runs fn n times concurrently, alternating between the handles. No run may return an error.

@@ -28,6 +28,7 @@ func TestCopy(t *testing.T) {
 	from, to, back := file("from"), open(t, server.Journal(t), postgres.Options{}), file("back")
 	head := fill(t, from)
 	want := contents(t, from)
+	secret := createToken(t, from)
 
 	n, err := journal.Copy(t.Context(), from, to)
 	require.NoError(t, err)
@@ -40,6 +41,7 @@ func TestCopy(t *testing.T) {
 	assert.Equal(t, want, contents(t, back))
 
 	for _, db := range []*journal.DB{to, back} {
+		hasToken(t, from, db, secret)
 		granted, err := db.Grants(t.Context(), "t")
 		require.NoError(t, err)
 		assert.Len(t, granted, 1, "a copy keeps what an import leaves out")
@@ -96,6 +98,25 @@ func fill(t *testing.T, db *journal.DB) turn.Head {
 	c := turn.Catalogue{Server: "x", Hash: "1", ConfigHash: "s", Tools: []turn.Descriptor{{ID: "mcp/x/t", Hash: "h"}}}
 	require.NoError(t, db.PublishCatalogue(ctx, c))
 	return inf.Head
+}
+
+// createToken creates a token and returns its secret.
+func createToken(t *testing.T, db *journal.DB) string {
+	t.Helper()
+	_, secret, err := db.Tenant("acme").CreateToken(t.Context(), journal.CreateTokenInput{Principal: "ann",
+		Rights: []journal.Right{journal.RightSend}, ExpiresAt: time.Now().Add(time.Hour)})
+	require.NoError(t, err)
+	return secret
+}
+
+// hasToken checks that the token of a secret is the same in both journals.
+func hasToken(t *testing.T, a, b *journal.DB, secret string) {
+	t.Helper()
+	want, err := a.TokenBySecret(t.Context(), secret)
+	require.NoError(t, err)
+	got, err := b.TokenBySecret(t.Context(), secret)
+	require.NoError(t, err)
+	assert.Equal(t, want, got)
 }
 
 // contents returns what readers see of a journal.

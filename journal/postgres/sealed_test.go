@@ -134,13 +134,16 @@ func TestACopyIsSealedAgain(t *testing.T) {
 	}
 	head := fill(t, plain)
 	want := contents(t, plain)
+	secret := createToken(t, plain)
 	for from, to := plain, first; to != nil; {
 		_, err := journal.Copy(t.Context(), from, to)
 		require.NoError(t, err)
 		assert.Equal(t, want, contents(t, to))
+		hasToken(t, plain, to, secret)
 		from, to = to, map[*journal.DB]*journal.DB{first: second, second: back}[to]
 	}
 	unreadable(t, first, dump(t, url))
+	assert.NotContains(t, dump(t, url), journal.HashOf([]byte(secret)))
 	_, err := second.StartInference(t.Context(), journal.StartInference{Session: "s",
 		Key: journal.StepKey{Turn: "t", Step: 2}, Expect: head, Outcomes: []turn.CallOutcome{{CallID: "1.0"}},
 		At: time.Now()})

@@ -1,8 +1,9 @@
 -- Schema version 4, the same tables as in SQLite. Times are nanoseconds since 1970 in UTC, 0 for none. Hashes are
 -- SHA-256 in lower-case hex. Of a pair x, x_blob one is null: content of up to 1 KiB is in x, larger content is once in
--- blobs. The columns id are row numbers; the names that callers use are in session_id, turn_id, message_id, call_id and
--- request_id. Columns that are sorted or looked up are compared by bytes. Blobs, messages, inferences, calls and events
--- have no foreign keys: each check would lock the row that is referred to, which these rows' writers have locked already.
+-- blobs. The columns id are row numbers; the names that callers use are in session_id, turn_id, message_id, call_id,
+-- request_id and token_id. Columns that are sorted or looked up are compared by bytes. Blobs, messages, inferences, calls
+-- and events have no foreign keys: each check would lock the row that is referred to, which these rows' writers have
+-- locked already.
 
 -- One row. A program may use the journal if its schema version is at least min_program.
 CREATE TABLE journal (
@@ -432,3 +433,16 @@ CREATE TABLE subagents (
 );
 CREATE INDEX subagents_session ON subagents (session, state);
 CREATE INDEX subagents_turn ON subagents (turn);
+
+-- Bearer tokens. hash is that of the secret, which is nowhere. rights is a JSON list.
+CREATE TABLE tokens (
+  token_id   TEXT COLLATE "C" PRIMARY KEY,
+  hash       TEXT NOT NULL UNIQUE,
+  tenant     TEXT COLLATE "C" NOT NULL,
+  principal  TEXT NOT NULL,
+  rights     TEXT NOT NULL,
+  created_at BIGINT NOT NULL,
+  expires_at BIGINT NOT NULL,
+  revoked_at BIGINT NOT NULL
+);
+CREATE INDEX tokens_tenant ON tokens (tenant, created_at);

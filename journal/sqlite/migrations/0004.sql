@@ -1,7 +1,7 @@
 -- Schema version 4, the first that this program updates. Times are nanoseconds since 1970 in UTC, 0 for none. Hashes are
 -- SHA-256 in lower-case hex. Of a pair x, x_blob one is null: content of up to 1 KiB is in x, larger content is once in
--- blobs. The columns id are row numbers; the names that callers use are in session_id, turn_id, message_id, call_id and
--- request_id.
+-- blobs. The columns id are row numbers; the names that callers use are in session_id, turn_id, message_id, call_id,
+-- request_id and token_id.
 
 -- One row. A program may use the journal if its schema version is at least min_program.
 CREATE TABLE journal (
@@ -430,3 +430,16 @@ CREATE TABLE subagents (
 ) STRICT;
 CREATE INDEX subagents_session ON subagents (session, state);
 CREATE INDEX subagents_turn ON subagents (turn);
+
+-- Bearer tokens. hash is that of the secret, which is nowhere. rights is a JSON list.
+CREATE TABLE tokens (
+  token_id   TEXT PRIMARY KEY,
+  hash       TEXT NOT NULL UNIQUE,
+  tenant     TEXT NOT NULL,
+  principal  TEXT NOT NULL,
+  rights     TEXT NOT NULL,
+  created_at INTEGER NOT NULL,
+  expires_at INTEGER NOT NULL,
+  revoked_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX tokens_tenant ON tokens (tenant, created_at);

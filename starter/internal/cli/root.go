@@ -80,9 +80,8 @@ func groups(a *app.App) []group {
 		{"Branch and move", []*cobra.Command{branch.Fork(a), branch.Rewind(a), branch.Canvas(a), talk.Compact(a),
 			branch.Export(a), branch.Import(a), branch.Tape(a)}},
 		{"Set up", []*cobra.Command{setup.Init(a), setup.Trust(a), setup.Config(a), setup.Doctor(a), setup.Tools(a, talk.ToolsCall(a)),
-			setup.Journal(a), setup.Keys(a), setup.Codec(a), setup.Limits(a), setup.Models(a), setup.Agents(a),
-			setup.Skills(a),
-			setup.Rollout(a), setup.Workers(a)}},
+			setup.Journal(a), setup.Keys(a), setup.Codec(a), setup.Limits(a), setup.Tokens(a), setup.Models(a),
+			setup.Agents(a), setup.Skills(a), setup.Rollout(a), setup.Workers(a)}},
 		{groupDevelop, []*cobra.Command{develop.Dev(a), develop.Worker(a), develop.Events(a), develop.Version(a)}},
 	}
 }

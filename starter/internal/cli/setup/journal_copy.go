@@ -15,9 +15,9 @@ func journalCopy(a *app.App) *cobra.Command {
 		Use:   "copy <from> <to>",
 		Short: "Copy a whole journal into an empty one",
 		Long: `Copy all sessions of a journal into an empty one, with their grants, pending requests and running
-turns. Each journal is the path of a SQLite file or the connection string of a Postgres database,
-whose tables must exist: see everturn journal migrate. Stop all workers first, and point agent.toml
-to the copy before they start again.
+turns, and the bearer tokens of all tenants. Each journal is the path of a SQLite file or the
+connection string of a Postgres database, whose tables must exist: see everturn journal migrate. Stop
+all workers first, and point agent.toml to the copy before they start again.
 
 The copy is encrypted if [encryption] journal is true, with the primary key, whether the original is
 or not. So a copy is also the way to switch the journal's encryption on or off.`,
