@@ -112,6 +112,14 @@ func dial(ctx context.Context, cfg config.Config, j *journal.DB) (*Client, error
 	}), nil
 }
 
+// OfTenant returns a client for another tenant, which shares the connection and the journal of c: it is valid until c is
+// closed, and its Close does nothing.
+func (c *Client) OfTenant(tenant string) *Client {
+	o := c.options
+	o.Journal, o.Tenant = c.journal, tenant
+	return New(c.temporal, o)
+}
+
 // Journal returns the client's journal, of its tenant only; nil if it has none.
 func (c *Client) Journal() Journal { return c.journal }
 

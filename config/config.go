@@ -70,6 +70,8 @@ type Config struct {
 	Encryption Encryption `toml:"encryption"`
 	// The server that decrypts for the Web UI and Temporal's command line: `everturn codec serve`.
 	CodecServer CodecServer `toml:"codec_server"`
+	// The server of the HTTP API: `everturn serve`. See docs/http.md.
+	HTTP HTTP `toml:"http"`
 	// Servers that speak the Model Context Protocol (MCP).
 	MCP MCP `toml:"mcp"`
 

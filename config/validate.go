@@ -37,6 +37,7 @@ func (c Config) Validate() error {
 	v.worker(c)
 	v.encryption(c.Encryption)
 	v.codecServer(c.CodecServer)
+	v.http(c.HTTP)
 	return asError(v.problems)
 }
 

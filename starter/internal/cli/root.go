@@ -82,6 +82,7 @@ func groups(a *app.App) []group {
 		{"Set up", []*cobra.Command{setup.Init(a), setup.Trust(a), setup.Config(a), setup.Doctor(a), setup.Tools(a, talk.ToolsCall(a)),
 			setup.Journal(a), setup.Keys(a), setup.Codec(a), setup.Limits(a), setup.Tokens(a), setup.Models(a),
 			setup.Agents(a), setup.Skills(a), setup.Rollout(a), setup.Workers(a)}},
-		{groupDevelop, []*cobra.Command{develop.Dev(a), develop.Worker(a), develop.Events(a), develop.Version(a)}},
+		{groupDevelop, []*cobra.Command{develop.Dev(a), develop.Worker(a), develop.Serve(a), develop.Events(a),
+			develop.Version(a)}},
 	}
 }

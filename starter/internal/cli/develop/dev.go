@@ -50,6 +50,11 @@ func runStack(ctx context.Context, a *app.App, cfg config.Config, n app.Needs) e
 	defer stack.Close()
 	signals := a.Interrupts.Take()
 	a.Note("Temporal  %s (namespace %s)\nWeb UI    %s", cfg.Temporal.Address, cfg.Temporal.Namespace, cfg.Temporal.UIURL)
+	stop, err := serveDev(ctx, a, cfg)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	if n.Worker {
 		a.Note("the worker polls task queue %s; send a message with `everturn run \"...\"`", cfg.Temporal.TaskQueue)
 	} else {

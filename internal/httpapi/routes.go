@@ -1,0 +1,59 @@
+package httpapi
+
+import "github.com/everturn/everturn/client"
+
+// The rights, by shorter names for the table.
+const (
+	read       = client.RightRead
+	send       = client.RightSend
+	decides    = client.RightDecide
+	administer = client.RightAdminister
+)
+
+// routes are all routes. A route that changes something may be called again after an error: a message counts once under
+// its ID, and the first decision on a request stands.
+var routes = []route{
+	reply("GET", "/v1/sessions", read, "List sessions, the most recently used first", (*call).listSessions),
+	reply("GET", "/v1/sessions/{session}", read, "Get a session, and what it does now", (*call).getSession),
+	reply("GET", "/v1/sessions/{session}/history", read, "Get a session with its messages, turns, calls and requests",
+		(*call).getHistory),
+	reply("GET", "/v1/sessions/{session}/messages", read, "List the messages of a session", (*call).listMessages),
+	reply("POST", "/v1/sessions/{session}/messages", send, "Send a message: it starts a turn, or is merged into the "+
+		"running one", (*call).sendMessage).accepted(),
+	write("GET", "/v1/sessions/{session}/events", read, "Stream the events of a session, from any event on",
+		"text/event-stream", (*call).streamEvents),
+	reply("GET", "/v1/sessions/{session}/turns/{turn}", read, "Get a turn and its result, or wait for its end",
+		(*call).getTurn),
+	reply("POST", "/v1/sessions/{session}/stop", send, "Stop the running turn and the subagents in the background; "+
+		"what was done so far is kept", (*call).stop).accepted(),
+	reply("POST", "/v1/sessions/{session}/fork", send, "Create a session that shares the messages up to one of them",
+		(*call).fork).created(),
+	reply("POST", "/v1/sessions/{session}/compact", send, "Compact the conversation for the prompts from now on",
+		(*call).compact),
+	write("GET", "/v1/sessions/{session}/export", read, "Export a session, as everturn export does",
+		"application/jsonl", (*call).export),
+	reply("GET", "/v1/requests", read, "List the open requests of all sessions, the oldest first", (*call).listRequests),
+	reply("GET", "/v1/sessions/{session}/requests", read, "List the open requests of a session and of its subagents",
+		(*call).listSessionRequests),
+	reply("POST", "/v1/sessions/{session}/turns/{turn}/requests/{request}", decides, "Decide about a request: allow or "+
+		"deny a call, answer a question, respond to an elicitation", (*call).decide),
+	reply("GET", "/v1/usage", read, "Get the usage and the costs", (*call).usage),
+	reply("GET", "/v1/agents", read, "List the agents of the server's configuration", (*call).listAgents),
+	reply("GET", "/v1/tools", read, "List the tools that workers have published", (*call).listTools),
+	reply("GET", "/v1/workers", read, "List the running workers, with their MCP servers", (*call).listWorkers),
+	reply("GET", "/v1/limits", read, "List the fleet limits and what is used of them", (*call).listLimits),
+	reply("PUT", "/v1/limits/{scope}", administer, "Set limits of a provider, a model or a tenant", (*call).setLimits),
+	reply("POST", "/v1/limits/{scope}/pause", administer, "Pause a provider, a model or a tenant", (*call).pause),
+	reply("POST", "/v1/limits/{scope}/resume", administer, "End a pause", (*call).resume),
+	reply("GET", "/v1/schedules", read, "List the schedules", (*call).listSchedules),
+	reply("POST", "/v1/schedules", send, "Create a schedule", (*call).createSchedule).created(),
+	reply("GET", "/v1/schedules/{schedule}", read, "Get a schedule with its latest runs", (*call).getSchedule),
+	reply("DELETE", "/v1/schedules/{schedule}", send, "Delete a schedule; its sessions remain", (*call).deleteSchedule),
+	reply("POST", "/v1/schedules/{schedule}/pause", send, "Pause a schedule", (*call).pauseSchedule),
+	reply("POST", "/v1/schedules/{schedule}/resume", send, "Resume a paused schedule", (*call).resumeSchedule),
+	reply("POST", "/v1/schedules/{schedule}/trigger", send, "Run a schedule now, besides its times",
+		(*call).triggerSchedule),
+	reply("GET", "/healthz", "", "Say that the server answers", (*call).healthz),
+	reply("GET", "/readyz", "", "Say whether Temporal and the journal answer", (*call).readyz),
+	reply("GET", "/openapi.json", "", "Get this document", (*call).openAPI),
+}
