@@ -144,6 +144,9 @@ func OpenJournal(ctx context.Context, cfg config.Config) (Journal, error) {
 	return j.Tenant(cfg.Tenant), nil
 }
 
+// Rights returns all rights.
+func Rights() []Right { return journal.Rights() }
+
 // TokenBySecret returns the token of a secret, of any tenant: j may be the journal of another tenant than the token's.
 // The token may be revoked or expired: see Token.Active. ErrNotFound if the secret belongs to no token.
 //

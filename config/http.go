@@ -15,7 +15,7 @@ type HTTP struct {
 	// The file of the TLS certificate, PEM. It is read again when it changes.
 	TLSCert string `toml:"tls_cert" maxbytes:"4096"`
 	// The file of the certificate's key, PEM.
-	TLSKey  string `toml:"tls_key" maxbytes:"4096"`
+	TLSKey string `toml:"tls_key" maxbytes:"4096"`
 	// Listen without TLS on an address that other machines reach.
 	Plain bool `toml:"plain"`
 	// Maximum number of requests per second of each principal; twice as many may come at once.

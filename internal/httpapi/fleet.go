@@ -119,7 +119,7 @@ func (c *call) pause(ctx context.Context, in pauseInput) (client.Pause, error) {
 
 func (c *call) resume(ctx context.Context, in scopeInput) (scopeState, error) {
 	_, err := c.Journal().ResumeScope(ctx, in.Scope)
-	return scopeState{in.Scope}, err
+	return scopeState(in), err
 }
 
 // health is what the server says of itself.

@@ -84,7 +84,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
-// Serve answers requests on l until ctx ends. Requests that are in progress then get drainWithin; streams end at once,
+// Serve answers requests on l until ctx ends. Requests that are in progress then get ten seconds; streams end at once,
 // and their readers resume on another server.
 func Serve(ctx context.Context, l net.Listener, o Options) error {
 	s, err := New(ctx, o)

@@ -140,7 +140,7 @@ type done struct {
 }
 
 func (c *call) stop(ctx context.Context, in sessionInput) (done, error) {
-	return done{in.Session}, c.Stop(ctx, in.Session)
+	return done(in), c.Stop(ctx, in.Session)
 }
 
 type forkInput struct {

@@ -16,7 +16,6 @@ import (
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/internal/httpapi"
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 )
 
@@ -141,7 +140,7 @@ func devToken(ctx context.Context, j client.Journal) error {
 			return err
 		}
 	}
-	_, secret, err := j.CreateToken(ctx, client.CreateTokenInput{Principal: app.UserName(), Rights: journal.Rights()})
+	_, secret, err := j.CreateToken(ctx, client.CreateTokenInput{Principal: app.UserName(), Rights: client.Rights()})
 	if err != nil {
 		return err
 	}
