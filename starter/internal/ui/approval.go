@@ -29,15 +29,42 @@ var verdicts = []Verdict{
 	{Key: "t", Word: "tool", Label: "always this tool", Allow: true, Grant: turn.GrantTool},
 }
 
+// maxCovered is the length of the longest commands or host in a label, in bytes.
+const maxCovered = 40
+
 // Verdicts returns the verdicts that the request permits. The chat and the commands offer the same ones.
 func Verdicts(r turn.Request) []Verdict {
 	offered := slices.DeleteFunc(slices.Clone(verdicts), func(v Verdict) bool { return v.Refused(r) != nil })
 	for i, v := range offered {
-		if prefixes := turn.CommandPrefixes(r.Arguments); v.Grant == turn.GrantCommand {
-			offered[i].Label = "always " + termsafe.Line(strings.Join(prefixes, ", "), 60)
+		what := ""
+		switch v.Grant {
+		case turn.GrantCommand:
+			what = strings.Join(turn.CommandPrefixes(r.Arguments), ", ")
+		case turn.GrantHost:
+			what = turn.HostOf(r.Arguments)
+		}
+		if what != "" && len(what) <= maxCovered { // Covers names a longer one
+			offered[i].Label = "always " + Preview(what)
 		}
 	}
 	return offered
+}
+
+// Covers says in a line for each which later calls the verdicts allow whose labels cannot name all of them; "" if there
+// are none.
+func Covers(r turn.Request) string {
+	var lines []string
+	for _, v := range Verdicts(r) {
+		switch v.Grant {
+		case turn.GrantCommand:
+			lines = append(lines, fmt.Sprintf("%s: always allow, with any further words: %s", v.Key,
+				termsafe.Visible(strings.Join(turn.CommandPrefixes(r.Arguments), ", "))))
+		case turn.GrantHost:
+			lines = append(lines, fmt.Sprintf("%s: always allow calls of this tool to %s", v.Key,
+				termsafe.Visible(turn.HostOf(r.Arguments))))
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 // VerdictOf returns the verdict that a key or a word selects, and false if there is none. It does not check whether a

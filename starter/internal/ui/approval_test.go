@@ -29,7 +29,7 @@ func TestAnApprovalShowsTheCallsBeside(t *testing.T) {
 	t.Parallel()
 	r := turn.Request{Kind: turn.RequestApproval, Tool: "mcp/a/b", Arguments: "{}", Why: "policy asks",
 		Beside: &turn.Beside{Count: 18, Calls: []turn.ToolCall{{Tool: "a", Arguments: "{\"x\":\n1}"}, {Tool: "b", Arguments: "{}"}}}}
-	parts := Describe("s", r)
+	parts := Describe("s", r, "")
 	assert.Contains(t, parts[1].Text, "18")
 	assert.Contains(t, parts[1].Text, "16 of them not shown")
 	assert.Equal(t, Part{Text: "a {\"x\":\\n1}\nb {}", Quoted: true}, parts[2], "a line for each call")

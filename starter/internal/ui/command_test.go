@@ -24,7 +24,7 @@ func shell(t *testing.T, command string) turn.Request {
 func TestACommandIsShownAsLines(t *testing.T) {
 	r := shell(t, "ls -la && cat > x.go <<'EOF'\npackage x\n\n\tvar y\x1b\nEOF")
 	require.Contains(t, r.Arguments, `\u0026\u0026`)
-	parts := Describe("s", r)
+	parts := Describe("s", r, "")
 	require.Len(t, parts, 3)
 	assert.Contains(t, parts[1].Text, ShortHash(r.ArgumentsHash))
 	assert.Equal(t, Part{Text: "$ ls -la && cat > x.go <<'EOF'\n  package x\n  \n      var y\x1b\n  EOF", Quoted: true}, parts[2])

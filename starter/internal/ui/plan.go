@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -54,34 +55,50 @@ func Steps(r turn.Request) string {
 }
 
 // Editor writes a plan, the arguments of its call, to a temporary file and returns the command that opens the file in
-// the user's editor ($VISUAL, $EDITOR, or vi). The caller runs the command and then calls changed, which returns the
-// changed plan, or nil if the user did not change it, and removes the file.
+// the user's editor. The caller runs the command and then calls changed, which returns the changed plan, or nil if the
+// user did not change it, and removes the file.
 func Editor(arguments string) (cmd *exec.Cmd, changed func() (json.RawMessage, error), err error) {
 	var text bytes.Buffer
 	if err := json.Indent(&text, []byte(arguments), "", "  "); err != nil {
 		return nil, nil, fmt.Errorf("the plan cannot be edited: %w", err)
 	}
-	f, err := os.CreateTemp("", "everturn-plan-*.json")
+	cmd, edited, err := EditText(text.String()+"\n", "plan-*.json", 2*plan.MaxBytes) // it is indented
+	return cmd, func() (json.RawMessage, error) {
+		now, err := edited()
+		if err != nil || strings.TrimSpace(now) == strings.TrimSpace(text.String()) {
+			return nil, err
+		}
+		return ChangedPlan([]byte(now))
+	}, err
+}
+
+// EditText writes a text to a temporary file, whose name matches pattern, and returns the command that opens the file in
+// the user's editor ($VISUAL, $EDITOR, or vi). The caller runs the command and then calls edited, which returns the text
+// of at most maxBytes, and removes the file.
+func EditText(text, pattern string, maxBytes int64) (cmd *exec.Cmd, edited func() (string, error), err error) {
+	f, err := os.CreateTemp("", "everturn-"+pattern)
 	if err != nil {
-		return nil, nil, fmt.Errorf("writing the plan for the editor: %w", err)
+		return nil, nil, fmt.Errorf("writing a file for the editor: %w", err)
 	}
-	_, writeErr := f.Write(append(text.Bytes(), '\n'))
+	_, writeErr := f.WriteString(text)
 	if err := cmp.Or(writeErr, f.Close()); err != nil {
 		os.Remove(f.Name())
-		return nil, nil, fmt.Errorf("writing the plan for the editor: %w", err)
+		return nil, nil, fmt.Errorf("writing a file for the editor: %w", err)
 	}
 	editor := cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR"), "vi")
 	cmd = exec.Command("sh", "-c", editor+` "$1"`, "sh", f.Name()) // the editor may have arguments, as git allows
-	return cmd, func() (json.RawMessage, error) {
+	return cmd, func() (string, error) {
 		defer os.Remove(f.Name())
-		edited, err := os.ReadFile(f.Name())
+		f, err := os.Open(f.Name()) // the editor may have replaced the file
 		if err != nil {
-			return nil, fmt.Errorf("reading the plan from the editor: %w", err)
+			return "", fmt.Errorf("reading the text from the editor: %w", err)
 		}
-		if bytes.Equal(bytes.TrimSpace(edited), bytes.TrimSpace(text.Bytes())) {
-			return nil, nil
+		defer f.Close()
+		now, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
+		if err == nil && int64(len(now)) > maxBytes {
+			err = fmt.Errorf("the text from the editor is longer than %s", Bytes(maxBytes))
 		}
-		return ChangedPlan(edited)
+		return string(now), err
 	}, nil
 }
 

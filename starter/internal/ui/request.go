@@ -19,8 +19,10 @@ type Part struct {
 
 // Describe returns what a user must see to decide about a request: a line that names it, the calls that run together
 // with it, the reason (up to 300 characters), and the whole question, form, or arguments of the call. The steps of a
-// plan, and the diff of a call that edits a file, precede the arguments. A quoted part may be unsafe for a terminal.
-func Describe(session string, r turn.Request) []Part {
+// plan, and the diff of a call that edits a file, precede the arguments. The diff has the lines around the change if the
+// file is in folder, where the session's file tools act; "" means another machine. A quoted part may be unsafe for a
+// terminal.
+func Describe(session string, r turn.Request, folder string) []Part {
 	var parts []Part
 	add := func(text string) { parts = append(parts, Part{Text: text}) }
 	head := requestTitle(termsafe.Visible(session), r)
@@ -46,7 +48,7 @@ func Describe(session string, r turn.Request) []Part {
 		add("its steps:")
 		parts = append(parts, Part{Text: steps, Quoted: true})
 	}
-	if diff := Diff(r.Tool, r.Arguments); diff != "" {
+	if diff := DiffIn(folder, r.Tool, r.Arguments); diff != "" {
 		add("it changes a text:")
 		parts = append(parts, Part{Text: diff, Quoted: true})
 	}
@@ -57,10 +59,14 @@ func Describe(session string, r turn.Request) []Part {
 			add("other arguments:")
 			parts = append(parts, Part{Text: others, Quoted: true})
 		}
-		return parts
+	} else {
+		add(fmt.Sprintf("arguments (hash %s):", ShortHash(r.ArgumentsHash)))
+		parts = append(parts, Part{Text: Arguments(r.Arguments), Quoted: true})
 	}
-	add(fmt.Sprintf("arguments (hash %s):", ShortHash(r.ArgumentsHash)))
-	return append(parts, Part{Text: Arguments(r.Arguments), Quoted: true})
+	if covers := Covers(r); covers != "" {
+		add(covers)
+	}
+	return parts
 }
 
 // Beside describes the calls that run together with the call of an approval: a title with their number, and a line for

@@ -2,8 +2,27 @@ package app
 
 import (
 	"context"
+	"fmt"
 	"time"
+
+	"github.com/everturn/everturn/internal/temporalconn"
 )
+
+// Waits returns what keeps the session's turn, or a message to the session, from being worked on: Temporal does not
+// answer, or no worker of its version runs. It returns "" if it is neither.
+func (t *TurnClient) Waits(ctx context.Context, session string) string {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	pollers, err := temporalconn.Pollers(ctx, t.conn, t.Cfg.Temporal.TaskQueue)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("no Temporal answers at %s (`everturn dev` starts one)", t.Cfg.Temporal.Address)
+	case len(pollers) == 0:
+		return fmt.Sprintf("waiting for a worker of task queue %s (`everturn worker` starts one)", t.Cfg.Temporal.TaskQueue)
+	}
+	lost, _ := temporalconn.LostVersionText(ctx, t.conn, t.Client.WorkflowID(session)) // "" after an error
+	return lost
+}
 
 // checkWriteWithin bounds the check whether the journal can be written.
 const checkWriteWithin = time.Second

@@ -3,17 +3,13 @@ package branch
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/internal/workspace"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
@@ -33,10 +29,9 @@ each call that changes files, and your repository stays as it is until you merge
 
 // canvas is what the commands for a session's canvas have open.
 type canvas struct {
-	store           *workspace.Store
-	journal         client.Journal
-	cfg             config.Config
-	tenant, session string
+	app.Canvases
+	cfg     config.Config
+	session string
 }
 
 // openCanvases calls f with the repository of the canvases.
@@ -49,30 +44,25 @@ func openCanvases(ctx context.Context, a *app.App, f func(c canvas) error) error
 	if cfg.Workspace.Mode != config.WorkspaceTree {
 		return app.Usage("there are no canvases: set mode = \"tree\" under [workspace] in agent.toml")
 	}
-	store, err := workspace.Open(ctx, workspace.Options{Repo: cfg.Runtime.Workspace, State: cfg.StateDir()})
+	store, err := app.OpenStore(ctx, cfg)
 	if err != nil {
-		return app.Usage("%v", err)
+		return err
 	}
 	j, err := app.ReadJournal(ctx, loaded.Config)
 	if err != nil {
 		return err
 	}
 	defer j.Close()
-	return f(canvas{store: store, journal: j, cfg: cfg, tenant: cfg.Tenant})
+	return f(canvas{Canvases: app.Canvases{Store: store, Journal: j, Tenant: cfg.Tenant}, cfg: cfg})
 }
 
 // canvasOf calls f with a canvas: that of the session in args, or of the last session if args is empty.
 func canvasOf(ctx context.Context, a *app.App, args []string, f func(c canvas) error) error {
 	return openCanvases(ctx, a, func(c canvas) (err error) {
-		if c.session, err = app.SessionArg(ctx, c.journal, args); err != nil {
+		if c.session, err = app.SessionArg(ctx, c.Journal, args); err != nil {
 			return err
 		}
-		err = f(c)
-		if errors.Is(err, workspace.ErrNoCanvas) {
-			return app.Usage("session %s has changed nothing in the repository: there is no branch %s", app.Line(c.session, 100),
-				workspace.Branch(c.tenant, c.session))
-		}
-		return err
+		return c.Explained(c.session, f(c))
 	})
 }
 
@@ -86,7 +76,7 @@ func canvasShow(a *app.App) *cobra.Command {
 		ValidArgsFunction: a.CompleteSessions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return canvasOf(cmd.Context(), a, args, func(c canvas) error {
-				s, err := c.store.Show(cmd.Context(), c.tenant, c.session)
+				s, err := c.Show(cmd.Context(), c.session)
 				if err != nil {
 					return err
 				}
@@ -124,7 +114,7 @@ func canvasPath(a *app.App) *cobra.Command {
 		ValidArgsFunction: a.CompleteSessions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return canvasOf(cmd.Context(), a, args, func(c canvas) error {
-				s, err := c.store.Show(cmd.Context(), c.tenant, c.session)
+				s, err := c.Show(cmd.Context(), c.session)
 				if err == nil {
 					fmt.Fprintln(a.Out, s.Tree)
 				}
@@ -144,16 +134,11 @@ func canvasDiff(a *app.App) *cobra.Command {
 		ValidArgsFunction: a.CompleteSessions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return canvasOf(cmd.Context(), a, args, func(c canvas) error {
-				text, head, err := c.store.Diff(cmd.Context(), c.tenant, c.session, file)
+				text, head, err := c.Diff(cmd.Context(), c.session, file)
 				if err != nil {
 					return err
 				}
-				// A control character may be what the change is about: a carriage return ends a line of a program.
-				parts := strings.Split(text, "\t")
-				for i, part := range parts {
-					parts[i] = termsafe.Visible(part)
-				}
-				fmt.Fprint(a.Out, strings.Join(parts, "\t"))
+				fmt.Fprint(a.Out, text)
 				a.Note("merge exactly this with\n  everturn canvas merge %s --commit %.10s", app.Quoted(c.session), head)
 				return nil
 			})
@@ -173,7 +158,7 @@ func canvasLog(a *app.App) *cobra.Command {
 		ValidArgsFunction: a.CompleteSessions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return canvasOf(cmd.Context(), a, args, func(c canvas) error {
-				s, err := c.store.Show(cmd.Context(), c.tenant, c.session)
+				s, err := c.Show(cmd.Context(), c.session)
 				if err != nil {
 					return err
 				}
@@ -203,7 +188,7 @@ The commit itself is kept, and the conversation stays as it is. The model is tol
 		ValidArgsFunction: a.CompleteSessions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return canvasOf(cmd.Context(), a, args, func(c canvas) error {
-				done, err := app.Undo(cmd.Context(), c.store, c.journal, c.tenant, c.session)
+				done, err := c.Undo(cmd.Context(), c.session)
 				if err == nil {
 					a.Note("%s", app.Line(done, 300))
 				}

@@ -3,7 +3,6 @@ package branch
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -34,21 +33,10 @@ Exit codes: 0 merged, 1 a conflict or another failure.`,
 		ValidArgsFunction: a.CompleteSessions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return canvasOf(cmd.Context(), a, args, func(c canvas) error {
-				into = cmp.Or(into, c.store.Current(cmd.Context()))
-				if into == "" {
-					return app.Usage("no branch is checked out: name one with --into")
-				}
-				id, err := c.store.Merge(cmd.Context(), workspace.MergeInput{
-					Action: workspace.Action{Tenant: c.tenant, Session: c.session, Tool: "everturn canvas merge"},
-					Commit: commit, Into: into, Squash: squash, SignOff: signOff,
-					Title: cmp.Or(message, "Merge "+workspace.Branch(c.tenant, c.session)), ByUser: true,
-				})
-				var conflict *workspace.ConflictError
-				if errors.As(err, &conflict) {
-					return fmt.Errorf("%w: ask the session to change its version", err)
-				}
+				done, err := c.Merge(cmd.Context(), workspace.MergeInput{Action: workspace.Action{Session: c.session},
+					Commit: commit, Into: into, Squash: squash, SignOff: signOff, Title: message})
 				if err == nil {
-					a.Note("merged into %s as commit %.10s", app.Line(into, 100), id)
+					a.Note("%s", done)
 				}
 				return err
 			})
@@ -83,8 +71,8 @@ a commit of somebody else is not replaced. The session and your repository stay 
 				if to == nil {
 					return app.Usage("there is no repository to push to: set remote under [workspace.publish] in agent.toml")
 				}
-				done, err := c.store.Publish(cmd.Context(), workspace.PublishInput{Publishing: *to, Commit: commit, Squash: squash,
-					Action: workspace.Action{Tenant: c.tenant, Session: c.session, Tool: "everturn canvas publish"},
+				done, err := c.Store.Publish(cmd.Context(), workspace.PublishInput{Publishing: *to, Commit: commit, Squash: squash,
+					Action: workspace.Action{Tenant: c.Tenant, Session: c.session, Tool: "everturn canvas publish"},
 					Title:  cmp.Or(message, "Changes of "+c.session)})
 				if err == nil {
 					fmt.Fprintln(a.Out, termsafe.Visible(done.String()))
@@ -111,7 +99,7 @@ A canvas with commits that are nowhere else stays, as does one with changes that
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return openCanvases(cmd.Context(), a, func(c canvas) error {
-				all, err := c.store.List(cmd.Context(), c.tenant, c.cfg.Workspace.Keep)
+				all, err := c.Store.List(cmd.Context(), c.Tenant, c.cfg.Workspace.Keep)
 				if err != nil {
 					return err
 				}
@@ -151,7 +139,7 @@ asks first. They stay in the store of the canvases for the time of workspace.kee
 				if agreed, err := agreesToDrop(cmd.Context(), a, c, yes); err != nil || !agreed {
 					return err
 				}
-				s, err := c.store.Drop(cmd.Context(), c.tenant, c.session)
+				s, err := c.Store.Drop(cmd.Context(), c.Tenant, c.session)
 				if err == nil {
 					a.Note("deleted branch %s, whose last commit was %.10s, and its directory", s.Branch, s.Head)
 				}
@@ -165,7 +153,7 @@ asks first. They stay in the store of the canvases for the time of workspace.kee
 
 // agreesToDrop reports whether a canvas may be dropped: it has nothing unmerged, or the user agrees to lose it.
 func agreesToDrop(ctx context.Context, a *app.App, c canvas, yes bool) (bool, error) {
-	shown, unmerged, err := c.store.Unmerged(ctx, c.tenant, c.session)
+	shown, unmerged, err := c.Store.Unmerged(ctx, c.Tenant, c.session)
 	if err != nil || unmerged == 0 || yes {
 		return err == nil, err
 	}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 )
 
@@ -25,9 +24,7 @@ commands that decide it.`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: a.CompleteSessions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.WithJournal(cmd.Context(), func(j client.Journal) error {
-				return listRequests(cmd.Context(), a, j, args, limit, output)
-			})
+			return listRequests(cmd.Context(), a, args, limit, output)
 		},
 	}
 	app.OutputFlag(cmd, &output, app.OutputText, app.OutputJSON, app.OutputJSONL)
@@ -36,10 +33,18 @@ commands that decide it.`,
 }
 
 // listRequests prints at most limit pending requests of the session in args, or of all sessions if args is empty.
-func listRequests(ctx context.Context, a *app.App, j client.Journal, args []string, limit int, output string) error {
+func listRequests(ctx context.Context, a *app.App, args []string, limit int, output string) error {
+	loaded, err := a.Load()
+	if err != nil {
+		return err
+	}
+	j, err := app.ReadJournal(ctx, loaded.Config)
+	if err != nil {
+		return err
+	}
+	defer j.Close()
 	session := ""
 	if len(args) > 0 {
-		var err error
 		if session, err = app.SessionArg(ctx, j, args); err != nil {
 			return err
 		}
@@ -56,7 +61,7 @@ func listRequests(ctx context.Context, a *app.App, j client.Journal, args []stri
 			a.Note("no requests are pending")
 			return nil
 		}
-		l := LayoutOf(a.Out)
+		l := LayoutOf(ctx, a, loaded.Config, a.Out)
 		if l.quarantined, err = quarantinedTools(ctx, j); err != nil {
 			return err
 		}

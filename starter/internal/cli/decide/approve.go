@@ -246,7 +246,7 @@ func confirmed(ctx context.Context, t *app.TurnClient, r client.Request, f decid
 		return true, nil
 	}
 	app.DiscardInput(a.In)
-	l := LayoutOf(a.Err)
+	l := LayoutOf(ctx, a, t.Cfg, a.Err)
 	l.quarantined = quarantined
 	seen, err := a.Seen(ctx, l.describe(r))
 	if err != nil || !seen {

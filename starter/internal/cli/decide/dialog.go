@@ -33,7 +33,7 @@ type sendFunc func(context.Context) (status string, decided []string, err error)
 func (d *Dialog) Ask(ctx context.Context) (sendFunc, error) {
 	a, r := d.t.App, d.Request
 	app.DiscardInput(a.In)
-	l := LayoutOf(a.Err)
+	l := LayoutOf(ctx, a, d.t.Cfg, a.Err)
 	l.omitFields = true
 	var err error
 	if l.quarantined, err = quarantinedTools(ctx, d.t.Journal); err != nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/everturn/everturn/client"
+	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/starter/internal/ui/form"
@@ -22,20 +23,26 @@ type layout struct {
 	omitFields bool
 	// quarantined maps the IDs of quarantined tools to their servers.
 	quarantined map[string]string
+	// folder returns the folder in which the file tools act for a session; nil if it is not on this machine.
+	folder func(session string) string
 	// callers maps the session of a subagent to a line that names its callers: see callersOf.
 	callers map[string]string
 }
 
-// LayoutOf returns the layout for one of the program's streams.
-func LayoutOf(w any) layout {
+// LayoutOf returns the layout for one of the program's streams. Diffs show files of the folders that cfg names.
+func LayoutOf(ctx context.Context, a *app.App, cfg config.Config, w any) layout {
 	columns, _ := app.SizeOf(w)
-	return layout{columns: columns}
+	return layout{columns: columns, folder: a.Folders(ctx, cfg)}
 }
 
 // describe returns the text of a request, exactly and completely, with warnings about its tool.
 func (l layout) describe(r client.Request) string {
 	var lines []string
-	for _, p := range ui.Describe(r.Session, r) {
+	folder := ""
+	if l.folder != nil {
+		folder = l.folder(r.Session)
+	}
+	for _, p := range ui.Describe(r.Session, r, folder) {
 		if p.Fields && l.omitFields {
 			continue
 		}

@@ -2,6 +2,7 @@ package talk
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -68,7 +69,15 @@ func startChat(ctx context.Context, a *app.App, f sessionFlags, chosen turn.User
 		return app.Usage("chat needs a terminal that can move its cursor (TERM=%s cannot); use `everturn run \"...\"` and "+
 			"`everturn run -c \"...\"`", a.Lookup("TERM"))
 	}
-	return a.WithClient(ctx, f.needs(false), func(t *app.TurnClient) error { return talkTo(ctx, t, f, chosen, out) })
+	connected := false
+	err := a.WithClient(ctx, f.needs(false), func(t *app.TurnClient) error {
+		connected = true
+		return talkTo(ctx, t, f, chosen, out)
+	})
+	if !connected && errors.Is(err, client.ErrUnreachable) {
+		return fmt.Errorf("%w; `everturn chat --dev` brings its own, with a worker", err)
+	}
+	return err
 }
 
 // talkTo runs a chat with the session of the flags, or with a new one, until the user leaves it.
@@ -103,8 +112,12 @@ func talkTo(ctx context.Context, t *app.TurnClient, f sessionFlags, chosen turn.
 		Link:  func(session, id string) string { return t.RunLink(t.Client.WorkflowID(session), id) },
 		Color: a.Colored(out), In: a.In, Out: out, Environ: a.Environ, Signals: a.Interrupts.Take(), Failed: t.Failed,
 	}
-	if err := withWorkspace(ctx, t.Cfg, &options); err != nil {
-		return err
+	options.Waits = t.Waits
+	options.Workspace = a.Folders(ctx, t.Cfg)
+	if t.HasCanvases() {
+		if options.Canvases, err = t.Canvases(ctx); err != nil {
+			return err
+		}
 	}
 	left, err := chat.Run(ctx, options)
 	if err != nil {

@@ -312,7 +312,11 @@ func (f *follower) conclude(ctx context.Context, end outcome) error {
 			return err
 		}
 	}
-	return finish(f.TurnClient, end.result, f.view, f.options)
+	err := finish(f.TurnClient, end.result, f.view, f.options)
+	if f.view.changed && !f.options.quiet && f.options.output == app.OutputText {
+		noteChanges(ctx, f.TurnClient, f.turn.Session)
+	}
+	return err
 }
 
 // finish prints the turn's result, writes the answer to the file of --output-last, and returns an error with the exit

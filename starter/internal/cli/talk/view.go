@@ -49,6 +49,7 @@ type view struct {
 	// progressShown means that the last line on stderr is a call's progress, which the next output replaces.
 	progressShown bool
 	progressAt    time.Time // the time of the last progress event that was shown, with TERM=dumb
+	changed       bool      // the turn has changed files of the session's tree
 }
 
 // newView returns a view for the flags of a command.
@@ -89,6 +90,8 @@ func (v *view) event(e turn.Event) {
 		v.retry(e)
 	case turn.EventInferenceWaiting:
 		v.modelWait(e)
+	case turn.EventWorkspaceCommitted:
+		v.changed = true
 	case turn.EventPlan:
 		var p plan.Progress
 		if decode(e, &p) {

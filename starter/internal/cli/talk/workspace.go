@@ -10,39 +10,23 @@ import (
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/internal/loopback"
 	"github.com/everturn/everturn/internal/workspace"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/starter/internal/ui"
-	"github.com/everturn/everturn/starter/internal/ui/chat"
 )
 
-func openStore(ctx context.Context, cfg config.Config) (*workspace.Store, error) {
-	store, err := workspace.Open(ctx, workspace.Options{Repo: cfg.Runtime.Workspace, State: cfg.StateDir()})
+// noteChanges prints what a session has changed, after a turn that has changed files.
+func noteChanges(ctx context.Context, t *app.TurnClient, session string) {
+	if !t.HasCanvases() {
+		return
+	}
+	canvases, err := t.Canvases(ctx)
 	if err != nil {
-		return nil, app.Usage("%v", err)
+		return
 	}
-	return store, nil
-}
-
-// withWorkspace adds what a chat does with the files of sessions, if a worker on this machine has them.
-func withWorkspace(ctx context.Context, cfg config.Config, o *chat.Options) error {
-	switch {
-	case !loopback.Address(cfg.Temporal.Address): // a worker on another machine has another workspace
-		return nil
-	case cfg.Workspace.Mode == config.WorkspaceFolder:
-		o.Workspace = func(string) string { return cfg.Runtime.Workspace }
-		return nil
+	if shown, err := canvases.Show(ctx, session); err == nil && len(shown.Files) > 0 {
+		t.App.Aside("%s · `everturn canvas diff %s`", ui.ChangedFiles(shown.Files), app.Quoted(session))
 	}
-	store, err := openStore(ctx, cfg)
-	if err != nil {
-		return err
-	}
-	o.Workspace = func(session string) string { return store.Path(cfg.Tenant, session) }
-	o.Undo = func(ctx context.Context, session string) (string, error) {
-		return app.Undo(ctx, store, o.Journal, cfg.Tenant, session)
-	}
-	return nil
 }
 
 // maxNamed bounds how many files a note names.
@@ -51,7 +35,7 @@ const maxNamed = 5
 // begin begins the tree of a new session with the user's files that are not committed, with --with-changes. note is
 // for the user: it names those files if the tree is going to lack them.
 func (f sessionFlags) begin(ctx context.Context, t *app.TurnClient, session string) (note string, err error) {
-	if t.Cfg.Workspace.Mode != config.WorkspaceTree || !loopback.Address(t.Cfg.Temporal.Address) {
+	if !t.HasCanvases() {
 		if f.changes {
 			return "", app.Usage("--with-changes needs mode = \"tree\" under [workspace], and a worker on this machine")
 		}
@@ -66,13 +50,13 @@ func (f sessionFlags) begin(ctx context.Context, t *app.TurnClient, session stri
 	case !errors.Is(err, client.ErrNotFound):
 		return "", err
 	}
-	store, err := openStore(ctx, t.Cfg)
+	canvases, err := t.Canvases(ctx)
 	if err != nil {
 		return "", err
 	}
 	if f.changes {
 		a := workspace.Action{Tenant: t.Cfg.Tenant, Session: session}
-		res, err := store.TakeUserChanges(ctx, a)
+		res, err := canvases.Store.TakeUserChanges(ctx, a)
 		var notes []string
 		if err == nil && res.Commit != "" {
 			notes = append(notes, fmt.Sprintf("the session begins with your changes, as commit %.10s", res.Commit))
@@ -82,7 +66,7 @@ func (f sessionFlags) begin(ctx context.Context, t *app.TurnClient, session stri
 		}
 		return strings.Join(notes, "\n"), err
 	}
-	changed, err := store.UserChanges(ctx)
+	changed, err := canvases.Store.UserChanges(ctx)
 	changed = slices.DeleteFunc(changed, isOurs)
 	if err != nil || len(changed) == 0 {
 		return "", err

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"unicode/utf8"
 
 	"github.com/everturn/everturn/client"
@@ -35,8 +36,13 @@ func ReadAttachment(path string) (a client.Attachment, err error) {
 	if err != nil {
 		return a, err
 	}
+	defer f.Close()
+	return readAttachment(f)
+}
+
+func readAttachment(f io.Reader) (a client.Attachment, err error) {
 	a.Data, err = io.ReadAll(io.LimitReader(f, client.MaxAttachmentBytes+1)) // the client refuses what is longer
-	if err = errors.Join(err, f.Close()); err != nil {
+	if err != nil {
 		return a, err
 	}
 	a.Type, _, _ = strings.Cut(http.DetectContentType(a.Data), ";")
@@ -52,11 +58,11 @@ var mention = regexp.MustCompile(`(?:^|\s)(@"[^"\n]+"|@\S+)`)
 // pathLike matches a word that can only be meant as a path: it has a slash or an extension.
 var pathLike = regexp.MustCompile(`^[\pL\pN_~.-]*(/[\pL\pN_~./-]*|\.[\pL\pN]{1,8})$`)
 
-// attach reads the files that the user names after an @. Images and PDFs become attachments of the message; the text of
+// attach reads the files that the user names after an @, relative to dir as openMentioned opens them. Images and PDFs become attachments of the message; the text of
 // other files is appended to it. typed is the input, and out.text the same text with long pastes, whose words name no
 // files. Two @ begin a word that names no file either. The error for a file that is missing or too large is for the
 // user.
-func (out *outgoing) attach(typed string) error {
+func (out *outgoing) attach(typed, dir string) error {
 	files, size := "", 0
 	seen := map[string]bool{}
 	for _, found := range mention.FindAllStringSubmatch(typed, -1) {
@@ -69,7 +75,7 @@ func (out *outgoing) attach(typed string) error {
 			out.text = strings.Replace(out.text, word, word[1:], 1)
 			continue
 		}
-		name, a, err := readMention(word)
+		name, a, err := readMention(dir, word)
 		switch {
 		case name == "":
 			continue
@@ -101,18 +107,18 @@ func (out *outgoing) attach(typed string) error {
 
 // readMention reads the file that a word names after its @, without punctuation at the end of the word if there is no
 // such file. name is empty if the word means something else: a directory, or a word that is no path.
-func readMention(word string) (name string, a client.Attachment, err error) {
+func readMention(dir, word string) (name string, a client.Attachment, err error) {
 	name = strings.Trim(word[1:], `"`)
-	if bare := strings.TrimRight(name, ".,;:!?)"); bare != name && !exists(name) {
+	f, err := openMentioned(dir, name)
+	if bare := strings.TrimRight(name, ".,;:!?)"); bare != name && errors.Is(err, fs.ErrNotExist) {
 		name = bare
+		f, err = openMentioned(dir, name)
 	}
-	path := name
-	if rest, ok := strings.CutPrefix(name, "~/"); ok {
-		if home, err := os.UserHomeDir(); err == nil {
-			path = filepath.Join(home, rest)
-		}
+	var info fs.FileInfo
+	if err == nil {
+		defer f.Close()
+		info, err = f.Stat()
 	}
-	info, err := os.Stat(path)
 	switch {
 	case err == nil && info.IsDir(), err != nil && !pathLike.MatchString(name) && word[1] != '"':
 		return "", a, nil
@@ -122,14 +128,41 @@ func readMention(word string) (name string, a client.Attachment, err error) {
 		err = errors.New("it is not a regular file")
 	}
 	if err == nil {
-		a, err = ReadAttachment(path)
+		a, err = readAttachment(f)
 	}
 	return name, a, err
 }
 
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
+// openMentioned opens the file that a message names. A relative path is one in dir, which no link may leave, because the
+// session has made what is there; if dir is empty, it is one in the current directory.
+func openMentioned(dir, name string) (*os.File, error) {
+	const flags = os.O_RDONLY | syscall.O_NONBLOCK // opening a pipe would wait for its writer
+	if rest, ok := strings.CutPrefix(name, "~/"); ok {
+		if home, err := os.UserHomeDir(); err == nil {
+			name = filepath.Join(home, rest)
+		}
+	}
+	if dir == "" || filepath.IsAbs(name) {
+		return os.OpenFile(name, flags, 0)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	return root.OpenFile(name, flags, 0)
+}
+
+// tree returns the directory of the session's tree, whose files messages name; "" if it has none on this machine.
+func (m *Model) tree() string {
+	if m.o.Canvases == nil || m.o.Workspace == nil {
+		return ""
+	}
+	dir := m.o.Workspace(m.session)
+	if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
+		return ""
+	}
+	return dir
 }
 
 // marks describes the attachments of the message, as ui.Media does, and what the chat has added to its text.

@@ -31,10 +31,12 @@ func slashCommands() []slashCommand {
 		{"compact", "[FOCUS]", "summarize the conversation for its next prompts; it stays as it is",
 			(*Model).compactCommand},
 		{"decline", "", "decline the request of an MCP server", (*Model).declineCommand},
+		{"diff", "[FILE]", "show what the session has changed", (*Model).diffCommand},
 		{"effort", "[LEVEL]", "choose how hard the model of new turns reasons; /effort default takes the agent's",
 			(*Model).effortCommand},
 		{"fork", "[N]", "continue in a new session that shares this one's messages, or the first N", (*Model).forkCommand},
 		{"help", "", "list the commands and keys", (*Model).helpCommand},
+		{"merge", "[BRANCH]", "show what the session has changed, and merge it if you say so", (*Model).mergeCommand},
 		{"model", "[NAME]", "choose the model of new turns; /model default takes the agent's",
 			(*Model).modelCommand},
 		{"open", "", "show the link to the turn in Temporal's Web UI", (*Model).openCommand},
@@ -216,22 +218,6 @@ func (m *Model) compactCommand(focus string) tea.Cmd {
 		}
 		return replyMsg{lines: []string{res.String()}}
 	}
-}
-
-// undoCommand takes back the last commit of the session's canvas.
-func (m *Model) undoCommand(string) tea.Cmd {
-	if m.o.Undo == nil {
-		m.printError("there is nothing to undo: sessions share their files (workspace.mode), or a worker elsewhere has them")
-		return nil
-	}
-	session := m.session
-	return m.background(func(ctx context.Context) tea.Msg {
-		done, err := m.o.Undo(ctx, session)
-		if err != nil {
-			return replyMsg{err: err}
-		}
-		return replyMsg{lines: []string{done}}
-	})
 }
 
 // toolsCommand lists the tools in the catalogues of all workers.

@@ -23,7 +23,9 @@ type menu struct {
 	closed  string   // the word for which the user has closed the menu
 	files   filesMsg // the paths that it offers after an @
 	reading bool     // files have been read, or are being read
-	listing string   // the command in the input whose choices have been read, or are being read; empty if there is none
+	// searching means that the menu offers the texts of the history that contain the input.
+	searching bool
+	listing   string // the command in the input whose choices have been read, or are being read; empty if there is none
 }
 
 // choice is an item of the menu.
@@ -95,8 +97,8 @@ func (c *menu) view(m *Model, rows int) []string {
 	return append(strings.Split(c.list.View(), "\n"), m.theme.dim.Render(cutWidth(more, m.cols())))
 }
 
-// complete updates the menu for the last word of the input. The first time that the word begins with an @, it returns
-// the command that reads the files.
+// complete updates the menu for the last word of the input. The first time that the word begins with an @, and
+// again after the session has changed its tree, it returns the command that reads the files.
 func (m *Model) complete() tea.Cmd {
 	c := &m.menu
 	text := m.input.Value()
@@ -104,7 +106,8 @@ func (m *Model) complete() tea.Cmd {
 	var items []list.Item
 	var cmd tea.Cmd
 	command, _, isArgument := strings.Cut(text, " ")
-	isArgument = isArgument && (command == "/model" || command == "/effort" || command == "/sessions" || command == "/fork")
+	isArgument = isArgument && (command == "/model" || command == "/effort" || command == "/sessions" || command == "/fork" ||
+		command == "/merge")
 	if isArgument {
 		c.word = text
 	}
@@ -114,6 +117,8 @@ func (m *Model) complete() tea.Cmd {
 	closedByUser := c.closed != "" && c.word == c.closed
 	switch {
 	case m.focused || m.reason != "" || closedByUser: // no menu
+	case c.searching:
+		items = m.history.matching(text)
 	case isArgument:
 		items, cmd = m.argumentChoices(text)
 	case strings.HasPrefix(text, "/") && c.word == text:
@@ -122,7 +127,8 @@ func (m *Model) complete() tea.Cmd {
 		items = matchingFiles(c.word[1:], c.files)
 		if !c.reading {
 			c.reading = true
-			cmd = m.background(readFiles)
+			dir := cmp.Or(m.tree(), ".")
+			cmd = m.background(func(ctx context.Context) tea.Msg { return readFiles(ctx, dir) })
 		}
 	}
 	if c.word != c.closed { // the user has gone on typing: the menu may open again
@@ -180,8 +186,15 @@ func (m *Model) menuKey(name string) (cmd tea.Cmd, handled bool) {
 	switch name {
 	case "up", "ctrl+p":
 		c.list.CursorUp()
+		return nil, true
 	case "down", "ctrl+n":
 		c.list.CursorDown()
+		return nil, true
+	}
+	if c.searching {
+		return m.searchKey(name, chosen)
+	}
+	switch name {
 	case "esc":
 		c.closed = c.word
 		return m.complete(), true
@@ -201,6 +214,23 @@ func (m *Model) menuKey(name string) (cmd tea.Cmd, handled bool) {
 	return cmd, true
 }
 
+// searchKey is menuKey while the menu offers texts of the history.
+func (m *Model) searchKey(name string, chosen choice) (cmd tea.Cmd, handled bool) {
+	switch name {
+	case "ctrl+r":
+		m.menu.list.CursorDown()
+		return nil, true
+	case "enter", "tab":
+		m.pastes = pastes{}
+		m.setInput(chosen.text)
+	case "esc":
+	default:
+		return nil, false
+	}
+	m.menu.searching = false
+	return m.complete(), true
+}
+
 // acceptChoice replaces the last word of the input with a choice.
 func (m *Model) acceptChoice(chosen choice) tea.Cmd {
 	m.input.SetValue(strings.TrimSuffix(m.input.Value(), m.menu.word) + chosen.text + " ")
@@ -208,21 +238,21 @@ func (m *Model) acceptChoice(chosen choice) tea.Cmd {
 	return m.complete()
 }
 
-// filesMsg are the paths of the files below the current directory.
+// filesMsg are the paths of the files below the session's tree, or below the current directory: see Model.tree.
 type filesMsg []string
 
-// maxFiles bounds the paths that the menu offers, and maxVisits the paths that readFiles visits: the current directory
-// may be a whole disk.
+// maxFiles bounds the paths that the menu offers, and maxVisits the paths that readFiles visits: the directory may be a
+// whole disk.
 const (
 	maxFiles  = 5000
 	maxVisits = 50_000
 )
 
-// readFiles returns the files below the current directory as a filesMsg. It leaves out hidden files and node_modules,
+// readFiles returns the files below a directory as a filesMsg. It leaves out hidden files and node_modules,
 // and paths with quotes or unprintable characters, which a message cannot name.
-func readFiles(ctx context.Context) tea.Msg {
+func readFiles(ctx context.Context, dir string) tea.Msg {
 	var files filesMsg
-	root, visits := os.DirFS("."), 0
+	root, visits := os.DirFS(dir), 0
 	_ = fs.WalkDir(root, ".", func(path string, d fs.DirEntry, err error) error {
 		name := filepath.Base(path)
 		hidden := name != "." && strings.HasPrefix(name, ".") || name == "node_modules"

@@ -26,6 +26,7 @@ const (
 	entryQuoted                     // the text of an elicitation: each line is behind a bar
 	entryReasoning                  // the model's reasoning
 	entryShell                      // a command of the user, with its output
+	entryDiff                       // what the session has changed
 )
 
 // entry is a part of the conversation as the chat shows it.
@@ -33,7 +34,7 @@ type entry struct {
 	kind   entryKind
 	text   string
 	call   *toolCall // of entryCall
-	head   string    // of entryShell: the command and how it ended
+	head   string    // of entryShell: the command and how it ended; of entryDiff: the commit
 	short  string    // what is shown of the text of a message that is not open; empty: all of it
 	open   bool      // the details of the call, or all of the user message or the output, are shown
 	lines  []string  // the layout
@@ -93,6 +94,9 @@ func (m *Model) entryLines(e *entry) []string {
 			return lines
 		}
 		return append(lines, barred(m.fold(e, breakText(e.text, width-2), width-2))...)
+	case entryDiff:
+		lines := paint(m.theme.dim, wrapText(termsafe.Printable(e.head), width))
+		return append(lines, barred(m.fold(e, m.theme.paintDiff(breakText(termsafe.Printable(e.text), width-2)), width-2))...)
 	case entryQuoted:
 		return barred(wrapText(termsafe.Printable(e.text), width-2))
 	}
@@ -190,7 +194,11 @@ const foldedRows = 24
 
 // folds reports whether Ctrl-O or a click opens the entry.
 func (e *entry) folds() bool {
-	return e.kind == entryCall || e.kind == entryOwn || e.kind == entryOther || e.kind == entryShell || e.kind == entryReasoning
+	switch e.kind {
+	case entryCall, entryOwn, entryOther, entryShell, entryReasoning, entryDiff:
+		return true
+	}
+	return false
 }
 
 // shown returns what is shown of the text of a message.

@@ -3,6 +3,7 @@ package chat
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -26,7 +27,8 @@ type item struct {
 	model string
 }
 
-// itemsMsg has the items that the feed has read, or the error after which it pauses before it reads again.
+// itemsMsg has the items that the feed has read. Without items, it has the error of a read, which the feed repeats, or
+// nil if the journal can be read again.
 type itemsMsg struct {
 	feed  *feed
 	items []item
@@ -38,7 +40,7 @@ type feed struct {
 	journal client.Journal
 	session string
 	items   chan item
-	errs    chan error // has room for one error
+	errs    chan error // has an error of the journal, or nil when the journal can be read again
 	cancel  context.CancelFunc
 	done    chan struct{} // closed when run has returned
 }
@@ -56,7 +58,7 @@ const retryFeed = time.Second
 // newFeed starts to read a session's events after the cursor from. The caller closes the feed.
 func newFeed(ctx context.Context, j client.Journal, session string, from client.Cursor) *feed {
 	ctx, cancel := context.WithCancel(ctx)
-	f := &feed{journal: j, session: session, items: make(chan item, feedAhead), errs: make(chan error, 1),
+	f := &feed{journal: j, session: session, items: make(chan item, feedAhead), errs: make(chan error),
 		cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(f.done)
@@ -71,7 +73,8 @@ func (f *feed) close() {
 }
 
 // next waits until the feed has read an item, and returns an itemsMsg with all items that it has read by then, at most
-// feedBatch. It returns an itemsMsg with the error if a read has failed, and nil if the feed is closed.
+// feedBatch. It returns an itemsMsg without items if a read has failed or the journal can be read again, and nil if the
+// feed is closed.
 func (f *feed) next() tea.Msg {
 	msg := itemsMsg{feed: f}
 	select {
@@ -93,12 +96,13 @@ func (f *feed) next() tea.Msg {
 	return msg
 }
 
-// run reads the session's events after the cursor at, until ctx ends. After an error it pauses and reads again.
+// run reads the session's events after the cursor at, until ctx ends. After an error it waits until the journal can be
+// read and reads again.
 func (f *feed) run(ctx context.Context, at client.Cursor) {
 	for ctx.Err() == nil {
 		for e, err := range client.FollowSession(ctx, f.journal, f.session, at) {
 			if err != nil {
-				f.pause(ctx, err)
+				f.awaitJournal(ctx, err)
 				break
 			}
 			at = client.After(e)
@@ -111,20 +115,26 @@ func (f *feed) run(ctx context.Context, at client.Cursor) {
 	}
 }
 
-// pause reports an error and waits for retryFeed, or until ctx ends.
-func (f *feed) pause(ctx context.Context, err error) {
-	if ctx.Err() != nil {
-		return
-	}
-	select {
-	case f.errs <- err:
-	default: // the chat has not taken the last error yet
-	}
-	timer := time.NewTimer(retryFeed)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
+// awaitJournal reports the error of a read, and that of each further read, until a read succeeds or ctx ends. It also
+// reports the success, as nil.
+func (f *feed) awaitJournal(ctx context.Context, err error) {
+	for {
+		select {
+		case f.errs <- err:
+		case <-ctx.Done():
+		}
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		timer := time.NewTimer(retryFeed)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+		timer.Stop()
+		if _, err = f.journal.Session(ctx, f.session); errors.Is(err, client.ErrNotFound) {
+			err = nil // a new session
+		}
 	}
 }
 

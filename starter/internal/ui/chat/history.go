@@ -5,6 +5,12 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+
+	"charm.land/bubbles/v2/list"
+
+	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 )
 
 // Bounds on the history. historyEntry is in bytes.
@@ -70,6 +76,21 @@ func (h *history) add(text string) {
 	}
 	defer f.Close()
 	_, _ = f.Write(historyLine(text))
+}
+
+// matching returns the texts that contain a term, whatever its letter case, the latest first, at most shownChoices.
+func (h *history) matching(term string) (items []list.Item) {
+	seen := map[string]bool{}
+	for _, text := range slices.Backward(h.texts) {
+		if seen[text] || !strings.Contains(strings.ToLower(text), strings.ToLower(term)) {
+			continue
+		}
+		seen[text] = true
+		if items = append(items, choice{text: text, label: termsafe.Line(text, 200)}); len(items) == shownChoices {
+			break
+		}
+	}
+	return items
 }
 
 // move moves by a number of texts, negative for older ones, and returns the text there. It returns false if there is

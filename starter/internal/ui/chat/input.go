@@ -69,6 +69,7 @@ func newInput() textarea.Model {
 	in.Prompt, in.ShowLineNumbers, in.EndOfBufferCharacter = "> ", false, ' '
 	in.CharLimit, in.DynamicHeight, in.MinHeight, in.MaxHeight, in.MaxWidth = maxInput, true, 1, 1, 0
 	in.KeyMap.InsertNewline = key.NewBinding(key.WithKeys("alt+enter", "ctrl+j", "shift+enter"))
+	in.KeyMap.SelectAll.SetEnabled(false) // its Ctrl-G opens the editor
 	// These keys use the clipboard of this machine, which over ssh is not the user's.
 	in.KeyMap.Paste.SetEnabled(false)
 	in.KeyMap.CopySelection.SetEnabled(false)
@@ -130,6 +131,9 @@ func (m *Model) key(msg tea.KeyPressMsg) tea.Cmd {
 			return m.detach()
 		}
 	}
+	if name == "ctrl+z" {
+		return m.suspend()
+	}
 	m.interrupted = time.Time{} // another key came between two Ctrl-C
 	switch name {
 	case "ctrl+o":
@@ -173,6 +177,11 @@ func (m *Model) inputKey(msg tea.KeyPressMsg) tea.Cmd {
 		return nil
 	case "enter":
 		return m.submit()
+	case "ctrl+g":
+		return m.compose()
+	case "ctrl+r":
+		m.menu.searching = true
+		return m.complete()
 	case "up", "down":
 		if m.recall(name) {
 			return m.complete()
@@ -187,6 +196,8 @@ func (m *Model) inputKey(msg tea.KeyPressMsg) tea.Cmd {
 // turn. While a request waits, it stops nothing: the same key has just switched from the request to the input.
 func (m *Model) escape() tea.Cmd {
 	switch p := m.currentRequest(); {
+	case m.menu.searching: // for a text that the history does not have
+		m.menu.searching = false
 	case m.toDeny() != nil:
 		m.focus()
 	case m.reason != "":
@@ -320,7 +331,7 @@ func (m *Model) queueMessage(text string, queue bool) tea.Cmd {
 		return nil
 	}
 	out := outgoing{typed: text, text: text, queue: queue && m.turn.id != ""}
-	if err := out.attach(m.input.Value()); err != nil {
+	if err := out.attach(m.input.Value(), m.tree()); err != nil {
 		m.printError("%v", err)
 		return nil
 	}
@@ -339,5 +350,6 @@ func (m *Model) clearInput(text string) {
 	m.history.add(text)
 	m.pastes = pastes{}
 	m.setInput("")
+	m.menu.searching = false
 	m.complete()
 }

@@ -37,6 +37,7 @@ type Model struct {
 	entries []*entry
 	changed bool           // an entry was added or must be laid out again
 	stale   bool           // an entry has changed, but its new layout is delayed: see renderPause
+	reveal  *entry         // the next layout scrolls to its beginning; nil: none
 	rows    []int          // by line of the conversation: the index of its entry
 	talk    viewport.Model // the part of the conversation that is on the screen
 	open    bool           // the details of new calls, and all of new user messages, are shown
@@ -58,6 +59,9 @@ type Model struct {
 	menu     menu
 	pressed  time.Time // when the last key was pressed
 
+	outage outage
+	waits  waits
+
 	spinner  spinner.Model
 	spinning bool // the next tick of the spinner is scheduled
 	help     help.Model
@@ -68,6 +72,9 @@ type Model struct {
 
 	leaving bool
 	listed  []client.Session // the sessions that /sessions has listed, in the order of their numbers
+	toMerge toMerge
+	// filesChanged means that a turn has ended which has changed files of the session's tree.
+	filesChanged bool
 	// forkPoints are the points at which /fork offers to fork the session.
 	forkPoints []choice
 }
@@ -89,6 +96,7 @@ type runningTurn struct {
 	reasoningStep int
 	thought       growing
 	stopping      bool // the user has stopped the turn
+	changed       bool // it has changed files of the session's tree
 	// unread are the messages of this chat that were merged into the turn since the model's last output.
 	unread []outgoing
 }
@@ -131,11 +139,12 @@ func (m *Model) Init() tea.Cmd {
 }
 
 // Update implements tea.Model. It handles a message, and then does what the new state requires: it sends the next
-// message of the outbox, watches a new request and rings the bell for it, starts the spinner, removes a new hint later,
-// and lays out the screen.
+// message of the outbox, watches a new request and rings the bell for it, starts the spinner, looks what the chat waits
+// for, removes a new hint later, and lays out the screen.
 func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	before := m.noticeCount
-	cmds := []tea.Cmd{m.handle(msg), m.sendNext(), m.watchRequest(), m.ringBell(), m.startSpinner()}
+	cmds := []tea.Cmd{m.handle(msg), m.sendNext(), m.watchRequest(), m.ringBell(), m.startSpinner(),
+		m.checkWaits()}
 	if count := m.noticeCount; count != before {
 		cmds = append(cmds, m.later(noticeFor, func(time.Time) tea.Msg { return noticeMsg{count} }))
 	}
@@ -172,6 +181,10 @@ func (m *Model) handle(msg tea.Msg) tea.Cmd {
 		m.shellEnded(msg)
 	case sessionsMsg:
 		return m.showSessions(msg)
+	case diffMsg:
+		m.showDiff(msg)
+	case mergeMsg:
+		return m.offerMerge(msg)
 	case forkPointsMsg:
 		return m.showForkPoints(msg)
 	case sentMsg:
@@ -186,6 +199,12 @@ func (m *Model) handle(msg tea.Msg) tea.Cmd {
 		if msg.watch == m.subagents {
 			return m.pollSubagents()
 		}
+	case waitsDueMsg:
+		return m.readWaits()
+	case waitsMsg:
+		m.waits.checking, m.waits.why = false, msg.why
+	case composedMsg:
+		m.composed(msg)
 	case keyDelayMsg:
 		return m.endKeyDelay(msg)
 	case replyMsg:
@@ -212,17 +231,21 @@ func (m *Model) showItems(msg itemsMsg) tea.Cmd {
 	if msg.feed != m.feed {
 		return nil // from a session that the chat has left
 	}
-	if msg.err != nil {
-		m.printError("reading the journal: %v (retrying; turns continue)", msg.err)
-	}
+	m.showOutage(msg)
 	watchBefore := m.subagents
 	for _, i := range msg.items {
 		m.showItem(i)
+		m.waits.heard, m.waits.why = m.now(), ""
 	}
+	cmds := []tea.Cmd{m.feed.next}
 	if m.subagents != watchBefore {
-		return tea.Batch(m.feed.next, m.pollSubagents())
+		cmds = append(cmds, m.pollSubagents())
 	}
-	return m.feed.next
+	if m.filesChanged {
+		m.filesChanged = false
+		cmds = append(cmds, m.summarizeChanges())
+	}
+	return tea.Batch(cmds...)
 }
 
 func (m *Model) resize(msg tea.WindowSizeMsg) {

@@ -104,7 +104,8 @@ func (m *Model) openSession(msg openedMsg) tea.Cmd {
 	}
 	m.session, m.begun = msg.session, msg.found
 	m.turn, m.used, m.model = runningTurn{}, msg.used, cmp.Or(msg.model, m.o.Model)
-	m.pending, m.subagents = nil, nil
+	m.pending, m.subagents, m.toMerge = nil, nil, toMerge{}
+	m.menu.reading = false
 	m.dropRequests() // also ends the input of a reason
 	m.showPast(msg)
 	m.feed = newFeed(m.ctx, m.o.Journal, msg.session, msg.cursor())

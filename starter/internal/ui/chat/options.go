@@ -11,6 +11,7 @@ import (
 	"github.com/charmbracelet/colorprofile"
 
 	"github.com/everturn/everturn/client"
+	"github.com/everturn/everturn/internal/workspace"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -22,6 +23,17 @@ type Client interface {
 	Stop(ctx context.Context, session string) error
 	Fork(ctx context.Context, in client.ForkInput) (client.Session, error)
 	Compact(ctx context.Context, in client.CompactInput) (workflows.CompactResult, error)
+}
+
+// Canvases is what a chat does with the canvases of sessions: the files of their trees. An app.Canvases implements it.
+type Canvases interface {
+	Show(ctx context.Context, session string) (workspace.Summary, error)
+	// Diff returns the changes in a file, or all changes if file is empty, and the last commit.
+	Diff(ctx context.Context, session, file string) (text, commit string, err error)
+	Current(ctx context.Context) string // the branch that is checked out; empty if there is none
+	// Merge and Undo return a line that says what they have done.
+	Merge(ctx context.Context, in workspace.MergeInput) (done string, err error)
+	Undo(ctx context.Context, session string) (done string, err error)
 }
 
 // Options configure a chat.
@@ -46,9 +58,12 @@ type Options struct {
 	// Workspace returns the folder in which the file tools act for a session, or "" if it is not on this machine.
 	// Approvals show changes with lines from its files. Nil if the worker runs on another machine.
 	Workspace func(session string) string
-	// Undo takes back the last change of a session's files, and says what that was. Nil if sessions share their files, or
-	// if the worker runs on another machine.
-	Undo func(ctx context.Context, session string) (done string, err error)
+	// Canvases are what the sessions have changed in a git repository. Nil if sessions share their files, or if the worker
+	// runs on another machine.
+	Canvases Canvases
+	// Waits returns in a few words what keeps a session's turn, or a message to the session, from being worked on; "" if
+	// that is not known. Nil if it cannot be asked.
+	Waits func(ctx context.Context, session string) string
 	// Note is the first line that the chat shows; empty for none.
 	Note string
 	// Link returns the address of a turn in Temporal's Web UI; nil if no Web UI is known.

@@ -71,7 +71,8 @@ func (m *Model) approvalPanel(p *pendingRequest, rows int) []string {
 }
 
 // argumentLines lays out the arguments of a call, exactly as the call would run with them. The calls that run together
-// with the call, and the steps of a plan or the diff of a call that edits a file, precede them.
+// with the call, and the steps of a plan or the diff of a call that edits a file, precede them. What the verdicts cover
+// follows them.
 func (m *Model) argumentLines(p *pendingRequest) []string {
 	var lines []string
 	if title, calls := ui.Beside(p.Request); title != "" {
@@ -88,15 +89,19 @@ func (m *Model) argumentLines(p *pendingRequest) []string {
 			lines = append(lines, m.theme.dim.Render("command:"))
 		}
 		lines = append(lines, m.commandLines(command, m.cols())...)
-		if others == "" {
-			return lines
+		if others != "" {
+			lines = append(append(lines, m.theme.dim.Render("other arguments:")), breakText(termsafe.Visible(others), m.cols())...)
 		}
-		return append(append(lines, m.theme.dim.Render("other arguments:")), breakText(termsafe.Visible(others), m.cols())...)
+	} else {
+		if len(lines) > 0 {
+			lines = append(lines, m.theme.dim.Render("exact arguments:"))
+		}
+		lines = append(lines, breakText(termsafe.Visible(ui.Arguments(p.Arguments)), m.cols())...)
 	}
-	if len(lines) > 0 {
-		lines = append(lines, m.theme.dim.Render("exact arguments:"))
+	if covers := ui.Covers(p.Request); covers != "" {
+		lines = append(lines, paint(m.theme.dim, wrapText(covers, m.cols()))...)
 	}
-	return append(lines, breakText(termsafe.Visible(ui.Arguments(p.Arguments)), m.cols())...)
+	return lines
 }
 
 // commandLines lays out a command, as ui.Command returns it, behind a bar.

@@ -17,7 +17,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// The menu also offers the arguments of /model, /effort, /sessions and /fork.
+// The menu also offers the arguments of /model, /merge, /effort, /sessions and /fork.
 
 // ModelChoice is a model that a user may choose.
 type ModelChoice struct {
@@ -46,6 +46,8 @@ func (m *Model) argumentChoices(text string) ([]list.Item, tea.Cmd) {
 	switch {
 	case name == "/model":
 		return m.modelChoices(term), nil
+	case name == "/merge":
+		return m.mergeChoices(text), nil
 	case name == "/effort":
 		return m.effortChoices(term), nil
 	case name == "/sessions" && !read:

@@ -36,13 +36,13 @@ func TestReasoningIsFolded(t *testing.T) {
 func TestTheMenuSaysThatThereIsMore(t *testing.T) {
 	s := newStage(t, 80, 24)
 	s.types("/")
-	assert.Contains(t, s.bottom(), "1 of 13")
+	assert.Contains(t, s.bottom(), "1 of 15")
 	assert.NotContains(t, s.bottom(), "/undo")
-	for range 12 {
+	for range 14 {
 		s.press(down)
 	}
 	assert.Contains(t, s.bottom(), "> /undo")
-	assert.Contains(t, s.bottom(), "13 of 13")
+	assert.Contains(t, s.bottom(), "15 of 15")
 }
 
 func TestTheEffortOfLaterTurnsIsChanged(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -29,6 +30,7 @@ const (
 // shellCommand is a command that the user runs after a "!".
 type shellCommand struct {
 	line   string
+	where  string // for the user and the model, if the session has files elsewhere; otherwise empty
 	cancel context.CancelFunc
 	entry  *entry
 }
@@ -41,7 +43,12 @@ type shellMsg struct {
 	took    time.Duration
 }
 
-// runShell runs a command in the user's shell. It has no terminal, so that it cannot wait for keys that go to the chat.
+// treeVariable is the environment variable with which a command of the user finds the session's tree. The command does
+// not run there by itself: even git status would run what the tree's .git is configured to, which the session can change.
+const treeVariable = "EVERTURN_TREE"
+
+// runShell runs a command in the user's shell and the current directory. It has no terminal, so that it cannot wait for
+// keys that go to the chat.
 func (m *Model) runShell(line string) tea.Cmd {
 	switch {
 	case line == "":
@@ -53,14 +60,19 @@ func (m *Model) runShell(line string) tea.Cmd {
 	}
 	m.clearInput("!" + line)
 	ctx, cancel := context.WithTimeout(m.ctx, shellWithin)
-	c := &shellCommand{line, cancel, m.add(&entry{kind: entryShell, head: "! " + line + " · running", open: m.open})}
+	c := &shellCommand{line: line, cancel: cancel, entry: m.add(&entry{kind: entryShell, open: m.open})}
+	environ := m.o.Environ
+	if dir := m.tree(); dir != "" {
+		c.where, environ = " · in your folder, not in $"+treeVariable, append(slices.Clip(environ), treeVariable+"="+dir)
+	}
+	c.entry.head = "! " + line + c.where + " · running"
 	m.shell = c
 	return func() tea.Msg {
 		defer cancel()
 		var out tail
 		began := time.Now()
 		cmd := exec.CommandContext(ctx, m.userShell(), "-c", line)
-		cmd.Env, cmd.Stdout, cmd.Stderr = m.o.Environ, &out, &out
+		cmd.Env, cmd.Stdout, cmd.Stderr = environ, &out, &out
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a group of its own, and no terminal
 		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 		cmd.WaitDelay = time.Second // for a process in the background that holds the output open
@@ -98,11 +110,15 @@ func (m *Model) shellEnded(msg shellMsg) {
 	c := msg.command
 	m.shell = nil
 	output := termsafe.Printable(ansi.Strip(msg.output))
-	c.entry.head = fmt.Sprintf("! %s · %s · %s", c.line, msg.ended, ui.Duration(msg.took))
+	c.entry.head = fmt.Sprintf("! %s%s · %s · %s", c.line, c.where, msg.ended, ui.Duration(msg.took))
 	c.entry.text = strings.TrimRight(output, "\n")
 	m.change(c.entry)
-	m.commands = append(m.commands, commandOutput{c.line,
-		fmt.Sprintf("<shell command=%q result=%q>\n%s\n</shell>", c.line, msg.ended, cmp.Or(c.entry.text, "(no output)"))})
+	where := ""
+	if c.where != "" {
+		where = ` directory="the user's, which has other files than yours"`
+	}
+	m.commands = append(m.commands, commandOutput{c.line, fmt.Sprintf("<shell command=%q%s result=%q>\n%s\n</shell>", c.line,
+		where, msg.ended, cmp.Or(c.entry.text, "(no output)"))})
 	m.commands = m.commands[max(0, len(m.commands)-maxCommands):]
 }
 

@@ -67,6 +67,8 @@ func (m *Model) showItem(i item) {
 		if json.Unmarshal(e.Data, &p) == nil {
 			m.addText(entryNote, ui.Plan(p))
 		}
+	case turn.EventWorkspaceCommitted:
+		m.turn.changed, m.toMerge = true, toMerge{}
 	case turn.EventTurnCompleted:
 		m.endTurn(e)
 	default:
@@ -257,6 +259,8 @@ func (m *Model) endTurn(e turn.Event) {
 	m.addText(entryNote, termsafe.Line(strings.Join(parts, " · "), 200))
 	m.used = m.used.Add(done.Usage)
 	unread := m.turn.unread
+	m.filesChanged = m.turn.changed && m.o.Canvases != nil
+	m.menu.reading = m.menu.reading && !m.turn.changed
 	m.turn = runningTurn{}
 	m.dropRequests()
 	if done.State == turn.StateCancelled {

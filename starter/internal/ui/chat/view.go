@@ -1,6 +1,8 @@
 package chat
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 	"time"
 
@@ -68,6 +70,10 @@ func (m *Model) layOut() {
 	}
 	if wasAtBottom {
 		m.talk.GotoBottom()
+	}
+	if m.reveal != nil {
+		m.talk.SetYOffset(slices.IndexFunc(m.rows, func(i int) bool { return m.entries[i] == m.reveal }))
+		m.reveal = nil
 	}
 }
 
@@ -190,7 +196,7 @@ func (m *Model) state() string {
 	case t.id == "" && m.shell != nil:
 		return m.spinner.View() + " running your command"
 	case t.id == "" && len(m.outbox.list) > 0:
-		return m.spinner.View() + " waiting for a worker"
+		return m.spinner.View() + " " + cmp.Or(m.waits.why, "waiting for a worker")
 	case t.id == "" && m.feed == nil:
 		return "opening"
 	case t.id == "":
@@ -210,6 +216,8 @@ func (m *Model) state() string {
 		return form.Asker(p.Request) + " asks"
 	case p != nil:
 		return strings.TrimSpace("waiting for your decision " + p.position())
+	case m.waits.why != "":
+		state = m.waits.why
 	case len(t.calls) > 0:
 		state = "calling " + ui.Count(len(t.calls), "tool")
 	case t.thinking:
