@@ -84,6 +84,28 @@ func TestASessionChangesItsCanvas(t *testing.T) {
 	h.everturn("canvas", "diff", "changing").exits(3)
 }
 
+// TestARequestShowsTheLinesAroundAChange: the approval of an edit is a diff of the file in the session's tree.
+func TestARequestShowsTheLinesAroundAChange(t *testing.T) {
+	t.Parallel()
+	h := newCanvasUserFolder(t)
+	h.worker()
+	wrote := h.everturn("run", "-s", "around",
+		`call local/write_file {"path":"story.txt","content":"one\ntwo\nthree\nfour\nfive\nsix\nseven\n"}`).exits(0)
+	assert.Contains(t, wrote.err.String(), "story.txt +7 · `")
+	assert.Contains(t, wrote.err.String(), "canvas diff around`")
+	asked := h.everturn("run", "-s", "around",
+		`call local/edit_file {"path":"story.txt","old_string":"five","new_string":"5"}`).exits(6)
+	listed := h.everturn("approvals", "around").exits(0)
+	attached := h.everturn("attach", "--no-wait", "around").exits(6)
+	for _, shown := range []string{asked.err.String(), listed.out.String(), attached.err.String()} {
+		assert.Contains(t, shown, "@@ -2,6 +2,6 @@")
+		assert.Contains(t, shown, "│  four\n  │ -five\n  │ +5\n  │  six\n")
+	}
+	h.everturn("deny", "around", "1.0").exits(0)
+	denied := h.everturn("attach", "around").exits(0)
+	assert.NotContains(t, denied.err.String(), "canvas diff", "the turn has changed nothing")
+}
+
 // TestForksAndUndoHaveTheFilesOfTheirMessages forks a session before its second change, and takes that change back.
 func TestForksAndUndoHaveTheFilesOfTheirMessages(t *testing.T) {
 	t.Parallel()

@@ -28,6 +28,11 @@ func (h *userFolder) chat(width, height int, settings []string, args ...string) 
 	return h.screen(width, height, settings, append([]string{"chat"}, args...)...)
 }
 
+// interactive is a script that runs a command as a shell does: if the command is suspended, Enter continues it.
+const interactive = `set -m; "$@"; code=$?
+while kill -0 %1 2>/dev/null; do echo suspended; read enter; fg >/dev/null; code=$?; done
+echo "left with $code"; exec cat`
+
 // screen runs the command line in a terminal of this size.
 func (h *userFolder) screen(width, height int, settings []string, args ...string) *screen {
 	h.t.Helper()
@@ -43,7 +48,7 @@ func (h *userFolder) screen(width, height int, settings []string, args ...string
 		"-i"}, h.environ...)
 	command = append(command, "TERM=screen-256color", "LC_ALL=C.UTF-8")
 	command = append(command, settings...)
-	command = append(command, "sh", "-c", `"$@"; echo "left with $?"; exec cat`, "everturn", binary(h.t, "./starter"))
+	command = append(command, "sh", "-c", interactive, "everturn", binary(h.t, "./starter"))
 	s.tmux(append(command, args...)...)
 	s.tmux("set", "-g", "history-limit", "20000")
 	return s

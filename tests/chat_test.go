@@ -3,6 +3,7 @@ package tests
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -180,6 +181,75 @@ func TestChatChangesFiles(t *testing.T) {
 	s.ready()
 	s.press("C-d")
 	s.leaves(0)
+}
+
+// TestChatShowsAndMergesATree follows a user through a session with a tree: what the turn has changed, its diff, and a
+// merge of what was shown. In between, the chat is suspended.
+func TestChatShowsAndMergesATree(t *testing.T) {
+	t.Parallel()
+	h := newCanvasUserFolder(t)
+	h.worker()
+	s := h.chat(80, 40, []string{"VISUAL=printf ' and more' >>"})
+	s.ready()
+	s.says(`call local/write_file {"path":"docs/new.md","content":"new\n"}`)
+	s.shows("docs/new.md +1 · /diff")
+	s.ready()
+	s.says("/diff")
+	s.shows("diff · commit", "│ +++ b/docs/new.md", "│ +new")
+	s.says("!ls; ls $EVERTURN_TREE")
+	s.shows("in your folder, not in $EVERTURN_TREE · ok", "│ agent.toml", "│ docs")
+	s.press("C-z")
+	s.shows("suspended")
+	s.press("Enter")
+	s.ready()
+	s.says("/merge")
+	s.shows("merge into main: 1 file, 1 commit", "│ docs/new.md +1", "> merge into main")
+	assert.Equal(t, "begin", h.git("log", "-1", "--format=%s"))
+	s.press("Enter")
+	s.shows("merged into main as commit")
+	assert.Equal(t, "new", h.git("show", "HEAD:docs/new.md"))
+	assert.Empty(t, h.git("status", "--porcelain"))
+	s.says("/merge")
+	s.shows("no changes that are not merged")
+	s.types("Some text")
+	s.press("C-g")
+	s.shows("> Some text and more")
+	s.press("C-u")
+	s.press("C-d")
+	s.leaves(0)
+}
+
+// TestChatWithoutTemporal sends a message while Temporal is away, and starts another chat then.
+func TestChatWithoutTemporal(t *testing.T) {
+	t.Parallel()
+	temporal := newRestartableTemporal(t, filepath.Join(t.TempDir(), "temporal.db"), 0)
+	h := newUserFolder(t, "[llm]\nprovider = \"demo\"\n")
+	h.write("agent.toml", strings.Replace(h.read("agent.toml"), stack.Address, temporal.address, 1))
+	h.worker()
+	s := h.chat(80, 24, nil)
+	s.ready()
+	temporal.kill()
+	s.says("Is anybody there?")
+	s.shows("no Temporal answers at " + temporal.address)
+	without := h.chat(120, 24, nil)
+	without.shows("everturn chat --dev` brings its own")
+	without.leaves(5)
+	temporal.start()
+	s.shows("built-in demo", "steps ·")
+	s.ready()
+}
+
+// TestChatWithoutAWorker sends a message before a worker runs.
+func TestChatWithoutAWorker(t *testing.T) {
+	t.Parallel()
+	h := newUserFolder(t, "[llm]\nprovider = \"demo\"\n")
+	s := h.chat(80, 24, nil)
+	s.ready()
+	s.says("Is anybody there?")
+	s.shows("waiting for a worker of task queue cli-")
+	h.worker()
+	s.shows("built-in demo", "steps ·")
+	s.ready()
 }
 
 func TestEscStopsATurnOfTheChat(t *testing.T) {

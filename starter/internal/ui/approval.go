@@ -29,22 +29,15 @@ var verdicts = []Verdict{
 	{Key: "t", Word: "tool", Label: "always this tool", Allow: true, Grant: turn.GrantTool},
 }
 
-// maxCovered is the length of the longest commands or host in a label, in bytes.
+// maxCovered bounds the commands or the host in a label, in bytes.
 const maxCovered = 40
 
 // Verdicts returns the verdicts that the request permits. The chat and the commands offer the same ones.
 func Verdicts(r turn.Request) []Verdict {
 	offered := slices.DeleteFunc(slices.Clone(verdicts), func(v Verdict) bool { return v.Refused(r) != nil })
 	for i, v := range offered {
-		what := ""
-		switch v.Grant {
-		case turn.GrantCommand:
-			what = strings.Join(turn.CommandPrefixes(r.Arguments), ", ")
-		case turn.GrantHost:
-			what = turn.HostOf(r.Arguments)
-		}
-		if what != "" && len(what) <= maxCovered { // Covers names a longer one
-			offered[i].Label = "always " + Preview(what)
+		if what := covered(r, v.Grant); what != "" && len(what) <= maxCovered { // Covers names longer ones
+			offered[i].Label = "always " + what
 		}
 	}
 	return offered
@@ -57,14 +50,25 @@ func Covers(r turn.Request) string {
 	for _, v := range Verdicts(r) {
 		switch v.Grant {
 		case turn.GrantCommand:
-			lines = append(lines, fmt.Sprintf("%s: always allow, with any further words: %s", v.Key,
-				termsafe.Visible(strings.Join(turn.CommandPrefixes(r.Arguments), ", "))))
+			lines = append(lines, fmt.Sprintf("%s allows these commands from now on, with any further words: %s", v.Key,
+				covered(r, v.Grant)))
 		case turn.GrantHost:
-			lines = append(lines, fmt.Sprintf("%s: always allow calls of this tool to %s", v.Key,
-				termsafe.Visible(turn.HostOf(r.Arguments))))
+			lines = append(lines, fmt.Sprintf("%s allows calls of this tool to %s from now on", v.Key, covered(r, v.Grant)))
 		}
 	}
 	return strings.Join(lines, "\n")
+}
+
+// covered returns the commands or the host that a grant for the request allows, in one line that is safe for a terminal;
+// "" for other grants.
+func covered(r turn.Request, grant turn.GrantScope) (what string) {
+	switch grant {
+	case turn.GrantCommand:
+		what = strings.Join(turn.CommandPrefixes(r.Arguments), ", ")
+	case turn.GrantHost:
+		what = turn.HostOf(r.Arguments)
+	}
+	return strings.ReplaceAll(termsafe.Visible(what), "\n", `\n`)
 }
 
 // VerdictOf returns the verdict that a key or a word selects, and false if there is none. It does not check whether a

@@ -1,9 +1,12 @@
 package ui
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
@@ -46,4 +49,28 @@ func TestACallWithoutItsArgumentsCanOnlyBeDenied(t *testing.T) {
 	assert.Equal(t, "deny", Verdicts(r)[0].Label)
 	allow, _ := VerdictOf("y")
 	assert.ErrorContains(t, allow.Refused(r), "can only be denied")
+}
+
+func TestAGrantSaysWhatItCovers(t *testing.T) {
+	t.Parallel()
+	label := func(r turn.Request, grant turn.GrantScope) string {
+		r.MaxGrant = grant
+		verdicts := Verdicts(r)
+		i := slices.IndexFunc(verdicts, func(v Verdict) bool { return v.Grant == grant })
+		require.GreaterOrEqual(t, i, 0)
+		parts := Describe("s", r, "")
+		assert.Equal(t, Covers(r), parts[len(parts)-1].Text)
+		return verdicts[i].Label + "\n" + Covers(r)
+	}
+	assert.Equal(t, "always go test\nc allows these commands from now on, with any further words: go test",
+		label(shell(t, "go test ./..."), turn.GrantCommand))
+	long := label(shell(t, strings.Repeat("go test . && git status && npm run build && cargo test && ", 3)+"ls -l"), turn.GrantCommand)
+	assert.True(t, strings.HasPrefix(long, "always these commands\n"), long)
+	assert.Contains(t, long, "git status, ")
+	assert.Contains(t, long, "cargo test")
+	fetch := turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: "local/fetch_url", Arguments: `{"url":"https://example.org/a"}`}
+	fetch.ArgumentsHash = journal.HashOf([]byte(fetch.Arguments))
+	assert.Equal(t, "always example.org\nh allows calls of this tool to example.org from now on", label(fetch, turn.GrantHost))
+	assert.Empty(t, Covers(turn.Request{Kind: turn.RequestApproval, Tool: "mcp/a/b", Arguments: "{}",
+		ArgumentsHash: journal.HashOf([]byte("{}"))}))
 }

@@ -25,8 +25,8 @@ type canvas struct {
 
 func (c *canvas) Show(context.Context, string) (workspace.Summary, error) { return c.Summary, c.err }
 
-func (c *canvas) Diff(_ context.Context, _, file string) (text, commit string, err error) {
-	return c.diff + file, c.Head, c.err
+func (c *canvas) Diff(context.Context, string, string) (text, commit string, err error) {
+	return c.diff, c.Head, c.err
 }
 
 func (c *canvas) Current(context.Context) string { return "main" }

@@ -120,15 +120,18 @@ func (m *Model) helpCommand(string) tea.Cmd {
 		{"Alt-Enter, Ctrl-J", "start a new line"},
 		{"@", "name a file, which is attached: an image, a PDF or a text; @@ begins a word that names none"},
 		{"!", "run a command in your shell, whose output the next message includes; !! begins a message with a !"},
-		{"Up, Down", "recall earlier messages"},
+		{"Up, Down, Ctrl-R", "recall earlier messages, or search them"},
+		{"Ctrl-G", "edit the message in $VISUAL or $EDITOR"},
 		{"PgUp, PgDn, wheel", "scroll the conversation; hold Shift to select text with the mouse"},
 		{"Ctrl-O, click", "open or fold tool calls, reasoning, long messages and outputs"},
 		{"y, n", "in an approval: allow or deny the call; r denies with a reason"},
 		{"a, t", "in an approval: allow later calls with the same arguments, or all later calls of this tool"},
+		{"c, h", "in some approvals: allow later calls of the same commands, or to the same host, which are named there"},
 		{"Tab", "switch between a request and the input"},
 		{"Esc", "stop the running turn, or close a menu or leave a request"},
 		{"Ctrl-C twice", "stop the running turn, or leave if none runs"},
 		{"Ctrl-D", "leave; a running turn continues"},
+		{"Ctrl-Z", "suspend the chat until the shell continues it"},
 	} {
 		m.note("%-17s %s", k[0], k[1])
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/everturn/everturn/internal/workspace"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -69,15 +70,27 @@ var screens = map[string]func(*stage){
 	},
 	"command": func(s *stage) {
 		s.begin("m1", "Write a test and run it.")
-		c := callOf("1.0", `{"command":"cat \u003e x_test.go \u003c\u003c'EOF'\npackage x\n\n\t// ...\nEOF\ngo vet . \u0026\u0026 go test ./..."}`)
+		c := callOf("1.0", `{"command":"go vet ./... \u0026\u0026\n\tgo test -run Parser ./... \u0026\u0026\n\tgit commit -m \"parser: skip lines\""}`)
 		c.Tool = "local/shell"
 		s.settle(s.infer(nil), "", c)
-		s.asks(approvalOf(c, 1))
+		asked := approvalOf(c, 1)
+		asked.MaxGrant = turn.GrantCommand
+		s.asks(asked)
 		s.shows("Allow local/shell?")
 		s.press(tab)
 		for !s.currentRequest().read {
 			s.types(" ")
 		}
+	},
+	"merge": func(s *stage) {
+		s.o.Canvases = &canvas{diff: "--- a/parser/comment.go\n+++ b/parser/comment.go\n@@ -40,5 +40,5 @@\n }\n \n" +
+			"-func skip() {\n+func skipLine() {\n \tfor r := next(); r != '\\n'; r = next() {\n \t}\n",
+			Summary: workspace.Summary{Head: strings.Repeat("4be1", 10), Commits: make([]workspace.Commit, 2),
+				Files: []workspace.File{{Path: "NOTES.md", Added: 3}, {Path: "parser/comment.go", Added: 1, Removed: 1}}}}
+		s.says("/diff parser/comment.go")
+		s.prints("+func skipLine")
+		s.says("/merge")
+		s.shows("> merge into main")
 	},
 	"form": func(s *stage) {
 		s.begin("m1", "Commit it.")
