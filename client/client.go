@@ -144,6 +144,9 @@ type Turn struct {
 	Merged bool `json:"merged,omitempty"`
 }
 
+// NewMessageID returns a random ID for a message.
+func NewMessageID() string { return "m-" + strings.ToLower(rand.Text()[:16]) }
+
 // NewSessionID returns a random session ID.
 func NewSessionID() string { return "s-" + strings.ToLower(rand.Text()[:12]) }
 

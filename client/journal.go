@@ -64,6 +64,10 @@ type Journal interface {
 	Tokens(ctx context.Context) ([]Token, error)
 	RevokeToken(ctx context.Context, id string) error
 
+	// The requests of HTTP clients.
+	PutExchange(ctx context.Context, e Exchange, keep bool) (Exchange, error)
+	Exchange(ctx context.Context, name string) (Exchange, error)
+
 	// The journal as a whole.
 	ID(ctx context.Context) (string, error)
 	ReadOnly() error
@@ -95,6 +99,7 @@ type (
 	Imported          = journal.Imported
 	DroppedPermission = journal.DroppedPermission
 	Token             = journal.Token
+	Exchange          = journal.Exchange
 	Right             = journal.Right
 	CreateTokenInput  = journal.CreateTokenInput
 )

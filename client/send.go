@@ -78,7 +78,7 @@ func (c *Client) Send(ctx context.Context, in SendInput) (Turn, error) {
 		in.Session = NewSessionID()
 	}
 	if in.Message.ID == "" {
-		in.Message.ID = "m-" + strings.ToLower(rand.Text()[:16])
+		in.Message.ID = NewMessageID()
 	}
 	in.Alone = in.Alone || len(in.OutputSchema) > 0 || in.Context != nil
 	in = in.withChoices()

@@ -14,7 +14,7 @@ var copiedTables = []string{
 	"blobs", "sessions", "turns", "messages", "inferences", "calls", "late_results", "artifacts", "taint_sources",
 	"requests",
 	"grants", "catalogues", "approved_tools", "config_versions", "events", "fleet_limits",
-	"inference_usage", "spending", "compactions", "subagents", "tokens",
+	"inference_usage", "spending", "compactions", "subagents", "tokens", "exchanges",
 }
 
 // booleanColumns are the columns with booleans: SQLite stores them as numbers, Postgres does not.

@@ -26,6 +26,7 @@ var unscoped = []string{
 	"Workers", "Close", "Sealed", "Encrypted", "OpenRequests", "FleetScopes", "SetFleetLimits", "PauseScope",
 	"ResumeScope",
 	"LeaseCapacity", "RecordUsage", "ReserveUsage", "CheckWrite", "Guarded", "ReadOnly", "OfferedBy",
+	"PutExchange", "Exchange", // see journaltest/exchanges.go
 	"CreateToken", "Tokens", "RevokeToken", "TokenBySecret", // see journaltest/tokens.go
 }
 

@@ -122,7 +122,13 @@ func setText(field reflect.Value, text string) (err error) {
 	return nil
 }
 
-// decodeBody decodes a body that is one JSON object without unknown fields. An empty body is an empty object.
+// open is embedded in the input of a route that another API has defined: fields that the route does not know have no
+// effect.
+type open struct{}
+
+func (open) takesMore() {}
+
+// decodeBody decodes a body that is one JSON object without unknown fields, unless the input is open. An empty body is an empty object.
 func decodeBody(r *http.Request, in any) error {
 	body, err := io.ReadAll(r.Body)
 	var large *http.MaxBytesError
@@ -143,7 +149,9 @@ func decodeBody(r *http.Request, in any) error {
 		return invalid("", "the body has more than %d values or %d levels", maxValues, maxDepth)
 	}
 	d := json.NewDecoder(strings.NewReader(string(body)))
-	d.DisallowUnknownFields()
+	if _, open := in.(interface{ takesMore() }); !open {
+		d.DisallowUnknownFields()
+	}
 	if err := d.Decode(in); err != nil {
 		return wrongBody(err)
 	}

@@ -98,26 +98,27 @@ func (d describer) operation(rt route) (object, error) {
 
 // response describes the response of a route without an error.
 func (d describer) response(rt route) (object, error) {
-	described := object{"description": http.StatusText(rt.status)}
-	switch rt.media {
-	case "":
+	content := object{}
+	if rt.media != "" {
+		content[rt.media] = object{}
+	}
+	if rt.out != nil {
 		ref, err := d.ref(rt.out, false)
 		if err != nil {
 			return nil, err
 		}
-		described["content"] = object{"application/json": object{"schema": ref}}
-	case "text/event-stream":
-		ref, err := d.ref(reflect.TypeFor[turn.Event](), false)
+		content["application/json"] = object{"schema": ref}
+	}
+	if rt.event != nil {
+		ref, err := d.ref(rt.event, false)
 		if err != nil {
 			return nil, err
 		}
-		described["content"] = object{rt.media: object{"itemSchema": object{"type": "object", "properties": object{
-			"id":   object{"type": "string", "description": "TURN/INDEX: where a stream goes on with Last-Event-ID"},
-			"data": object{"type": "string", "contentMediaType": "application/json", "contentSchema": ref}}}}}
-	default:
-		described["content"] = object{rt.media: object{}}
+		content["text/event-stream"] = object{"itemSchema": object{"type": "object", "properties": object{
+			"id":   object{"type": "string", "description": "where a stream goes on with Last-Event-ID"},
+			"data": object{"type": "string", "contentMediaType": "application/json", "contentSchema": ref}}}}
 	}
-	return described, nil
+	return object{"description": http.StatusText(rt.status), "content": content}, nil
 }
 
 // ref returns a reference to the schema of a type, and adds the schema. closed means that its objects have no other
@@ -134,7 +135,7 @@ func (d describer) ref(t reflect.Type, closed bool) (object, error) {
 			return nil, err
 		}
 		if !closed {
-			open(schema)
+			extensible(schema)
 		}
 		d.schemas[name] = schema
 	}
@@ -149,17 +150,17 @@ func schemaOf(t reflect.Type) (*jsonschema.Schema, error) {
 	}})
 }
 
-// open lets the objects of a schema have further fields: a newer server may send them, and readers leave them out.
-func open(s *jsonschema.Schema) {
+// extensible lets the objects of a schema have further fields: a newer server may send them, and readers leave them out.
+func extensible(s *jsonschema.Schema) {
 	if s == nil {
 		return
 	}
 	if s.AdditionalProperties != nil && s.AdditionalProperties.Not != nil { // the schema that nothing matches
 		s.AdditionalProperties = nil
 	}
-	open(s.AdditionalProperties)
-	open(s.Items)
+	extensible(s.AdditionalProperties)
+	extensible(s.Items)
 	for _, p := range s.Properties {
-		open(p)
+		extensible(p)
 	}
 }

@@ -21,6 +21,7 @@ type problem struct {
 	// retryAfter is when a request may be repeated, in seconds; 0: the response does not say.
 	retryAfter int
 	decision   *turn.Decision // the one that stands: see client.DecidedError
+	final      bool           // the request has the same outcome if it is sent again
 }
 
 // kind is the class of a problem, by the names of the Open Responses API.
@@ -128,7 +129,15 @@ func (p *problem) write(w http.ResponseWriter) {
 	if p.retryAfter > 0 {
 		w.Header().Set("Retry-After", fmt.Sprint(p.retryAfter))
 	}
-	_ = writeJSON(w, p.status, problemBody{problemError{p.kind, p.code, p.message, p.param, p.decision}})
+	if p.final {
+		w.Header().Set("X-Should-Retry", "false") // as the SDKs of OpenAI know it
+	}
+	_ = writeJSON(w, p.status, p.body())
+}
+
+// body returns the problem as JSON has it.
+func (p *problem) body() problemBody {
+	return problemBody{problemError{p.kind, p.code, p.message, p.param, p.decision}}
 }
 
 // writeJSON sends a value as JSON.

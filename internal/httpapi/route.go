@@ -19,9 +19,9 @@ type route struct {
 	about string // one line for the OpenAPI document
 	// status is that of a response without an error.
 	status int
-	// in is a struct: see decode. out is nil if the response has no JSON.
-	in, out reflect.Type
-	// media is the content type of a response that is not JSON.
+	// in is a struct: see decode. out is nil if the response has no JSON, and event if it is no stream.
+	in, out, event reflect.Type
+	// media is the content type of a response that is neither.
 	media string
 	serve func(*call) error
 }
@@ -53,10 +53,10 @@ func reply[In, Out any](method, path string, right client.Right, about string,
 		}}
 }
 
-// write returns a route whose do writes the response itself, of the given content type.
-func write[In any](method, path string, right client.Right, about, media string,
-	do func(*call, context.Context, In) error) route {
-	return route{name: nameOf(do), method: method, path: path, right: right, about: about, status: http.StatusOK, media: media,
+// write returns a route whose do writes the response itself.
+func write[In any](method, path string, right client.Right, about string, do func(*call, context.Context, In) error,
+) route {
+	return route{name: nameOf(do), method: method, path: path, right: right, about: about, status: http.StatusOK,
 		in: reflect.TypeFor[In](), serve: func(c *call) error {
 			var in In
 			if err := decode(c.r, &in); err != nil {
@@ -71,6 +71,24 @@ func (r route) accepted() route { return r.with(http.StatusAccepted) }
 
 // created returns the route with the status 201.
 func (r route) created() route { return r.with(http.StatusCreated) }
+
+// streams returns the route with a response of server-sent events, whose data are of the type of event.
+func (r route) streams(event any) route {
+	r.event = reflect.TypeOf(event)
+	return r
+}
+
+// returns returns the route with a response of the type of out.
+func (r route) returns(out any) route {
+	r.out = reflect.TypeOf(out)
+	return r
+}
+
+// of returns the route with a response of another content type than JSON.
+func (r route) of(media string) route {
+	r.media = media
+	return r
+}
 
 func (r route) with(status int) route {
 	r.status = status

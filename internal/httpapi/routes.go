@@ -1,6 +1,9 @@
 package httpapi
 
-import "github.com/everturn/everturn/client"
+import (
+	"github.com/everturn/everturn/client"
+	"github.com/everturn/everturn/workflows/turn"
+)
 
 // The rights, by shorter names for the table.
 const (
@@ -21,7 +24,7 @@ var routes = []route{
 	reply("POST", "/v1/sessions/{session}/messages", send, "Send a message: it starts a turn, or is merged into the "+
 		"running one", (*call).sendMessage).accepted(),
 	write("GET", "/v1/sessions/{session}/events", read, "Stream the events of a session, from any event on",
-		"text/event-stream", (*call).streamEvents),
+		(*call).streamEvents).streams(turn.Event{}),
 	reply("GET", "/v1/sessions/{session}/turns/{turn}", read, "Get a turn and its result, or wait for its end",
 		(*call).getTurn),
 	reply("POST", "/v1/sessions/{session}/stop", send, "Stop the running turn and the subagents in the background; "+
@@ -31,7 +34,7 @@ var routes = []route{
 	reply("POST", "/v1/sessions/{session}/compact", send, "Compact the conversation for the prompts from now on",
 		(*call).compact),
 	write("GET", "/v1/sessions/{session}/export", read, "Export a session, as everturn export does",
-		"application/jsonl", (*call).export),
+		(*call).export).of("application/jsonl"),
 	reply("GET", "/v1/requests", read, "List the open requests of all sessions, the oldest first", (*call).listRequests),
 	reply("GET", "/v1/sessions/{session}/requests", read, "List the open requests of a session and of its subagents",
 		(*call).listSessionRequests),
@@ -53,6 +56,10 @@ var routes = []route{
 	reply("POST", "/v1/schedules/{schedule}/resume", send, "Resume a paused schedule", (*call).resumeSchedule),
 	reply("POST", "/v1/schedules/{schedule}/trigger", send, "Run a schedule now, besides its times",
 		(*call).triggerSchedule),
+	write("POST", "/v1/chat/completions", send, "Answer a Chat Completion of OpenAI's API with a turn",
+		(*call).chat).returns(chatCompletion{}).streams(chatCompletion{}),
+	reply("GET", "/v1/models", read, "List the agents as models", (*call).listModels),
+	reply("GET", "/v1/models/{model...}", read, "Get an agent as a model", (*call).getModel),
 	reply("GET", "/healthz", "", "Say that the server answers", (*call).healthz),
 	reply("GET", "/readyz", "", "Say whether Temporal and the journal answer", (*call).readyz),
 	reply("GET", "/openapi.json", "", "Get this document", (*call).openAPI),

@@ -107,7 +107,7 @@ func (rt route) pathOf() string {
 }
 
 func (rt route) query() string {
-	if rt.media == "text/event-stream" {
+	if rt.event == reflect.TypeFor[turn.Event]() {
 		return "?follow=false"
 	}
 	return ""

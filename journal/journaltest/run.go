@@ -26,7 +26,7 @@ func promises() []promise {
 		followSessionPromises, prunePromises, peoplePromises, waitingPromises, joinedPromises, forkPromises, contentPromises,
 		clockPromises, exportPromises, exportPeoplePromises,
 		suspendPromises, markPromises, artifactPromises, driftPromises, latePromises, elicitationPromises, exportToolPromises,
-		exportPermissionPromises, tenantPromises, usagePromises, compactPromises, subagentPromises, tokenPromises)
+		exportPermissionPromises, tenantPromises, usagePromises, compactPromises, subagentPromises, tokenPromises, exchangePromises)
 }
 
 // Run checks every promise on journals that open returns, several promises at once. open closes the journals with

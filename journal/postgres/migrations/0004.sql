@@ -446,3 +446,16 @@ CREATE TABLE tokens (
   revoked_at BIGINT NOT NULL
 );
 CREATE INDEX tokens_tenant ON tokens (tenant, created_at);
+
+-- Requests over HTTP, and where their answers are. name is a hash of what the client has sent.
+CREATE TABLE exchanges (
+  tenant  TEXT COLLATE "C" NOT NULL,
+  name    TEXT COLLATE "C" NOT NULL,
+  session TEXT NOT NULL,
+  message TEXT NOT NULL,
+  turn    TEXT NOT NULL,
+  seq     BIGINT NOT NULL,
+  at      BIGINT NOT NULL,
+  PRIMARY KEY (tenant, name)
+);
+CREATE INDEX exchanges_at ON exchanges (tenant, at);

@@ -443,3 +443,16 @@ CREATE TABLE tokens (
   revoked_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX tokens_tenant ON tokens (tenant, created_at);
+
+-- Requests over HTTP, and where their answers are. name is a hash of what the client has sent.
+CREATE TABLE exchanges (
+  tenant  TEXT NOT NULL,
+  name    TEXT NOT NULL,
+  session TEXT NOT NULL,
+  message TEXT NOT NULL,
+  turn    TEXT NOT NULL,
+  seq     INTEGER NOT NULL,
+  at      INTEGER NOT NULL,
+  PRIMARY KEY (tenant, name)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX exchanges_at ON exchanges (tenant, at);
