@@ -68,6 +68,11 @@ type Journal interface {
 	PutExchange(ctx context.Context, e Exchange, keep bool) (Exchange, error)
 	Exchange(ctx context.Context, name string) (Exchange, error)
 
+	// The trees of sessions, of the tenants that the arguments name.
+	Tree(ctx context.Context, tenant, session string) (journal.Tree, journal.TreeHolder, error)
+	MoveTree(ctx context.Context, tenant, session, worker string, to journal.Tree) error
+	DropTree(ctx context.Context, tenant, session string, epoch int64) error
+
 	// The journal as a whole.
 	ID(ctx context.Context) (string, error)
 	ReadOnly() error

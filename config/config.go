@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/everturn/everturn/internal/sandbox"
 	"github.com/everturn/everturn/internal/statedir"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -170,83 +169,6 @@ type Web struct {
 	// Private networks that it may reach, in CIDR notation; 127.0.0.0/8 is this machine.
 	Networks []string `toml:"networks" example:"10.1.0.0/16"`
 }
-
-// Shell says what the commands of the tool shell may do.
-type Shell struct {
-	// Offer the tool. Its calls are of high risk.
-	Enabled bool `toml:"enabled"`
-	// Directories of the workspace that commands may write.
-	Write []string `toml:"write" example:"build,testdata"`
-	// Names of environment variables that commands get, besides PATH, the locale and those that compilers need.
-	EnvAllow []string `toml:"env_allow" example:"GOFLAGS"`
-	// Timeout of a command.
-	Timeout time.Duration `toml:"timeout" default:"10m" min:"1s"`
-}
-
-// Sandbox says how commands are isolated.
-type Sandbox struct {
-	// "namespace": bubblewrap (which must be installed), Landlock and a filter of system calls. "landlock": the last two
-	// alone, on Linux 6.12 or newer; commands cannot change modes, owners and times of files, and have no network. "none":
-	// nothing; every command needs an approval, whatever the policy says.
-	Level sandbox.Level `toml:"level" default:"namespace" enum:"namespace,landlock,none"`
-	// What commands reach by network. "none": nothing. "loopback": a loopback interface of their own. "proxy": that, and by
-	// an HTTP proxy the hosts of hosts; only with level "namespace", with "landlock" nothing. "host": everything that the
-	// machine reaches, this worker's services on it too; every command needs an approval.
-	Network sandbox.Network `toml:"network" default:"loopback" enum:"none,loopback,proxy,host"`
-	// Patterns of the hosts that commands reach with network "proxy", at the ports 80 and 443 or at a port of the pattern.
-	// Their addresses must be public.
-	Hosts []string `toml:"hosts" maxbytes:"300" example:"proxy.golang.org,*.pythonhosted.org,git.example.org:8443"`
-	// Files and directories outside of the workspace that commands may read, besides /usr and the compilers on PATH.
-	Read []string `toml:"read" example:"/opt/android-sdk"`
-	// Maximum number of processes of a command.
-	Processes int `toml:"processes" default:"512" min:"16"`
-	// Maximum memory of a command, of all of its processes together, in MiB.
-	MemoryMiB int `toml:"memory_mib" default:"8192" min:"64"`
-}
-
-// Workspace says where file tools and commands act.
-type Workspace struct {
-	// "folder": in the folder runtime.workspace, which all sessions share. "tree": each session has a directory of its
-	// own with the files of the git repository runtime.workspace, and a commit for each call that changes files. The
-	// repository stays as it is until the user merges; the tools that change files are then always offered. It needs git
-	// 2.38 or newer.
-	Mode WorkspaceMode `toml:"mode" default:"folder" enum:"folder,tree"`
-	// A command that prepares each new tree, before the first call that changes files or runs a command there. It is
-	// isolated as commands are, with the limits of [sandbox] and shell.timeout. If it fails, the model is told and goes on.
-	Setup string `toml:"setup" example:"npm ci" maxbytes:"10000"`
-	// What that command reaches by network: see sandbox.network, which applies if this is empty. In a tree that begins with
-	// changes of an agent, which could have changed what the command runs, sandbox.network always applies.
-	SetupNetwork sandbox.Network `toml:"setup_network" enum:",none,loopback,proxy,host" example:"host"`
-	// How long a tree that is not used is kept: its directory, and the commits that were merged or dropped. Commits that
-	// are nowhere else always stay. The directory of a tree without such commits goes after a day.
-	Keep time.Duration `toml:"keep" default:"720h" min:"1h" zero:"to keep all trees"`
-	// Where `everturn canvas publish` and the tool canvas_publish push what a session has changed.
-	Publish Publish `toml:"publish"`
-}
-
-// Publish says where canvases are published.
-type Publish struct {
-	// The address of a git repository: https://, ssh://, user@host:path or the whole path of a folder. Without it, nothing
-	// is published. Git uses no configuration of the user; ssh uses the user's keys and known hosts. A token is best in the
-	// environment: "https://git:${GITHUB_TOKEN}@github.com/ann/page.git".
-	Remote Secret `toml:"remote" shown:"written" example:"git@github.com:ann/page.git"`
-	// The branch there; {session} stands for the session's ID and must be part of it.
-	Branch string `toml:"branch" default:"everturn/{session}" maxbytes:"200"`
-	// A command, without a shell, that opens a pull request after each push. It runs in runtime.workspace as the worker's
-	// user, not isolated. {branch}, {commit} and {title} stand for those of the push.
-	PullRequest []string `toml:"pull_request" example:"gh,pr,create,--fill,--head,{branch}"`
-	// Names of environment variables that this command gets, besides PATH, HOME and the locale.
-	EnvAllow []string `toml:"env_allow" example:"GH_TOKEN"`
-}
-
-// WorkspaceMode is the kind of directory in which file tools and commands act.
-type WorkspaceMode string
-
-// The values of WorkspaceMode.
-const (
-	WorkspaceFolder WorkspaceMode = "folder"
-	WorkspaceTree   WorkspaceMode = "tree"
-)
 
 // LLM selects the model and limits its inferences.
 type LLM struct {

@@ -10,6 +10,8 @@ import (
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/internal/adapters"
 	"github.com/everturn/everturn/internal/models"
+	"github.com/everturn/everturn/internal/temporalconn"
+	"github.com/everturn/everturn/internal/workspace"
 )
 
 // newEngine returns an engine that has opened nothing yet. Its logs leave out the secrets of the configuration.
@@ -31,6 +33,8 @@ func (e *Engine) openTools(ctx context.Context) (err error) {
 		OnProcess: e.sendProcess,
 		Artifacts: func() adapters.Artifacts { return e.journal }, // opened after the tools
 		Sessions:  func() adapters.Sessions { return e.journal },
+		Trees:     func() adapters.Trees { return e.journal },
+		Worker:    e.identity(), OnTrees: func(s *workspace.Store) { e.trees = s },
 	})
 	return err
 }
@@ -57,4 +61,31 @@ func (e *Engine) refresh(ctx context.Context) {
 		e.instructions.Refresh()
 		return true
 	})
+}
+
+// place returns the ID of the store with the trees of sessions, or "" if sessions have none.
+func (e *Engine) place() string {
+	if e.trees == nil {
+		return ""
+	}
+	return e.trees.Place()
+}
+
+// warnOfOtherFolders logs a warning if sessions share a folder and a worker of another machine polls the same task queue,
+// because calls then act in either machine's folder.
+func (e *Engine) warnOfOtherFolders(ctx context.Context) {
+	if e.cfg.Workspace.Mode != config.WorkspaceFolder || e.home == "" {
+		return
+	}
+	workers, err := e.journal.Workers(ctx)
+	if err != nil {
+		return // reportOnce has logged that the journal does not answer
+	}
+	for _, w := range workers {
+		if w.TaskQueue == e.cfg.Temporal.TaskQueue && temporalconn.Host(w.Identity) != temporalconn.Host(e.identity()) {
+			e.log.Warn("a worker of another machine polls this task queue, and each acts in a folder of its own: give it a task "+
+				"queue of its own, use mode = \"tree\" under [workspace], or share runtime.workspace", "worker", w.Identity,
+				"task_queue", w.TaskQueue)
+		}
+	}
 }

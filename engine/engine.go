@@ -25,6 +25,7 @@ import (
 	"github.com/everturn/everturn/internal/rollout"
 	"github.com/everturn/everturn/internal/telemetry"
 	"github.com/everturn/everturn/internal/temporalconn"
+	"github.com/everturn/everturn/internal/workspace"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -39,6 +40,7 @@ type Engine struct {
 	journal   Journal
 	journalID string
 	tools     *tools.Registry
+	trees     *workspace.Store // nil if sessions have no trees
 	model     *adapters.Model
 	// instructions are those of skills and AGENTS.md.
 	instructions *adapters.Instructions
@@ -94,6 +96,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	// The report must precede the first poll: another worker that lacks a tool of this worker's turns finds this one by
 	// it.
 	e.reportOnce(ctx)
+	e.warnOfOtherFolders(ctx)
 	err := e.start()
 	if err == nil {
 		e.probe.polls.Store(true)

@@ -70,5 +70,5 @@ func (e *Engine) reportOnce(ctx context.Context) {
 // report writes this worker's report to the journal. offers are the versions of its catalogues, by server.
 func (e *Engine) report(ctx context.Context, servers []turn.ServerHealth, offers map[string]string) error {
 	return e.journal.ReportWorker(ctx, fleet.WorkerReport{ID: e.id, Identity: e.identity(),
-		TaskQueue: e.cfg.Temporal.TaskQueue, Servers: servers, Home: e.home, Offers: offers})
+		TaskQueue: e.cfg.Temporal.TaskQueue, Servers: servers, Home: e.home, Offers: offers, Place: e.place()})
 }

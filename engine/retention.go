@@ -2,9 +2,9 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"time"
 
-	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/internal/workspace"
 )
 
@@ -65,27 +65,28 @@ func (e *Engine) pruneOnce(ctx context.Context, before time.Time) (turns int, er
 // sweepEvery is how often unused trees are removed.
 const sweepEvery = time.Hour
 
-// sweepTrees removes the trees of sessions that nothing has used for [workspace] keep, now and at every interval until
-// ctx ends. Commits that are nowhere else stay. A worker that calls no tools has no trees. Any number of workers may do
-// this at the same time.
+// sweepTrees removes the trees that workers of other machines have taken over, and those of sessions that nothing has
+// used for [workspace] keep, now and at every interval until ctx ends. Commits that are nowhere else stay. A worker that
+// calls no tools has no trees. Any number of workers may do this at the same time.
 func (e *Engine) sweepTrees(ctx context.Context, interval time.Duration) {
-	keep := e.cfg.Workspace.Keep
-	if e.cfg.Workspace.Mode != config.WorkspaceTree || keep <= 0 || elsewhere(e.cfg).Tools != "" {
-		return
-	}
-	store, err := workspace.Open(ctx, workspace.Options{Repo: e.cfg.Runtime.Workspace, State: e.cfg.StateDir()})
-	if err != nil {
-		e.log.Error("opening the trees of sessions", "error", err) // the tools have opened them, too
+	if e.trees == nil || elsewhere(e.cfg).Tools != "" {
 		return
 	}
 	every(ctx, interval, func() bool {
-		swept, err := store.Sweep(ctx, keep, time.Now())
+		err := e.trees.Release(ctx)
+		var swept workspace.Swept
+		if keep := e.cfg.Workspace.Keep; keep > 0 {
+			var serr error
+			swept, serr = e.trees.Sweep(ctx, keep, time.Now())
+			err = errors.Join(err, serr)
+		}
 		switch {
 		case ctx.Err() != nil:
 		case err != nil:
 			e.log.Error("removing unused trees", "removed", swept.Trees, "again in", interval, "error", err)
 		case swept.Trees+swept.Canvases > 0:
-			e.log.Info("unused trees are removed", "trees", swept.Trees, "canvases", swept.Canvases, "older than", keep)
+			e.log.Info("unused trees are removed", "trees", swept.Trees, "canvases", swept.Canvases, "older than",
+				e.cfg.Workspace.Keep)
 		}
 		return true
 	})

@@ -9,12 +9,12 @@ import (
 )
 
 // copiedTables are the tables that Copy copies, in an order in which each comes after the tables that it refers to.
-// The table journal is the target's own, and running workers write workers and tool_servers again.
+// The table journal is the target's own, and running workers write workers, places and tool_servers again.
 var copiedTables = []string{
 	"blobs", "sessions", "turns", "messages", "inferences", "calls", "late_results", "artifacts", "taint_sources",
 	"requests",
 	"grants", "catalogues", "approved_tools", "config_versions", "events", "fleet_limits",
-	"inference_usage", "spending", "compactions", "subagents", "tokens", "exchanges",
+	"inference_usage", "spending", "compactions", "subagents", "tokens", "exchanges", "trees",
 }
 
 // booleanColumns are the columns with booleans: SQLite stores them as numbers, Postgres does not.
@@ -33,6 +33,7 @@ var sealedColumns = map[string][]string{
 	"requests":     {"arguments", "why", "question", "elicitation", "reason", "response"},
 	"events":       {"text", "data"},
 	"compactions":  {"content"},
+	"trees":        {"ignored"},
 }
 
 // copyRows is the number of rows that one INSERT copies. Blobs and catalogues are copied one by one, because their rows

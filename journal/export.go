@@ -73,6 +73,9 @@ func (e *exporter) writeHeader(session string) error {
 	if h.TaintSource, err = e.TaintSource(n); err != nil {
 		return err
 	}
+	if h.Tree, err = e.exportTree(session); err != nil {
+		return err
+	}
 	if err := e.findParts(n); err != nil {
 		return err
 	}

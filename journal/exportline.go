@@ -61,6 +61,14 @@ type ExportHeader struct {
 	ForkTurn string        `json:"fork_turn,omitempty"`
 	// TaintSource is the session's first taint source. An import ignores it: see Imported.TaintSource.
 	TaintSource *TaintSource `json:"taint_source,omitempty"`
+	// Tree is the state of the session's tree, whose commits the export does not have; nil if there is none.
+	Tree *ExportTree `json:"tree,omitempty"`
+}
+
+// ExportTree is the state of a session's tree: see Tree.
+type ExportTree struct {
+	Head string `json:"head"`
+	Base string `json:"base,omitempty"`
 }
 
 // ExportBlob is a blob; JSON holds Bytes as base64.

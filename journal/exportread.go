@@ -27,6 +27,8 @@ type Imported struct {
 	// DroppedPermissions are the permissions in the export that the imported session does not have. It is empty if
 	// Unchanged.
 	DroppedPermissions []DroppedPermission `json:"dropped_permissions,omitempty"`
+	// Tree is the state of the session's tree in the export; nil if it has none.
+	Tree *ExportTree `json:"tree,omitempty"`
 }
 
 // ScopeOnce is the scope of a DroppedPermission that was an approval of one call. No decision has this scope.

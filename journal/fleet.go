@@ -192,10 +192,14 @@ func (db *DB) ReportWorker(ctx context.Context, r fleet.WorkerReport) error {
 		if err != nil {
 			return err
 		}
-		return t.Exec(`INSERT INTO workers (id, identity, task_queue, servers, home, offers, seen_at)
-			SELECT ?1, ?2, ?3, ?4, ?5, ?6, now FROM clock`,
+		err = t.Exec(`INSERT INTO workers (id, identity, task_queue, servers, home, offers, place, seen_at)
+			SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, now FROM clock`,
 			r.ID, CleanText(r.Identity), CleanText(r.TaskQueue), string(servers), CleanText(r.Home),
-			string(offers))
+			string(offers), CleanText(r.Place))
+		if err != nil || r.Place == "" {
+			return err
+		}
+		return t.seePlace(CleanText(r.Place), r.Identity)
 	})
 }
 
@@ -213,7 +217,7 @@ func (db *DB) Workers(ctx context.Context) (out []fleet.WorkerReport, err error)
 		out, err = collect(q, func(scan scanner) (r fleet.WorkerReport, err error) {
 			var servers, offers string
 			var seen int64
-			if err = scan(&r.ID, &r.Identity, &r.TaskQueue, &servers, &r.Home, &offers, &seen); err != nil {
+			if err = scan(&r.ID, &r.Identity, &r.TaskQueue, &servers, &r.Home, &offers, &r.Place, &seen); err != nil {
 				return r, err
 			}
 			r.SeenAt = instant(seen)
@@ -221,7 +225,7 @@ func (db *DB) Workers(ctx context.Context) (out []fleet.WorkerReport, err error)
 				return r, fmt.Errorf("reading the MCP servers of worker %s: %w", r.Identity, err)
 			}
 			return r, json.Unmarshal([]byte(offers), &r.Offers)
-		}, `SELECT id, identity, task_queue, servers, home, offers, seen_at FROM workers
+		}, `SELECT id, identity, task_queue, servers, home, offers, place, seen_at FROM workers
 			WHERE seen_at >= (SELECT now FROM clock) - ? ORDER BY identity, id`, int64(fleet.WorkerExpiry))
 		return err
 	})

@@ -76,7 +76,7 @@ func (im *importer) run(file io.Reader) (out Imported, err error) {
 	if out.DroppedPermissions, err = im.droppedPermissions(); err != nil {
 		return out, err
 	}
-	if err := im.finish(); err != nil {
+	if err := errors.Join(im.importTree(), im.finish()); err != nil {
 		return out, err
 	}
 	return im.result(out)
@@ -87,6 +87,7 @@ func (im *importer) result(out Imported) (_ Imported, err error) {
 	if out.Session, err = im.querier.Session(im.header.Session.ID); err != nil {
 		return out, err
 	}
+	out.Tree = im.header.Tree
 	out.TaintSource, err = im.TaintSource(im.scope.Session)
 	return out, err
 }

@@ -25,6 +25,7 @@ var unscoped = []string{
 	"Sessions", "Import", "Changed", "PruneEvents", "ApproveTools", "ReportWorker", "RemoveWorker",
 	"Workers", "Close", "Sealed", "Encrypted", "OpenRequests", "FleetScopes", "SetFleetLimits", "PauseScope",
 	"ResumeScope",
+	"Tree", "MoveTree", "DropTree", // whose caller names the tenant
 	"LeaseCapacity", "RecordUsage", "ReserveUsage", "CheckWrite", "Guarded", "ReadOnly", "OfferedBy",
 	"PutExchange", "Exchange", // see journaltest/exchanges.go
 	"CreateToken", "Tokens", "RevokeToken", "TokenBySecret", // see journaltest/tokens.go

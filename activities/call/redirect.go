@@ -12,13 +12,17 @@ import (
 
 // Workers of one task queue may have different tools, because their configurations or programs differ, above all
 // during a deployment. A turn has the tools of the worker that began it. A call goes to any worker at first. A worker
-// that lacks the tool, or has another version of it, redirects the call to the task queue of a worker that has it.
+// that lacks the tool, or has another version of it, redirects the call to the task queue of a worker that has it. A
+// tool, too, can name the only worker that can run a call, for instance because it has the session's files.
 
 // redirect returns the error of a call that failed with err. If it failed because this worker does not have the tool
 // in the turn's version and another running worker does, that is an error with which the workflow schedules the call
 // on the other worker. Otherwise it is err. A call of an absent tool then waits for a worker as for an unavailable
 // server.
 func (r *Runner) redirect(ctx context.Context, in workflows.CallInput, err error) error {
+	if only := new(turn.OnQueue); errors.As(err, &only) && !attempt.IsLocal(ctx) && only.Queue != r.home {
+		return workflows.OnWorker(only.Queue)
+	}
 	if !errors.Is(err, turn.ErrToolAbsent) && turn.CodeOf(err) != turn.CodeToolDrift {
 		return err
 	}

@@ -286,22 +286,13 @@ func (r *Registry) callFunction(ctx context.Context, req turn.ToolRequest, name 
 	ctx, cancel := context.WithTimeout(ctx, tool.FirstOf(req.Timeout, d.Timeout, functionTimeout))
 	defer cancel()
 	defer context.AfterFunc(r.ctx, cancel)() // Close cancels the call
-	done := make(chan turn.ToolResult, 1)
+	done := make(chan ended, 1)
 	if ctx.Err() != nil || !r.start(func() { done <- r.run(ctx, req, f) }) {
 		return turn.ToolResult{}, tool.NotSent(functions, "the call was cancelled, or the worker stops", ctx.Err())
 	}
-	var result turn.ToolResult
-	select {
-	case result = <-done:
-	case <-ctx.Done():
-		select {
-		case result = <-done: // both were ready, and a result takes precedence over a deadline
-		default:
-			result = unanswered(ctx, req)
-		}
-	}
-	result.Duration = time.Since(began)
-	return result, nil
+	end := await(ctx, req, done)
+	end.result.Duration = time.Since(began)
+	return end.result, end.err
 }
 
 // start runs f in a goroutine for which Close waits. It returns false, and does not run f, if the registry is closed.
@@ -326,11 +317,16 @@ func unanswered(ctx context.Context, req turn.ToolRequest) turn.ToolResult {
 }
 
 // run calls the function and converts what it returns to a result. An error and a panic become error results. If the
-// function returns the error of its ended context, the outcome is unknown, because it may have acted before.
-func (r *Registry) run(ctx context.Context, req turn.ToolRequest, f function) turn.ToolResult {
+// function returns the error of its ended context, the outcome is unknown, because it may have acted before. An error of
+// a function that is a *turn.Error may say that the call was not made, or may be made again.
+func (r *Registry) run(ctx context.Context, req turn.ToolRequest, f function) ended {
 	text, err := r.callRecovering(ctx, req, f)
+	unmade := new(turn.Error)
+	if errors.As(err, &unmade) && (unmade.Code == turn.CodeToolNotSent || unmade.Code == turn.CodeJournalUnavailable) {
+		return ended{err: unmade}
+	}
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		return unanswered(ctx, req)
+		return ended{result: unanswered(ctx, req)}
 	}
 	size := int64(len(text))
 	if err != nil {
@@ -343,7 +339,7 @@ func (r *Registry) run(ctx context.Context, req turn.ToolRequest, f function) tu
 	}
 	out.SizeBytes = max(out.SizeBytes, size) // tool.Text has got at most maxFunctionBytes
 	out.FromServer = f.descriptor.Taints     // an error may quote what the function has read, too
-	return out
+	return ended{result: out}
 }
 
 // errorText returns the text of an error result. It logs the cause of an *Error.

@@ -9,20 +9,21 @@ import (
 	"github.com/everturn/everturn/journal/postgres"
 )
 
-// Secrets returns a redactor that knows the keys of providers and of Temporal, the token of the codec server, and the
-// journal's connection string and password, and those of publishing. OpenTools adds the secrets of the MCP servers. The
-// encryption keys are not among them.
+// Secrets returns a redactor that knows the keys of providers and of Temporal, the token of the codec server, the
+// journal's connection string and password, and those of the remote repositories and of publishing. OpenTools adds the
+// secrets of the MCP servers. The encryption keys are not among them.
 func Secrets(cfg config.Config, environ []string) *redact.Redactor {
 	secrets := redact.New(cfg.Runtime.Redact...)
 	secrets.Add(cfg.LLM.APIKey.Reveal(), cfg.CodecServer.Token.Reveal())
 	if url := cfg.Journal.URL.Reveal(); url != "" {
 		secrets.Add(url, postgres.Password(url))
 	}
-	remote := cfg.Workspace.Publish.Remote.Reveal()
-	secrets.Add(remote)
-	if u, err := url.Parse(remote); err == nil && u.User != nil {
-		password, _ := u.User.Password()
-		secrets.Add(password)
+	for _, remote := range []config.Secret{cfg.Workspace.Remote, cfg.Workspace.Publish.Remote} {
+		secrets.Add(remote.Reveal())
+		if u, err := url.Parse(remote.Reveal()); err == nil && u.User != nil {
+			password, _ := u.User.Password()
+			secrets.Add(password)
+		}
 	}
 	for _, name := range cfg.Workspace.Publish.EnvAllow {
 		value, _ := temporalconn.Environ(environ).LookupEnv(name)

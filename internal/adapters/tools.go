@@ -15,6 +15,7 @@ import (
 	"github.com/everturn/everturn/internal/redact"
 	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/internal/workspace"
+	"github.com/everturn/everturn/journal/fleet"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -28,6 +29,12 @@ type ToolOptions struct {
 	Artifacts func() Artifacts
 	// Sessions returns the journal of the sessions that are forks, or nil if there is none. It may be nil.
 	Sessions func() Sessions
+	// Trees returns the journal of the trees of sessions, or nil if there is none. It may be nil.
+	Trees func() Trees
+	// Worker is the identity of this worker for other workers.
+	Worker string
+	// OnTrees gets the store of the trees, if sessions have some; it may be nil.
+	OnTrees func(*workspace.Store)
 	// OnProcess gets the start and the end of each process of an MCP server; it may be nil.
 	OnProcess func(server string, p turn.ProcessEvent)
 	// Add registers the embedding program's own tools.
@@ -104,11 +111,37 @@ func openTrees(ctx context.Context, cfg config.Config, o ToolOptions) (*canvas.R
 	if cfg.Workspace.Mode == config.WorkspaceFolder {
 		return nil, nil //nolint:nilnil // there are none
 	}
-	store, err := workspace.Open(ctx, workspace.Options{Repo: cfg.Runtime.Workspace, State: cfg.StateDir()})
+	store, err := workspace.Open(ctx, TreeOptions(cfg, o.Worker, o.Trees))
 	if err != nil {
 		return nil, temporalconn.WithKind(config.ErrInvalid, err)
 	}
-	return &canvas.Roots{Store: store, Lineage: lineage(o.Sessions)}, nil
+	if o.OnTrees != nil {
+		o.OnTrees(store)
+	}
+	roots := canvas.Roots{Store: store, Lineage: lineage(o.Sessions), TaskQueue: cfg.Temporal.TaskQueue,
+		TakeoverAfter: cfg.Workspace.TakeoverAfter}
+	if o.Trees != nil {
+		roots.Workers = func(ctx context.Context) ([]fleet.WorkerReport, error) { return o.Trees().Workers(ctx) }
+	}
+	return &roots, nil
+}
+
+// Trees is what the trees of sessions need of a journal.DB.
+type Trees interface {
+	workspace.Journal
+	Workers(ctx context.Context) ([]fleet.WorkerReport, error)
+}
+
+// TreeOptions returns the options of the store of the trees. worker is the identity of this process for the journal that
+// trees returns; trees may be nil.
+func TreeOptions(cfg config.Config, worker string, trees func() Trees) workspace.Options {
+	w := cfg.Workspace
+	o := workspace.Options{Repo: cfg.Runtime.Workspace, State: cfg.StateDir(), Worker: worker,
+		TakeoverAfter: w.TakeoverAfter, Remote: w.Remote.Reveal()}
+	if trees != nil {
+		o.Journal = func() workspace.Journal { return trees() }
+	}
+	return o
 }
 
 // registerFiles adds the tools that act on files: in the folder of all sessions, or in the tree of the call's session.

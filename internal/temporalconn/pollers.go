@@ -57,3 +57,9 @@ func pollers(ctx context.Context, c client.Client, queue string, kind enumspb.Ta
 	}
 	return list, nil
 }
+
+// Host returns the name of the machine in a worker's identity, which is PID@HOST.
+func Host(identity string) string {
+	_, host, _ := strings.Cut(identity, "@")
+	return host
+}

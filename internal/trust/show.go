@@ -126,6 +126,9 @@ func (f Folder) addresses() (lines []string) {
 		}
 	}
 	add(c.Journal.URL.Reveal(), "journal.url", "conversations, approvals and PGPASSWORD")
+	if c.Workspace.Mode == config.WorkspaceTree {
+		add(c.Workspace.Remote.Reveal(), "workspace.remote", "the files of sessions")
+	}
 	add(c.Workspace.Publish.Remote.Reveal(), "workspace.publish.remote", "what sessions have changed, when a user allows it")
 	add(c.LLM.BaseURL, "llm.base_url", "conversations and "+describeSecret(c.LLM.APIKey, "OPENAI_API_KEY"))
 	modelsKeys := strings.Join(config.Secret(c.LLM.ModelsURL).References(), " ")

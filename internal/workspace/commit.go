@@ -20,36 +20,53 @@ import (
 const maxRaces = 500
 
 // commit makes one commit of the changes on the branch of the session, and returns its ID and what it leaves out. It
-// returns "" if nothing is left to commit. The index x is that of the head; it may be nil.
+// returns "" if nothing is left to commit. The index x is that of the head; it may be nil. If the commit is made and
+// could not be recorded, commit returns its ID and an error.
 func (t *tree) commit(ctx context.Context, a Action, title string, changes []change, x *index) (id string,
 	skipped []Skipped, err error) {
 	changes, skipped, err = t.admit(ctx, changes)
+	if err != nil || len(changes) == 0 {
+		return "", skipped, err
+	}
+	id, left, err := t.commitSurely(ctx, a, title, changes, x)
+	skipped = append(skipped, left...)
+	if err != nil || t.aside != "" {
+		return id, skipped, err
+	}
+	return id, skipped, t.record(ctx, state{head: id, base: t.state.base}, true)
+}
+
+// commitSurely makes a commit, and tries again if another process kills git or has locked the reference.
+func (t *tree) commitSurely(ctx context.Context, a Action, title string, changes []change, x *index) (id string,
+	left []Skipped, err error) {
 	for range maxRaces {
-		if err != nil || len(changes) == 0 {
-			return "", skipped, err
-		}
-		var left []Skipped
 		if id, left, err = t.commitOnce(ctx, a, title, changes, x); err == nil {
-			return id, append(skipped, left...), nil
+			return id, left, nil
 		}
 		var failed *gitError
 		if !errors.As(err, &failed) || failed.code >= 0 && !strings.Contains(failed.message, "lock") {
-			return "", skipped, err
+			return "", left, err
 		}
-		t.store.removeStaleLock(t.ref)
+		t.store.removeStaleLock(t.commitRef())
 		select {
 		case <-ctx.Done():
-			return "", skipped, ctx.Err()
+			return "", left, ctx.Err()
 		case <-time.After(20 * time.Millisecond):
 		}
 		// The killed git may have made the commit.
-		if t.state, _, err = t.store.readState(ctx, a.Tenant, a.Session); err == nil {
-			if id, err = t.store.commitOf(ctx, t.state, a); id != "" {
-				return id, skipped, nil
-			}
+		if id, by, err := t.pending(ctx); t.aside == "" && err == nil && id != "" && by == a.call() {
+			return id, left, nil
 		}
 	}
-	return "", skipped, fmt.Errorf("branch %s is locked all the time", Branch(a.Tenant, a.Session))
+	return "", left, fmt.Errorf("branch %s is locked all the time", Branch(a.Tenant, a.Session))
+}
+
+// commitRef returns the reference that gets new commits: one beside the branch, until the commit is recorded.
+func (t *tree) commitRef() string {
+	if t.aside != "" {
+		return t.aside
+	}
+	return pendingRef(t.action.Tenant, t.action.Session, t.row.Epoch)
 }
 
 // commitOnce tries once to make the commit.
@@ -67,7 +84,8 @@ func (t *tree) commitOnce(ctx context.Context, a Action, title string, changes [
 		_ = send.CloseWithError(errors.Join(err, w.Flush())) // git then misses the end of its input
 	}()
 	out := &limitedBuffer{max: maxMessage}
-	err := run(ctx, t.store.dir, in, out, "--git-dir="+t.store.store(), "fast-import", "--quiet", "--date-format=raw")
+	err := run(ctx, t.store.dir, in, out, "--git-dir="+t.store.store(), "fast-import", "--quiet", "--force",
+		"--date-format=raw")
 	_ = in.CloseWithError(errEnded)
 	<-sent
 	id := strings.TrimSpace(out.kept.String())
@@ -77,7 +95,6 @@ func (t *tree) commitOnce(ctx context.Context, a Action, title string, changes [
 	if err != nil {
 		return "", left, err
 	}
-	t.state.head = id
 	if x != nil {
 		for name, f := range files {
 			if delete(x.files, name); f.mode != "" {
@@ -109,7 +126,7 @@ func (t *tree) export(w io.Writer, a Action, title string, changes []change,
 	files map[string]indexed) (left []Skipped, err error) {
 	message := a.message(title, t.state.base)
 	fmt.Fprintf(w, "feature done\ncommit %s\nmark :1\ncommitter %s <%s> %d +0000\ndata %d\n%s\n",
-		t.ref, author, email, time.Now().Unix(), len(message), message)
+		t.commitRef(), author, email, time.Now().Unix(), len(message), message)
 	if t.state.head != "" {
 		fmt.Fprintf(w, "from %s\n", t.state.head)
 	}

@@ -17,11 +17,11 @@ const maxHistory = 50_000
 // began, with shared false. It is empty if there is no canvas.
 func (s *Store) forkPoint(ctx context.Context, tenant, session string, calls []string) (st state, shared bool,
 	err error) {
-	now, begun, err := s.readState(ctx, tenant, session)
+	now, begun, err := s.latest(ctx, tenant, session)
 	if err != nil || !begun {
 		return state{}, false, err
 	}
-	log, err := s.history(ctx, tenant, session)
+	log, err := s.history(ctx, tenant, session, now.head)
 	if err != nil {
 		return state{}, false, err
 	}
@@ -72,11 +72,10 @@ func (s *Store) forkPoint(ctx context.Context, tenant, session string, calls []s
 	return state{head: now.base, base: now.base}, false, nil
 }
 
-// history returns the commits of a session's canvas, and of what it has left, the latest first. A line has the ID and
-// the session, the call, the base and the parents, with NULs between them.
-func (s *Store) history(ctx context.Context, tenant, session string) (string, error) {
-	refs, err := s.git(ctx, nil, "for-each-ref", "--format=%(objectname)", headRef(tenant, session),
-		strings.TrimSuffix(leftRefs(tenant, session), "/"))
+// history returns the commits of a session's canvas with this head, and of what it has left, the latest first. A line
+// has the ID and the session, the call, the base and the parents, with NULs between them.
+func (s *Store) history(ctx context.Context, tenant, session, head string) (string, error) {
+	refs, err := s.git(ctx, nil, "for-each-ref", "--format=%(objectname)", strings.TrimSuffix(leftRefs(tenant, session), "/"))
 	if err != nil {
 		return "", err
 	}
@@ -85,7 +84,7 @@ func (s *Store) history(ctx context.Context, tenant, session string) (string, er
 		format += []string{" ", "%x00", "%x00"}[i] + "%(trailers:key=" + key + ",valueonly,separator=)"
 	}
 	args := append([]string{"log", "-n", strconv.Itoa(maxHistory), "--topo-order", "--grep=^" + trailerSession + ": ",
-		format + "%x00%P"}, strings.Fields(string(refs))...)
+		format + "%x00%P", head}, strings.Fields(string(refs))...)
 	log, err := s.git(ctx, nil, append(args, "--")...)
 	return string(log), err
 }

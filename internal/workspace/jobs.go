@@ -101,7 +101,7 @@ func (t *tree) commitAs(ctx context.Context, jobs []background, at int) (res Res
 
 // JobEnded commits what the job that the call a has started has changed since the last commit of the tree.
 func (s *Store) JobEnded(ctx context.Context, a Action) (res Result, err error) {
-	name := dirName(a.Tenant, a.Session)
+	name := s.nameHere(a.Tenant, a.Session)
 	if _, err := os.Lstat(s.treeDir(name)); err != nil { // the canvas was dropped
 		return res, s.setJobs(name, nil)
 	}
@@ -110,7 +110,8 @@ func (s *Store) JobEnded(ctx context.Context, a Action) (res Result, err error) 
 		return res, err
 	}
 	defer func() { err = errors.Join(err, t.close()) }()
-	jobs, err := s.jobs(name)
+	ctx = t.locked(ctx)
+	jobs, err := s.jobs(t.name)
 	if err != nil {
 		return res, err
 	}
@@ -121,5 +122,5 @@ func (s *Store) JobEnded(ctx context.Context, a Action) (res Result, err error) 
 	if res, err = t.commitAs(ctx, jobs, at); err != nil {
 		return res, err
 	}
-	return res, s.setJobs(name, slices.Delete(jobs, at, at+1))
+	return res, s.setJobs(t.name, slices.Delete(jobs, at, at+1))
 }

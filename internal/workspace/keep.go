@@ -11,8 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/everturn/everturn/internal/statedir"
 )
 
 // Canvas is a canvas in a list.
@@ -42,7 +40,7 @@ func (s *Store) List(ctx context.Context, tenant string, keep time.Duration) ([]
 	return all, err
 }
 
-// canvases returns the canvases of all tenants.
+// canvases returns the canvases of all tenants that are at this place.
 func (s *Store) canvases(ctx context.Context, keep time.Duration) ([]Canvas, error) {
 	sessions, err := s.sessions(ctx, "refs/heads/"+branchPrefix)
 	if err != nil {
@@ -51,7 +49,14 @@ func (s *Store) canvases(ctx context.Context, keep time.Duration) ([]Canvas, err
 	var all []Canvas
 	for _, q := range sessions {
 		tenant, session := unqualified(q)
-		c, err := s.canvas(ctx, tenant, session, keep)
+		_, here, err := s.isHere(ctx, tenant, session)
+		if err == nil && !here {
+			continue
+		}
+		var c Canvas
+		if err == nil {
+			c, err = s.canvas(ctx, tenant, session, keep)
+		}
 		if errors.Is(err, ErrNoCanvas) { // dropped meanwhile
 			continue
 		}
@@ -90,7 +95,7 @@ func (s *Store) canvas(ctx context.Context, tenant, session string, keep time.Du
 	if err != nil {
 		return c, err
 	}
-	c = Canvas{Session: session, tenant: tenant, UsedAt: s.usedAt(dirName(tenant, session))}
+	c = Canvas{Session: session, tenant: tenant, UsedAt: s.usedAt(tenant, session)}
 	if c.Unmerged, err = s.unmerged(ctx, st); err != nil {
 		return c, err
 	}
@@ -113,9 +118,19 @@ func (s *Store) canvas(ctx context.Context, tenant, session string, keep time.Du
 	return c, err
 }
 
+// setUsed records that a tree was used at a time.
+func (s *Store) setUsed(tenant, session string, at time.Time) error {
+	file := s.lockFile(dirName(tenant, session)) // also that of a tree of another epoch
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY, 0o600)
+	if err == nil {
+		err = errors.Join(f.Close(), os.Chtimes(file, at, at))
+	}
+	return err
+}
+
 // usedAt returns when a call has used a tree last.
-func (s *Store) usedAt(name string) time.Time {
-	info, err := os.Lstat(s.lockFile(name))
+func (s *Store) usedAt(tenant, session string) time.Time {
+	info, err := os.Lstat(s.lockFile(dirName(tenant, session)))
 	if err != nil {
 		return time.Time{}
 	}
@@ -197,23 +212,25 @@ const sweepBusy = time.Second
 
 // sweep removes the tree and the canvas of a session as far as they are due, while no call uses them.
 func (s *Store) sweep(ctx context.Context, c Canvas, keep time.Duration, due func(time.Time) bool) (swept Swept, err error) {
-	name := dirName(c.tenant, c.Session)
 	waiting, cancel := context.WithTimeout(ctx, sweepBusy+beforeDeadline)
 	defer cancel()
 	if c.Tree != "" {
-		removed, err := s.sweepTree(waiting, c, name, due)
+		removed, err := s.sweepTree(waiting, c, due)
 		if err != nil || !removed {
 			return swept, err
 		}
 		swept.Trees++
 	}
-	lock, err := statedir.Exclusive(waiting, s.lockFile(name))
+	t, err := s.acquire(waiting, Action{Tenant: c.tenant, Session: c.Session})
 	if err != nil {
 		return swept, ignoreBusy(ctx, err)
 	}
-	defer lock.Release() //nolint:errcheck // the process ends the lock, too
+	defer func() { err = errors.Join(err, t.close()) }()
 	now, err := s.canvas(ctx, c.tenant, c.Session, keep)
 	if err != nil || now.Tree != "" || !due(now.GoesAt) {
+		return swept, err
+	}
+	if err := t.withdraw(ctx); err != nil {
 		return swept, err
 	}
 	swept.Canvases++
@@ -229,15 +246,14 @@ func ignoreBusy(ctx context.Context, err error) error {
 }
 
 // sweepTree commits what has changed in a tree outside of calls, and removes its directory.
-func (s *Store) sweepTree(ctx context.Context, c Canvas, name string, due func(time.Time) bool) (removed bool, err error) {
+func (s *Store) sweepTree(ctx context.Context, c Canvas, due func(time.Time) bool) (removed bool, err error) {
 	a := Action{Tenant: c.tenant, Session: c.Session}
 	t, err := s.open(ctx, a, nil)
 	if err != nil {
 		return false, ignoreBusy(ctx, err)
 	}
 	defer func() { err = errors.Join(err, t.close()) }()
-	at := c.UsedAt // opening it was no use
-	if err := os.Chtimes(s.lockFile(name), at, at); err != nil {
+	if err := s.setUsed(c.tenant, c.Session, c.UsedAt); err != nil { // opening it was no use
 		return false, err
 	}
 	if !due(c.TreeGoesAt) {
@@ -251,7 +267,7 @@ func (s *Store) sweepTree(ctx context.Context, c Canvas, name string, due func(t
 	if _, skipped, err = t.commit(ctx, a, "what has changed outside of calls", changes, x); err != nil || len(skipped) > 0 {
 		return false, err
 	}
-	return true, s.removeTree(name)
+	return true, s.removeTree(t.name)
 }
 
 // removeTree removes the directory of a tree.
@@ -293,14 +309,14 @@ func ignoreMissing(err error) error {
 func (s *Store) forget(ctx context.Context, tenant, session string) error {
 	out, err := s.git(ctx, nil, "for-each-ref", "--format=delete %(refname)", headRef(tenant, session), baseRef(tenant, session),
 		strings.TrimSuffix(leftRefs(tenant, session), "/"), strings.TrimSuffix(asideRefs(tenant, session), "/"),
-		strings.TrimSuffix(publishedRefs(tenant, session), "/"))
+		strings.TrimSuffix(publishedRefs(tenant, session), "/"), trackRef(tenant, session))
 	if err == nil {
 		_, err = s.git(ctx, out, "update-ref", "--stdin")
 	}
 	if err == nil {
 		_, err = s.gitIn(ctx, s.gitDir, nil, "update-ref", "-d", heldRef(tenant, session))
 	}
-	return err
+	return errors.Join(err, ignoreMissing(os.Remove(s.heldFile(tenant, session))))
 }
 
 // sweepDropped removes what is left of the canvases that were dropped, and returns how many there were.
@@ -319,8 +335,7 @@ func (s *Store) sweepDropped(ctx context.Context, keep time.Duration, now time.T
 	slices.Sort(names)
 	for _, q := range slices.Compact(names) {
 		tenant, session := unqualified(q)
-		name := dirName(tenant, session)
-		if _, begun, err := s.readState(ctx, tenant, session); err != nil || begun || now.Before(s.usedAt(name).Add(keep)) {
+		if _, begun, err := s.readState(ctx, tenant, session); err != nil || begun || now.Before(s.usedAt(tenant, session).Add(keep)) {
 			if err != nil {
 				return n, err
 			}

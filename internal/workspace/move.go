@@ -3,7 +3,6 @@ package workspace
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 )
 
@@ -28,18 +27,9 @@ func (t *tree) moveTo(ctx context.Context, a Action, to state, refs func(tenant,
 	if err := s.leave(ctx, refs(a.Tenant, a.Session), t.state.head, to.head); err != nil {
 		return err
 	}
-	old := t.state.head
-	if old == "" {
-		old = zeroID(to.head)
-	}
-	updates := fmt.Sprintf("update %s %s %s\n", t.ref, to.head, old)
-	if to.base != "" {
-		updates += fmt.Sprintf("update %s %s\n", baseRef(a.Tenant, a.Session), to.base)
-	}
-	if _, err := s.git(ctx, []byte(updates), "update-ref", "--stdin"); err != nil {
+	if err := t.record(ctx, to, false); err != nil {
 		return err
 	}
-	t.state = to
 	return t.follow(ctx)
 }
 
@@ -48,9 +38,12 @@ func (s *Store) leave(ctx context.Context, refs, head, to string) error {
 	if head == "" {
 		return nil
 	}
-	_, err := s.git(ctx, nil, "merge-base", "--is-ancestor", head, to)
+	var err error
+	if to != "" {
+		_, err = s.git(ctx, nil, "merge-base", "--is-ancestor", head, to)
+	}
 	var failed *gitError
-	if errors.As(err, &failed) && failed.code == 1 {
+	if to == "" || errors.As(err, &failed) && failed.code == 1 {
 		_, err = s.git(ctx, nil, "update-ref", refs+head[:16], head)
 	}
 	return err
@@ -126,19 +119,24 @@ func (s *Store) Drop(ctx context.Context, tenant, session string) (shown Summary
 		shown, err = s.show(ctx, tenant, session, t.state)
 	}
 	if err == nil {
-		err = s.leave(ctx, leftRefs(tenant, session), t.state.head, t.state.base)
+		err = t.withdraw(ctx)
 	}
 	if err == nil {
 		err = s.removeTree(t.name)
 	}
-	refs := fmt.Sprintf("delete %s\ndelete %s\n", t.ref, baseRef(tenant, session))
 	if err == nil {
-		_, err = s.git(ctx, []byte(refs), "update-ref", "--stdin")
-	}
-	if err == nil {
-		_, err = s.gitIn(ctx, s.gitDir, []byte("delete "+heldRef(tenant, session)+"\n"), "update-ref", "--stdin")
+		err = t.unlink(ctx)
 	}
 	return shown, err
+}
+
+// withdraw deletes the session's branch at the remote and its tree in the journal.
+func (t *tree) withdraw(ctx context.Context) error {
+	j := t.store.o.journal()
+	if err := t.push(ctx, ""); err != nil || j == nil || t.row.Place == "" {
+		return err
+	}
+	return j.DropTree(ctx, t.action.Tenant, t.action.Session, t.row.Epoch)
 }
 
 // mergedTree merges the commits target and head without a work tree and returns the ID of the resulting tree. The error

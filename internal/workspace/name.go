@@ -74,6 +74,11 @@ func publishedRefs(tenant, session string) string {
 	return "refs/everturn/published/" + escape(qualified(tenant, session)) + "/"
 }
 
+// pendingRef is the commit of a call that is not recorded yet. Each epoch of the tree has its own.
+func pendingRef(tenant, session string, epoch int64) string {
+	return "refs/everturn/pending/" + escape(qualified(tenant, session)) + "/" + strconv.FormatInt(epoch, 10)
+}
+
 func heldRef(tenant, session string) string {
 	return "refs/everturn/" + escape(qualified(tenant, session))
 }

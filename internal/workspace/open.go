@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
@@ -21,15 +22,31 @@ import (
 type Options struct {
 	Repo  string // the user's repository: the top folder of its work tree, or a bare repository
 	State string // the state folder
+	// Journal returns the journal that knows which place has a tree. If it or its result is nil, this place has all.
+	Journal func() Journal
+	Worker  string // the identity of this process for the journal
+	// Remote is the address of a repository to which each commit is pushed: see CheckRemote. Empty: none.
+	Remote string
+	// TakeoverAfter is how long the workers of a place must not have been seen before another place takes over its trees.
+	TakeoverAfter time.Duration
+}
+
+func (o Options) journal() Journal {
+	if o.Journal == nil {
+		return nil
+	}
+	return o.Journal()
 }
 
 // Store holds the trees and branches of the sessions that change one repository. It is safe for concurrent use by
 // goroutines and by several processes.
 type Store struct {
-	repo    string                     // the folder of the user's repository
-	gitDir  string                     // its git directory, of all its work trees
-	workGit string                     // the git directory of its own work tree, with its HEAD
-	dir     string                     // of the store
+	repo    string // the folder of the user's repository
+	gitDir  string // its git directory, of all its work trees
+	workGit string // the git directory of its own work tree, with its HEAD
+	dir     string // of the store
+	place   string // its ID
+	o       Options
 	sha256  bool                       // the repository's object format
 	indexes *lru.Cache[string, *index] // of trees, by their name
 	// attributes caches baseAttributes, by commit.
@@ -53,8 +70,13 @@ func (s *Store) scratch() string { return filepath.Join(s.dir, "scratch") }
 
 // Open opens the store of a repository, and makes it in the state folder if it does not exist.
 func Open(ctx context.Context, o Options) (*Store, error) {
-	s := &Store{}
+	s := &Store{o: o}
 	var err error
+	if o.Remote != "" {
+		if err := CheckRemote(o.Remote); err != nil {
+			return nil, fmt.Errorf("workspace.remote: %w", err)
+		}
+	}
 	if s.repo, err = filepath.Abs(o.Repo); err != nil {
 		return nil, err
 	}
@@ -134,6 +156,9 @@ func (s *Store) init(ctx context.Context) error {
 		if err := s.initRepo(ctx, s.store(), "--bare"); err != nil {
 			return err
 		}
+	}
+	if err := s.readPlace(); err != nil {
+		return err
 	}
 	if err := s.lend(s.store(), filepath.Join(s.gitDir, "objects")); err != nil {
 		return err

@@ -122,9 +122,11 @@ func (s *Store) pushCanvas(ctx context.Context, in PublishInput) (out Published,
 	if err != nil {
 		return out, err
 	}
-	err = s.push(ctx, in.Remote, ref, out.Commit, now)
-	out.Pushed = err == nil
-	return out, err
+	if err := s.push(ctx, in.Remote, ref, out.Commit, now); err != nil {
+		return out, fmt.Errorf("pushing to branch %s: %w", out.Branch, err)
+	}
+	out.Pushed = true
+	return out, nil
 }
 
 // squashed returns a commit of all changes of the canvas, whose parent is its base. It is the same commit for the same

@@ -48,6 +48,7 @@ type scan struct {
 	ignore  []gitignore.Pattern
 	changes []change
 	skipped []Skipped
+	left    []string // some of what .gitignore names
 }
 
 // scan returns the files of a tree that differ from the index's commit, and notes in the index which do not.
@@ -120,6 +121,7 @@ func (c *scan) subdir(ctx context.Context, d *os.File, name, base string, depth 
 	}
 	tracked := c.index.dirs[name]
 	if !tracked && c.ignored(name, true) {
+		c.leave(name + "/")
 		return nil
 	}
 	if depth > maxDepth || len(name) > maxPath {
@@ -148,8 +150,11 @@ func (c *scan) keepBelow(name, why string) {
 // file compares the file base of d with the index.
 func (c *scan) file(d *os.File, name, base string) {
 	old, tracked := c.index.files[name]
-	if !tracked && c.ignored(name, false) || old.mode == modeRepo {
+	if ignored := !tracked && c.ignored(name, false); ignored || old.mode == modeRepo {
 		c.seen[name] = true
+		if ignored {
+			c.leave(name)
+		}
 		return
 	}
 	e, err := beneath.Lstat(d, base)
@@ -171,6 +176,16 @@ func (c *scan) file(d *os.File, name, base string) {
 		return
 	}
 	c.changes = append(c.changes, change{path: name})
+}
+
+// maxLeft bounds how many ignored files and directories a scan remembers.
+const maxLeft = 50
+
+// leave remembers that a file or directory is ignored.
+func (c *scan) leave(name string) {
+	if len(c.left) < maxLeft {
+		c.left = append(c.left, name)
+	}
 }
 
 // ignored reports whether a .gitignore excludes a path. The files of the commit are never ignored.

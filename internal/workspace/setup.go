@@ -36,7 +36,11 @@ func (s *Store) setupFile(name string) string { return filepath.Join(s.dir, "set
 // users reports whether the content of the tree is the user's own: no agent has made the commit at which it begins.
 func (s *Store) SetUp(ctx context.Context, a Action, origin Begins,
 	run func(dir string, users bool) (Setup, error)) (did Setup, res Result, done bool, err error) {
-	name := dirName(a.Tenant, a.Session)
+	row, err := s.row(ctx, a)
+	if err != nil {
+		return did, res, false, err
+	}
+	name := treeName(a.Tenant, a.Session, row.Epoch)
 	if _, err := os.Lstat(s.setupFile(name)); err == nil {
 		if _, err := os.Lstat(s.treeDir(name)); err == nil {
 			return did, res, false, nil
@@ -48,7 +52,7 @@ func (s *Store) SetUp(ctx context.Context, a Action, origin Begins,
 		return did, res, false, err
 	}
 	defer func() { err = errors.Join(err, t.close()) }()
-	ctx = t.locked(ctx)
+	ctx, name = t.locked(ctx), t.name
 	res.Made = t.made
 	if _, err := os.Lstat(s.setupFile(name)); err == nil { // another process was faster
 		return did, res, false, nil
@@ -90,10 +94,10 @@ func (s *Store) SetUp(ctx context.Context, a Action, origin Begins,
 	return did, res, true, s.unmark(name)
 }
 
-// setUpBefore reports whether the last commit of a tree that is not new is that of its own setup: the process was killed
-// before it could record the end of the setup.
+// setUpBefore reports whether the tree's setup was interrupted after its commit, which is the last one: the process was
+// killed, or the commit could not be recorded at once.
 func (t *tree) setUpBefore(ctx context.Context, a Action) (bool, error) {
-	if t.made.New || t.state.head == "" {
+	if t.made.New || t.state.head == "" || t.interrupted == nil || t.interrupted.Tool != setupTool {
 		return false, nil
 	}
 	out, err := t.store.git(ctx, nil, "log", "-1", "--format=%(trailers:key=Everturn-Tool,valueonly,separator=)%x00"+

@@ -67,7 +67,7 @@ func (s *Store) Show(ctx context.Context, tenant, session string) (Summary, erro
 	}
 	shown, err := s.show(ctx, tenant, session, st)
 	if err == nil {
-		shown.Setup, err = s.setupOf(dirName(tenant, session))
+		shown.Setup, err = s.setupOf(s.nameHere(tenant, session))
 	}
 	return shown, err
 }
@@ -116,7 +116,7 @@ func (s *Store) Has(ctx context.Context, tenant, session string) (func(path stri
 	if err != nil {
 		return nil, err
 	}
-	x, err := s.indexOf(ctx, dirName(tenant, session), st.head)
+	x, err := s.indexOf(ctx, s.nameHere(tenant, session), st.head)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/everturn/everturn/journal"
 )
 
 // ErrNoCanvas means that a session has no canvas. A caller may distinguish it with errors.Is.
@@ -35,7 +37,7 @@ func (s *Store) readState(ctx context.Context, tenant, session string) (st state
 
 // existingState returns the state of a session's canvas, or ErrNoCanvas.
 func (s *Store) existingState(ctx context.Context, tenant, session string) (state, error) {
-	st, begun, err := s.readState(ctx, tenant, session)
+	st, begun, err := s.latest(ctx, tenant, session)
 	if err == nil && !begun {
 		err = ErrNoCanvas
 	}
@@ -81,15 +83,13 @@ type Origin struct {
 	Parents, Calls []string
 }
 
-// begin begins the canvas of a session at its origin. It does nothing in a repository without commits.
-func (s *Store) begin(ctx context.Context, a Action, origin Origin) (state, error) {
+// origin returns the state in which the canvas of a session begins, and a revision of the user's repository that reaches
+// all objects of it that the store borrows. The state is empty in a repository without commits.
+func (s *Store) origin(ctx context.Context, a Action, origin Origin) (st state, held string, err error) {
 	if origin.Caller != "" {
-		from, begun, err := s.readState(ctx, a.Tenant, origin.Caller)
-		if err != nil {
-			return state{}, err
-		}
-		if begun {
-			return s.beginAt(ctx, a, state{head: from.head, base: from.head}, heldRef(a.Tenant, origin.Caller))
+		from, begun, err := s.latest(ctx, a.Tenant, origin.Caller)
+		if err != nil || begun {
+			return state{head: from.head, base: from.head}, heldRef(a.Tenant, origin.Caller), err
 		}
 	}
 	var from state
@@ -98,7 +98,7 @@ func (s *Store) begin(ctx context.Context, a Action, origin Origin) (state, erro
 	for _, parent := range origin.Parents {
 		st, shared, err := s.forkPoint(ctx, a.Tenant, parent, calls)
 		if err != nil {
-			return state{}, err
+			return state{}, "", err
 		}
 		if st.head != "" { // without a shared commit, the fork begins where the first of its parents began
 			from, of, calls = st, parent, nil
@@ -108,16 +108,10 @@ func (s *Store) begin(ctx context.Context, a Action, origin Origin) (state, erro
 		}
 	}
 	if of != "" {
-		if err := s.copyLeft(ctx, a, of); err != nil {
-			return state{}, err
-		}
-		return s.beginAt(ctx, a, from, heldRef(a.Tenant, of))
+		return from, heldRef(a.Tenant, of), s.copyLeft(ctx, a, of)
 	}
 	head, err := s.repoHead(ctx)
-	if err != nil || head == "" {
-		return state{}, err
-	}
-	return s.beginAt(ctx, a, state{head: head, base: head}, head)
+	return state{head: head, base: head}, head, err
 }
 
 // copyLeft gives a fork the references to what its parent's canvas had before merges, so that a fork of the fork finds
@@ -136,19 +130,68 @@ func (s *Store) copyLeft(ctx context.Context, a Action, parent string) error {
 	return err
 }
 
-// beginAt begins the canvas of a session in a state. The user's repository first gets a reference to the commit held, a
-// revision there, which reaches all objects of the canvas that the store borrows.
-func (s *Store) beginAt(ctx context.Context, a Action, st state, held string) (state, error) {
-	if err := s.hold(ctx, a, held); err != nil {
-		return state{}, err
+// begin begins the canvas of a session at its origin.
+func (t *tree) begin(ctx context.Context, origin Begins) (err error) {
+	s, a := t.store, t.action
+	var from Origin
+	if origin != nil {
+		if from, err = origin(ctx); err != nil {
+			return err
+		}
 	}
-	zero := zeroID(st.head)
-	refs := fmt.Sprintf("update %s %s %s\n", headRef(a.Tenant, a.Session), st.head, zero)
+	st, held, err := s.origin(ctx, a, from)
+	if err == nil && st.head != "" {
+		err = s.hold(ctx, a, held)
+	}
+	if err == nil {
+		err = t.advanceFirst(ctx, st)
+	}
+	if err != nil || st.head == "" {
+		return err
+	}
+	refs := fmt.Sprintf("update %s %s %s\n", headRef(a.Tenant, a.Session), st.head, zeroID(st.head))
 	if st.base != "" {
 		refs += fmt.Sprintf("update %s %s\n", baseRef(a.Tenant, a.Session), st.base)
 	}
-	_, err := s.git(ctx, []byte(refs), "update-ref", "--stdin")
-	return st, err
+	_, err = s.git(ctx, []byte(refs), "update-ref", "--stdin")
+	t.state = st
+	return err
+}
+
+// advanceFirst records the first state of a canvas in the journal. If another place has begun it meanwhile, the error is
+// an *ElsewhereError.
+func (t *tree) advanceFirst(ctx context.Context, st state) error {
+	t.row.Place = t.store.place
+	err := t.advance(ctx, st)
+	if !errors.Is(err, journal.ErrStale) {
+		return err
+	}
+	row, holder, err := t.store.o.journal().Tree(ctx, t.action.Tenant, t.action.Session)
+	if err != nil {
+		return err
+	}
+	return t.store.elsewhere(t.action.Session, row, holder)
+}
+
+// latest returns the state of a session's canvas, of which the store then has the commits, also if another place has the
+// tree; begun is false if there is none.
+func (s *Store) latest(ctx context.Context, tenant, session string) (st state, begun bool, err error) {
+	j := s.o.journal()
+	if j == nil {
+		return s.readState(ctx, tenant, session)
+	}
+	row, holder, err := j.Tree(ctx, tenant, session)
+	switch {
+	case errors.Is(err, journal.ErrNotFound):
+		return s.readState(ctx, tenant, session)
+	case err != nil || row.Dropped():
+		return st, false, err
+	case row.Place != s.place && s.o.Remote == "" && holder.Unseen < s.o.TakeoverAfter:
+		return st, false, s.elsewhere(session, row, holder)
+	case row.Place != s.place:
+		err = s.bring(ctx, Action{Tenant: tenant, Session: session}, row, holder.Worker)
+	}
+	return state{head: row.Head, base: row.Base}, row.Head != "", err
 }
 
 // hold makes git keep a commit in the user's repository, with all objects that the canvas borrows. held is a revision;

@@ -2,28 +2,32 @@ package workspace
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/everturn/everturn/internal/statedir"
+	"github.com/everturn/everturn/journal"
 )
 
 // tree is the tree of a session while one call changes it.
 type tree struct {
-	store *Store
-	name  string // in the directories of the store
-	ref   string // of its branch
-	state state
-	root  *os.File
-	lock  *statedir.Lock
-	made  Made
+	store       *Store
+	action      Action
+	row         journal.Tree // what the journal knows: see Store.row
+	name        string       // in the directories of the store
+	ref         string       // of its branch
+	aside       string       // the reference of commits that are not for the branch; empty for others
+	until       time.Time    // until when record waits for the remote and the journal
+	state       state
+	made        Made
+	interrupted *unfinished // the call that was changing the tree when its process was killed
+	root        *os.File
+	lock        *statedir.Lock
 }
 
 // Made says whether a call has made the directory of its tree, and at which commit.
@@ -33,7 +37,17 @@ type Made struct {
 }
 
 // Path returns the directory of a session's tree in the state folder, whether it exists or not.
-func (s *Store) Path(tenant, session string) string { return s.treeDir(dirName(tenant, session)) }
+func (s *Store) Path(tenant, session string) string { return s.treeDir(s.nameHere(tenant, session)) }
+
+// nameHere returns the name of the tree that this place has of a session, or had last.
+func (s *Store) nameHere(tenant, session string) string {
+	latest := int64(1)
+	epochs, err := s.epochs(tenant, session)
+	if err == nil && len(epochs) > 0 {
+		latest = slices.Max(epochs)
+	}
+	return treeName(tenant, session, latest)
+}
 
 // Borrowed returns the directories of objects that the git repositories of trees need for reading, beside their own.
 func (s *Store) Borrowed() []string {
@@ -44,24 +58,27 @@ func (s *Store) Borrowed() []string {
 // Origin.
 type Begins func(ctx context.Context) (Origin, error)
 
-// Read makes the session's tree if it does not exist, and returns its directory.
-func (s *Store) Read(ctx context.Context, a Action, origin Begins) (dir string, made Made, err error) {
-	dir = s.Path(a.Tenant, a.Session)
-	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
-		s.used(dirName(a.Tenant, a.Session))
-		return dir, made, err
+// Read makes the session's tree if it does not exist, and returns its directory. Of the result, Made and Notice are set.
+func (s *Store) Read(ctx context.Context, a Action, origin Begins) (dir string, res Result, err error) {
+	row, err := s.row(ctx, a)
+	if err != nil {
+		return "", res, err
+	}
+	name := treeName(a.Tenant, a.Session, row.Epoch)
+	if _, err := os.Lstat(s.treeDir(name)); err == nil && (row.Place != "" || s.o.journal() == nil) {
+		s.used(a.Tenant, a.Session)
+		return s.treeDir(name), Result{Notice: s.takeNotice(name)}, nil
 	}
 	t, err := s.open(ctx, a, origin)
 	if err != nil {
-		return "", made, err
+		return "", res, err
 	}
-	return dir, t.made, t.close()
+	return s.treeDir(t.name), Result{Made: t.made, Notice: s.takeNotice(t.name)}, t.close()
 }
 
 // used records that a tree is in use: see Sweep.
-func (s *Store) used(name string) {
-	now := time.Now()
-	_ = os.Chtimes(s.lockFile(name), now, now) // the next call tries again
+func (s *Store) used(tenant, session string) {
+	_ = s.setUsed(tenant, session, time.Now()) // the next call tries again
 }
 
 // Change is what a call does to a tree.
@@ -73,15 +90,22 @@ type Change struct {
 	// Job, if it is not 0, means that a process which Run has started goes on changing the tree: for this long at most,
 	// or until JobEnded is called.
 	Job time.Duration
+	// Report returns what Run has done and its error, in words. If the commit could not be recorded, the next attempt of the
+	// call gets them in Result. It may be nil.
+	Report func() (done string, failed error)
+	// Once means that the call is not attempted again: it waits for the remote until shortly before its deadline.
+	Once bool
 }
 
 // Result is what Change has committed.
 type Result struct {
 	Made   Made
+	Notice string   // what the user and the model should know of the tree, once; mostly empty
 	Commit string   // empty if the call changed nothing
 	Files  []string // the paths that the commit changes
 	// Earlier means that an earlier attempt of the call made the commit, and Run was not called.
 	Earlier bool
+	Report  string // of the earlier attempt: see Change.Report
 	Skipped []Skipped
 }
 
@@ -95,23 +119,48 @@ func (s *Store) Change(ctx context.Context, a Action, origin Begins, c Change) (
 	}
 	defer func() { err = errors.Join(err, t.close()) }()
 	ctx = t.locked(ctx)
-	res.Made = t.made
+	res.Made, res.Notice = t.made, s.takeNotice(t.name)
 	if res.Commit, err = s.commitOf(ctx, t.state, a); err != nil || res.Commit != "" {
-		res.Earlier = true
-		if err == nil {
-			res.Files, err = s.ChangedBy(ctx, res.Commit)
-		}
-		return res, err
+		return t.earlier(ctx, res, err)
 	}
 	if err := t.commitJobs(ctx); err != nil {
 		return res, err
 	}
+	if deadline, ok := ctx.Deadline(); ok && c.Once {
+		t.until = deadline.Add(-2 * beforeDeadline)
+	}
 	if err := s.mark(t.name, unfinished{Action: a}); err != nil {
 		return res, err
 	}
-	dir := s.treeDir(t.name)
-	paths, runErr := c.Run(dir)
+	return t.run(ctx, a, c, res)
+}
+
+// earlier returns the result of a call whose commit an earlier attempt has made. err is that of looking for it.
+func (t *tree) earlier(ctx context.Context, res Result, err error) (Result, error) {
+	res.Earlier = true
+	if err == nil {
+		res.Files, err = t.store.ChangedBy(ctx, res.Commit)
+	}
+	switch u := t.interrupted; {
+	case err != nil || u == nil || u.call() != t.action.call():
+	case u.Failed:
+		err = errors.New(u.Report)
+	default:
+		res.Report = u.Report
+	}
+	return res, err
+}
+
+// run runs a call in the tree and commits what it has changed.
+func (t *tree) run(ctx context.Context, a Action, c Change, res Result) (_ Result, err error) {
+	s := t.store
+	paths, runErr := c.Run(s.treeDir(t.name))
 	ctx = context.WithoutCancel(ctx) // a call that was cancelled has changed the tree, too
+	if c.Job > 0 && runErr == nil {
+		if err := t.addJob(a, c); err != nil {
+			return res, err
+		}
+	}
 	var changes []change
 	var x *index
 	if paths != nil {
@@ -130,11 +179,16 @@ func (s *Store) Change(ctx context.Context, a Action, origin Begins, c Change) (
 			res.Files = append(res.Files, c.path)
 		}
 	}
+	if isAway(err) && c.Report != nil {
+		u := unfinished{Action: a}
+		var failed error
+		if u.Report, failed = c.Report(); failed != nil {
+			u.Report, u.Failed = failed.Error(), true
+		}
+		err = errors.Join(err, s.mark(t.name, u))
+	}
 	if err != nil {
 		return res, errors.Join(runErr, fmt.Errorf("committing the changes of the tree: %w", err))
-	}
-	if c.Job > 0 && runErr == nil {
-		runErr = t.addJob(a, c)
 	}
 	return res, errors.Join(runErr, s.unmark(t.name))
 }
@@ -149,33 +203,8 @@ func (t *tree) changed(ctx context.Context) ([]change, []Skipped, *index, error)
 	if err != nil {
 		return nil, nil, nil, err
 	}
+	t.row.Ignored = found.left
 	return found.changes, found.skipped, x, nil
-}
-
-// unfinished names the call that is changing a tree. Follow means that the call moves the branch first, and the tree
-// follows: what then differs is the state before.
-type unfinished struct {
-	Action
-	Follow bool `json:",omitempty"`
-	// Merged is a commit that is the canvas's head once the user's branch Into has it.
-	Merged, Into string `json:",omitempty"`
-}
-
-// mark records the call that is changing a tree.
-func (s *Store) mark(name string, u unfinished) error {
-	b, err := json.Marshal(u)
-	if err != nil {
-		return err
-	}
-	return statedir.Replace(s.callFile(name), string(b))
-}
-
-// unmark removes the record of mark.
-func (s *Store) unmark(name string) error {
-	if err := os.Remove(s.callFile(name)); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
 }
 
 // beforeDeadline is how long before its deadline a call stops waiting for its tree.
@@ -185,54 +214,103 @@ const beforeDeadline = 500 * time.Millisecond
 var errBusy = errors.New("another call of this session is changing the files; nothing was done: call again when it has ended")
 
 // open locks the session's tree, makes it if it does not exist, and ends what an interrupted call has left unfinished.
-func (s *Store) open(ctx context.Context, a Action, origin Begins) (t *tree, err error) {
-	t = &tree{store: s, name: dirName(a.Tenant, a.Session), ref: headRef(a.Tenant, a.Session)}
+// The error may be an *ElsewhereError, a *LostError, or that of record.
+func (s *Store) open(ctx context.Context, a Action, origin Begins) (*tree, error) {
+	t, err := s.acquire(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.enter(ctx, origin); err != nil {
+		return nil, errors.Join(err, t.close())
+	}
+	return t, nil
+}
+
+// acquire locks the session's tree, which this place has or may take over.
+func (s *Store) acquire(ctx context.Context, a Action) (*tree, error) {
+	for {
+		row, err := s.row(ctx, a)
+		if err != nil {
+			return nil, err
+		}
+		t := s.treeOf(a, row)
+		if err = t.wait(ctx); err != nil {
+			return nil, err
+		}
+		if t.row, err = s.row(ctx, a); err == nil && t.row.Epoch == row.Epoch {
+			return t, nil
+		}
+		if err = errors.Join(err, t.close()); err != nil {
+			return nil, err
+		} // otherwise it has moved meanwhile
+	}
+}
+
+func (s *Store) treeOf(a Action, row journal.Tree) *tree {
+	return &tree{store: s, action: a, row: row, ref: headRef(a.Tenant, a.Session),
+		name: treeName(a.Tenant, a.Session, row.Epoch)}
+}
+
+// wait waits for the lock of the tree until shortly before the call's deadline.
+func (t *tree) wait(ctx context.Context) (err error) {
 	waiting, cancel := context.WithCancel(ctx)
 	if deadline, ok := ctx.Deadline(); ok {
 		waiting, cancel = context.WithDeadline(ctx, deadline.Add(-beforeDeadline))
 	}
 	defer cancel()
-	if t.lock, err = statedir.Exclusive(waiting, s.lockFile(t.name)); err != nil {
-		if waiting.Err() != nil && ctx.Err() == nil {
-			err = errBusy
-		}
-		return nil, err
+	t.lock, err = statedir.Exclusive(waiting, t.store.lockFile(t.name))
+	if err != nil && waiting.Err() != nil && ctx.Err() == nil {
+		return errBusy
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, t.close())
-		}
-	}()
+	return err
+}
+
+// enter makes the locked tree if it does not exist, and brings it, the store and the journal to the same state.
+func (t *tree) enter(ctx context.Context, origin Begins) (err error) {
+	s, a := t.store, t.action
 	ctx = t.locked(ctx)
+	if err := t.releaseEarlier(ctx); err != nil {
+		return err
+	}
 	var begun bool
-	if t.state, begun, err = s.readState(ctx, a.Tenant, a.Session); err != nil {
-		return t, err
+	t.state, begun, err = s.readState(ctx, a.Tenant, a.Session)
+	if err == nil && t.row.Place == "" && t.row.Epoch > 1 && begun { // another place has dropped the canvas
+		err = t.unlink(ctx)
+		t.state, begun = state{}, false
+	}
+	if err != nil {
+		return err
 	}
 	// A tree without a branch began in a repository without commits. It stays without them if the user makes some.
 	_, missing := os.Lstat(s.treeDir(t.name))
-	if !begun && missing != nil {
-		var from Origin
-		if origin != nil {
-			from, err = origin(ctx)
-		}
-		if err == nil {
-			t.state, err = s.begin(ctx, a, from)
-		}
-		if err != nil {
-			return t, err
-		}
+	switch {
+	case t.row.Place != "":
+		err = t.follows(ctx)
+	case !begun && missing != nil:
+		err = t.begin(ctx, origin)
+	default:
+		err = t.advanceFirst(ctx, t.state)
 	}
-	s.used(t.name)
+	if err != nil {
+		return err
+	}
+	s.used(a.Tenant, a.Session)
 	if missing != nil {
 		t.made = Made{true, t.state.head}
-		if err = s.makeTree(ctx, t.name, Branch(a.Tenant, a.Session), t.state.head); err != nil {
-			return t, fmt.Errorf("making the tree of the session: %w", err)
+		if err = s.makeTree(ctx, t.name, Branch(a.Tenant, a.Session), t.state.head); err == nil {
+			err = statedir.Replace(s.heldFile(a.Tenant, a.Session), qualified(a.Tenant, a.Session))
+		}
+		if err != nil {
+			return fmt.Errorf("making the tree of the session: %w", err)
 		}
 	}
 	if t.root, err = os.Open(s.treeDir(t.name)); err != nil {
-		return t, err
+		return err
 	}
-	return t, t.recover(ctx, a)
+	if err := t.resume(ctx); err != nil {
+		return err
+	}
+	return t.recover(ctx, a)
 }
 
 // locked returns the context for git commands that must not outlast the call which has the tree: see lockKey.
@@ -292,75 +370,20 @@ func (s *Store) makeTree(ctx context.Context, name, branch, commit string) error
 	return err
 }
 
-// recover ends what an interrupted call has left unfinished in the tree. If this is the same call, which now runs
-// again, or if the tree was about to follow the branch, the tree goes back to its head, and what it had is kept under a
-// reference. Otherwise it becomes a commit of the interrupted call.
-func (t *tree) recover(ctx context.Context, a Action) error {
-	b, err := os.ReadFile(t.store.callFile(t.name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	var u unfinished
-	if err == nil {
-		err = json.Unmarshal(b, &u)
-	}
-	if err != nil {
-		return fmt.Errorf("reading which call was interrupted: %w", err)
-	}
-	if u.Merged != "" && t.store.isMerged(ctx, u) && t.state.head != u.Merged {
-		return t.moveTo(ctx, u.Action, state{head: u.Merged, base: u.Merged}, leftRefs)
-	}
-	changes, _, x, err := t.changed(ctx)
-	if err != nil {
-		return err
-	}
-	switch {
-	case len(changes) == 0:
-	case u.call() == a.call() || u.Follow:
-		err = t.goBack(ctx, u.Action, changes, x)
-	default:
-		_, _, err = t.commit(ctx, u.Action, "what an interrupted call has left", changes, x)
-	}
-	if err != nil {
-		return err
-	}
-	return t.store.unmark(t.name)
-}
-
-// goBack gives the changed files of the tree the content of its head. What they had is kept under a reference.
-func (t *tree) goBack(ctx context.Context, a Action, changes []change, x *index) error {
-	if err := t.keep(ctx, a, changes); err != nil {
-		return err
-	}
-	paths := make([]string, len(changes))
-	for i, c := range changes {
-		paths[i] = c.path
-	}
-	return t.store.restore(ctx, t.root, x, paths)
-}
-
-// keep commits changes beside the branch, under a reference of their own.
-func (t *tree) keep(ctx context.Context, a Action, changes []change) error {
-	aside := *t
-	aside.ref = asideRefs(a.Tenant, a.Session) + strconv.FormatInt(time.Now().UnixNano(), 10)
-	_, _, err := aside.commit(ctx, a, "what an interrupted call has left", changes, nil)
-	return err
-}
-
-// Note returns the files that were left out in one line for the model, or "".
+// Note returns the notice and the files that were left out for the model, each in a line, or "".
 func (r Result) Note() string {
 	if len(r.Skipped) == 0 {
-		return ""
+		return r.Notice
 	}
 	var names []string
-	for i, f := range r.Skipped {
-		if i == maxNamed {
-			names = append(names, fmt.Sprintf("and %d more", len(r.Skipped)-i))
-			break
-		}
+	for _, f := range r.Skipped {
 		names = append(names, oneLine(f.Path, 200)+" ("+f.Why+")")
 	}
-	return "[not committed: " + strings.Join(names, "; ") + "]"
+	note := "[not committed: " + list(names) + "]"
+	if r.Notice != "" {
+		note = r.Notice + "\n" + note
+	}
+	return note
 }
 
 // maxNamed bounds how many files a message names.

@@ -19,5 +19,7 @@ type WorkerReport struct {
 	Home string `json:"home,omitempty"`
 	// Offers are the versions of the catalogues that the worker offers, by server: see turn.Catalogue.Version.
 	Offers map[string]string `json:"offers,omitempty"`
-	SeenAt time.Time         `json:"seen_at"` // the time of the report by the database's clock; ReportWorker ignores it
+	// Place names the store of the worker's trees; empty if sessions have none.
+	Place  string    `json:"place,omitempty"`
+	SeenAt time.Time `json:"seen_at"` // the time of the report by the database's clock; ReportWorker ignores it
 }

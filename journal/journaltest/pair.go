@@ -25,6 +25,7 @@ var pairPromises = []pairPromise{
 	{"a late result from many processes is told once", oneNotice},
 	{"one suspended call claimed by many continues once", oneGoesOn},
 	{"every process sees the workers that run", workersSeen},
+	{"one place at a time has a tree", treesFenced},
 	{"every process obeys the fleet limits", fleetLimitsShared},
 	{"a pause holds for every process and ends by itself", fleetPause},
 	{"requests in flight of all processes count", fleetInFlight},

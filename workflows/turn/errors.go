@@ -77,6 +77,14 @@ func ToolAbsent(id string) *Error {
 		" as the turn began with it")
 }
 
+// OnQueue is the cause of the error of a call that was not made, because only the worker of the task queue Queue can run
+// it.
+type OnQueue struct{ Queue string }
+
+func (e *OnQueue) Error() string {
+	return "only the worker of the task queue " + e.Queue + " can run the call"
+}
+
 func (e *Error) Error() string {
 	if e.Cause == nil {
 		return string(e.Code) + ": " + e.Message

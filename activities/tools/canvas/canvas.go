@@ -1,6 +1,7 @@
 package canvas
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -47,16 +48,17 @@ func Register(r *tools.Registry, roots Roots, rules files.Options, to *workspace
 	if roots.Setup != nil {
 		rules.Before = roots.Setup.Timeout
 	}
+	rules.Timeout = roots.timeout()
 	return errors.Join(
 		s.registerPublish(r),
 		files.RegisterIn(r, roots, rules),
 		tools.Add(r, "canvas_diff", "Show what this session has changed in the workspace, as a unified diff, and its last "+
-			"commit.", s.diff, tools.LocalActivity(), tools.Risk(turn.RiskLow), tools.ReadOnly()),
+			"commit.", s.diff, tools.LocalActivity(), tools.Risk(turn.RiskLow), tools.ReadOnly(), tools.Timeout(rules.Timeout)),
 		tools.Add(r, "canvas_take", "Merge what an agent that you have called in this turn has changed into your workspace.",
-			s.take, tools.Repeatable(), tools.Risk(turn.RiskMedium)),
+			s.take, tools.Repeatable(), tools.Risk(turn.RiskMedium), tools.Timeout(rules.Timeout)),
 		tools.Add(r, "canvas_merge", "Merge what this session has changed into a branch of the user's repository that is "+
 			"not checked out. commit and files are those that canvas_diff shows.", s.merge, tools.Repeatable(),
-			tools.Risk(turn.RiskHigh)),
+			tools.Risk(turn.RiskHigh), tools.Timeout(rules.Timeout)),
 	)
 }
 
@@ -82,17 +84,21 @@ type Roots struct {
 	Store   *workspace.Store
 	Lineage Lineage // nil: no session is a fork
 	Setup   *Setup  // nil: new trees need none
+	Workers Workers // nil: there are no other workers
+	// TaskQueue is that of this worker, and TakeoverAfter that of the store.
+	TaskQueue     string
+	TakeoverAfter time.Duration
 }
 
 // Read implements files.Roots.
-func (r Roots) Read(ctx context.Context) (dir string, err error) {
+func (r Roots) Read(ctx context.Context) (dir, notice string, err error) {
 	a, origin, err := r.action(ctx)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
-	dir, made, err := r.Store.Read(ctx, a, origin)
-	reportMade(ctx, a, made)
-	return dir, err
+	dir, res, err := r.Store.Read(ctx, a, origin)
+	reportMade(ctx, a, res.Made)
+	return dir, res.Notice, r.unmade(ctx, err)
 }
 
 // report reports what a call does with the tree of its session.
@@ -175,18 +181,32 @@ func (r Roots) change(ctx context.Context, c workspace.Change,
 	}
 	setup, err := r.setUp(ctx, a, origin)
 	if err != nil {
-		return "", err
+		return "", r.unmade(ctx, err)
 	}
-	done := c.Title + " was done before" // stays if run is not called
+	req, _ := tools.CallInfo(ctx)
+	done, ran := c.Title+" was done before", false // stays if run is not called
+	var failed error
+	c.Once = !req.Repeatable
 	c.Run = func(dir string) (changed []string, err error) {
-		done, changed, err = run(dir)
-		return changed, err
+		ran = true
+		done, changed, failed = run(dir)
+		return changed, failed
 	}
+	c.Report = func() (string, error) { return done, failed }
 	res, err := r.Store.Change(ctx, a, origin, c)
 	reportMade(ctx, a, res.Made)
+	if err != nil && (!ran || req.Repeatable) { // it may be made again, unless run failed
+		var unmade *turn.Error
+		if again := r.unmade(ctx, err); errors.As(again, &unmade) {
+			return "", again
+		}
+	}
 	reportCommit(ctx, a, res.Commit, res.Files)
-	text := done
-	if err != nil {
+	text := cmp.Or(res.Report, done)
+	switch {
+	case err != nil && ran && failed == nil: // a command has run, and its commit is not recorded
+		text = err.Error() + "\n" + text
+	case err != nil:
 		text = err.Error()
 	}
 	if text = noted(text, res); setup != "" {
@@ -244,7 +264,7 @@ func (s set) diff(ctx context.Context, in diffInput) (string, error) {
 	}
 	text, head, err := s.Store.Diff(ctx, a.Tenant, session, in.Path)
 	if err != nil {
-		return "", err
+		return "", s.unmade(ctx, err)
 	}
 	if text = s.secrets.Mask(text); len(text) > maxShown {
 		text = turn.Truncate(text, maxShown) + fmt.Sprintf("\n[cut: %d bytes; show one file]\n", len(text))
@@ -275,7 +295,7 @@ func (s set) take(ctx context.Context, in takeInput) (string, error) {
 	}
 	id, err := s.Store.Take(ctx, a, origin, in.From)
 	if err != nil {
-		return "", err
+		return "", s.unmade(ctx, err)
 	}
 	paths, err := s.Store.ChangedBy(ctx, id)
 	if err != nil {
@@ -306,7 +326,7 @@ func (s set) merge(ctx context.Context, in mergeInput) (string, error) {
 	id, err := s.Store.Merge(ctx, workspace.MergeInput{Action: a, Into: in.Into, Commit: in.Commit, Files: in.Files,
 		Squash: in.Squash, Title: in.Title})
 	if err != nil {
-		return "", err
+		return "", s.unmade(ctx, err)
 	}
 	report(ctx, turn.WorkspaceEvent{Kind: turn.EventWorkspaceMerged, Commit: id, Branch: in.Into}.WithFiles(in.Files))
 	return fmt.Sprintf("merged into %s as commit %.10s", in.Into, id), nil

@@ -83,7 +83,8 @@ func Register(r *tools.Registry, root string, rules Options) error {
 
 // register adds the tools to r.
 func register(r *tools.Registry, o opener) (err error) {
-	opts := []tools.Option{tools.LocalActivity(), tools.Risk(turn.RiskLow), tools.ReadOnly()}
+	opts := []tools.Option{tools.LocalActivity(), tools.Risk(turn.RiskLow), tools.ReadOnly(),
+		tools.Timeout(o.options().Timeout)}
 	if o.options().Write {
 		err = registerWriting(r, o)
 	}

@@ -9,8 +9,8 @@ import (
 
 // Roots gives each call the directory in which it acts: the tree of its session.
 type Roots interface {
-	// Read returns the directory for a call that only reads.
-	Read(ctx context.Context) (dir string, err error)
+	// Read returns the directory for a call that only reads. notice is a line for the model, which is mostly empty.
+	Read(ctx context.Context) (dir, notice string, err error)
 	// Change calls run with the directory of a call that changes files, and returns what run says was done, for the model.
 	// changed are the paths of the files that it may have changed, also after an error. title describes the change. If an
 	// earlier attempt of the call has made the change, Change need not call run.
@@ -57,11 +57,14 @@ type trees struct {
 func (o trees) options() Options { return o.rules }
 
 func (o trees) read(ctx context.Context, f func(w *workspace) (string, error)) (string, error) {
-	dir, err := o.roots.Read(ctx)
+	dir, notice, err := o.roots.Read(ctx)
 	if err != nil {
 		return "", err
 	}
 	done, _, err := o.in(dir, f)
+	if notice != "" {
+		done = notice + "\n" + done
+	}
 	return done, err
 }
 

@@ -26,6 +26,7 @@ type Options struct {
 	Before time.Duration
 	// Protected are the files and directories that Everturn itself uses, such as its configuration and its journal.
 	Protected []Protected
+	Timeout   time.Duration // of a call; 0: the default
 }
 
 // denied reports whether a path in the workspace matches the patterns of Options.Deny.

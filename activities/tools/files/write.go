@@ -25,11 +25,12 @@ const maxEditBytes = 4 << 20
 // registerWriting adds the tools that change files. In a folder they are not repeatable: the outcome of an interrupted
 // call is unknown. The file then has its old or its new content, never a part of it.
 func registerWriting(r *tools.Registry, o opener) error {
-	medium, high := []tools.Option{tools.Risk(turn.RiskMedium)}, []tools.Option{tools.Risk(turn.RiskHigh)}
+	limit := tools.Timeout(o.options().Timeout)
+	medium, high := []tools.Option{tools.Risk(turn.RiskMedium), limit}, []tools.Option{tools.Risk(turn.RiskHigh), limit}
 	if _, ok := o.(trees); ok { // nothing is lost: a commit has each state
 		medium = append(medium, tools.Repeatable())
 		if before := o.options().Before; before > 0 {
-			medium = append(medium, tools.Timeout(before+time.Minute))
+			medium = append(medium, tools.Timeout(before+max(o.options().Timeout, time.Minute)))
 		}
 		high = medium
 	}

@@ -327,7 +327,30 @@ CREATE TABLE workers (
   servers    TEXT NOT NULL,
   home       TEXT NOT NULL,
   offers     TEXT NOT NULL,
+  place      TEXT NOT NULL, -- see places; '' if sessions have no trees
   seen_at    BIGINT NOT NULL -- by clock
+);
+
+-- When a worker that keeps the trees of sessions in this place was last seen, by clock. id is that of a store: see
+-- internal/workspace. worker is the worker's identity.
+CREATE TABLE places (
+  id      TEXT PRIMARY KEY,
+  worker  TEXT NOT NULL,
+  seen_at BIGINT NOT NULL
+);
+
+-- The trees of sessions, which may begin before their session. place has the tree, '' after an import and, without
+-- a head, if it was dropped; epoch counts the places that have had it. head is its last commit and base the commit of the repository at which it began, '' in a
+-- repository without commits. ignored are files that no commit has, as JSON: the paths of some.
+CREATE TABLE trees (
+  tenant     TEXT NOT NULL,
+  session_id TEXT NOT NULL,
+  epoch      BIGINT NOT NULL,
+  place      TEXT NOT NULL,
+  head       TEXT NOT NULL,
+  base       TEXT NOT NULL,
+  ignored    TEXT NOT NULL,
+  PRIMARY KEY (tenant, session_id)
 );
 
 -- What all workers together may send to a provider or one of its models, or for a tenant. limits, usage and pause are JSON;

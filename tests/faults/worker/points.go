@@ -90,6 +90,10 @@ func (p *points) SettleCall(ctx context.Context, turnID, callID string, attempt 
 	})
 }
 
+func (p *points) MoveTree(ctx context.Context, tenant, session, worker string, to journal.Tree) error {
+	return p.killer.around("MoveTree", func() error { return p.Journal.MoveTree(ctx, tenant, session, worker, to) })
+}
+
 func (p *points) ReleaseCall(ctx context.Context, turnID, callID string, attempt int) error {
 	return p.killer.around("ReleaseCall", func() error { return p.Journal.ReleaseCall(ctx, turnID, callID, attempt) })
 }

@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/internal/adapters"
 	"github.com/everturn/everturn/internal/loopback"
 	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/internal/workspace"
@@ -22,9 +24,18 @@ type Canvases struct {
 	Tenant  string
 }
 
-// OpenStore opens the store of the canvases.
-func OpenStore(ctx context.Context, cfg config.Config) (*workspace.Store, error) {
-	store, err := workspace.Open(ctx, workspace.Options{Repo: cfg.Runtime.Workspace, State: cfg.StateDir()})
+// OpenStore opens the store of the canvases. The journal knows which machine has a canvas; without one, this machine
+// has all.
+func OpenStore(ctx context.Context, cfg config.Config, j client.Journal) (*workspace.Store, error) {
+	var trees func() adapters.Trees
+	if j != nil {
+		trees = func() adapters.Trees { return j }
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "an unknown machine"
+	}
+	store, err := workspace.Open(ctx, adapters.TreeOptions(cfg, fmt.Sprintf("%d@%s", os.Getpid(), host), trees))
 	if err != nil {
 		return nil, Usage("%v", err)
 	}
@@ -38,7 +49,7 @@ func (t *TurnClient) HasCanvases() bool {
 
 // Canvases opens the canvases of the sessions in t.Journal: see HasCanvases.
 func (t *TurnClient) Canvases(ctx context.Context) (Canvases, error) {
-	store, err := OpenStore(ctx, t.Cfg)
+	store, err := OpenStore(ctx, t.Cfg, t.Journal)
 	return Canvases{Store: store, Journal: t.Journal, Tenant: t.Cfg.Tenant}, err
 }
 
@@ -52,7 +63,7 @@ func (a *App) Folders(ctx context.Context, cfg config.Config) func(session strin
 	case cfg.Workspace.Mode == config.WorkspaceFolder:
 		return func(string) string { return cfg.Runtime.Workspace }
 	}
-	store, err := OpenStore(ctx, cfg)
+	store, err := OpenStore(ctx, cfg, nil)
 	if err != nil {
 		return nil
 	}

@@ -44,15 +44,15 @@ func openCanvases(ctx context.Context, a *app.App, f func(c canvas) error) error
 	if cfg.Workspace.Mode != config.WorkspaceTree {
 		return app.Usage("there are no canvases: set mode = \"tree\" under [workspace] in agent.toml")
 	}
-	store, err := app.OpenStore(ctx, cfg)
-	if err != nil {
-		return err
-	}
-	j, err := app.ReadJournal(ctx, loaded.Config)
+	j, err := app.ReadJournal(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	defer j.Close()
+	store, err := app.OpenStore(ctx, cfg, j)
+	if err != nil {
+		return err
+	}
 	return f(canvas{Canvases: app.Canvases{Store: store, Journal: j, Tenant: cfg.Tenant}, cfg: cfg})
 }
 

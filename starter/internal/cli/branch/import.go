@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everturn/everturn/client"
+	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
@@ -50,15 +51,43 @@ turn. Allow the calls again when the session asks for them. The session is taint
 			if err != nil {
 				return importError(cmd.Context(), err)
 			}
+			missing, err := missingCommits(cmd.Context(), loaded.Config, j, imported)
 			if output == app.OutputJSON {
-				return app.WriteJSON(a.Out, imported)
+				return errors.Join(err, app.WriteJSON(a.Out, struct {
+					client.Imported
+					MissingCommits []string `json:"missing_commits,omitempty"`
+				}{imported, missing}))
 			}
 			printImported(a.Out, imported)
-			return nil
+			if len(missing) > 0 {
+				fmt.Fprintf(a.Out, "missing: its files are those of commits that this machine does not have, and no remote: %s\n"+
+					"  fetch them into the repository before the session continues\n", strings.Join(missing, " "))
+			}
+			return err
 		},
 	}
 	app.OutputFlag(cmd, &output, app.OutputText, app.OutputJSON)
 	return cmd
+}
+
+// missingCommits returns the commits of an imported session's tree that neither this machine nor the remote has.
+func missingCommits(ctx context.Context, cfg config.Config, j client.Journal, imported client.Imported) ([]string, error) {
+	t := imported.Tree
+	if t == nil || imported.Unchanged {
+		return nil, nil
+	}
+	if cfg.Workspace.Mode != config.WorkspaceTree { // there is no repository to look in
+		return []string{app.Line(t.Head, 64)}, nil
+	}
+	store, err := app.OpenStore(ctx, cfg, j)
+	if err != nil {
+		return nil, err
+	}
+	ids, err := store.Missing(ctx, cfg.Tenant, imported.Session.ID, *t)
+	for i := range ids {
+		ids[i] = app.Line(ids[i], 64)
+	}
+	return ids, err
 }
 
 // importError returns the error of an import. It adds that nothing was changed, unless the import may have been

@@ -200,7 +200,20 @@ func checkWorker(ctx context.Context, x *examination) (string, error) {
 	if missing != "" {
 		return "", &warning{missing}
 	}
+	if x.cfg.Workspace.Mode == config.WorkspaceFolder && x.cfg.LocalFiles.Write && onMachines(workers) > 1 {
+		return "", &warning{fmt.Sprintf("workers of %d machines poll task queue %s, and each changes files in a folder of its own: "+
+			"set mode = \"tree\" under [workspace], or share runtime.workspace", onMachines(workers), queue)}
+	}
 	return fmt.Sprintf("%d polling task queue %s", len(workers), queue), nil
+}
+
+// onMachines returns the number of machines of workers.
+func onMachines(workers []temporalconn.Poller) int {
+	hosts := map[string]bool{}
+	for _, w := range workers {
+		hosts[temporalconn.Host(w.Identity)] = true
+	}
+	return len(hosts)
 }
 
 // journalID returns the ID of the journal, or "" if there is no journal yet.

@@ -1,0 +1,118 @@
+package tests
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/internal/workspace"
+	"github.com/everturn/everturn/journal/postgres/pgtest"
+)
+
+// newMachines returns the folders of two machines, which have clones of one repository and share a journal, a task queue
+// and a remote, if there is one.
+func newMachines(t *testing.T, remote bool) (a, b *userFolder, bare string) {
+	t.Helper()
+	a = newCanvasUserFolder(t)
+	settings := fmt.Sprintf("[journal]\nurl = %q\n", pgtest.Start(t).Empty(t))
+	workspaces := "takeover_after = \"15s\"\n"
+	if remote {
+		bare = filepath.Join(t.TempDir(), "remote.git")
+		a.git("clone", "-q", "--bare", ".", bare)
+		workspaces += fmt.Sprintf("remote = %q\n", bare)
+	}
+	file := strings.Replace(a.read("agent.toml"), "mode = \"tree\"\n", "mode = \"tree\"\n"+workspaces, 1) + settings
+	a.write("agent.toml", file)
+	b = newUserFolder(t, "")
+	b.write("agent.toml", file)
+	a.git("clone", "-q", ".", b.path("repo"))
+	a.everturn("journal", "migrate").exits(0)
+	return a, b, bare
+}
+
+// branchOf returns the commit of a session's branch in a bare repository.
+func branchOf(t *testing.T, bare, session string) string {
+	t.Helper()
+	out, err := exec.Command("git", "--git-dir="+bare, "rev-parse", "--verify", workspace.Branch("", session)).Output()
+	require.NoError(t, err)
+	return strings.TrimSpace(string(out))
+}
+
+// holdsCommits gives a machine a git that waits after a commit, as long as the file hold exists, and touches done.
+func holdsCommits(t *testing.T, h *userFolder) (hold, done string) {
+	t.Helper()
+	real, err := exec.LookPath("git")
+	require.NoError(t, err)
+	bin := t.TempDir()
+	hold, done = h.path("hold"), h.path("done")
+	require.NoError(t, os.WriteFile(filepath.Join(bin, "git"), []byte(fmt.Sprintf("#!/bin/sh\n%q \"$@\"\ncode=$?\n"+
+		"case \"$*\" in *fast-import*) if [ -e %[3]q ]; then touch %[2]q; fi; while [ -e %[3]q ]; do sleep 0.05; done;; esac\n"+
+		"exit $code\n", real, done, hold)), 0o755))
+	h.environ[0] = "PATH=" + bin + ":" + os.Getenv("PATH")
+	return hold, done
+}
+
+// TestAnotherMachineContinuesASession kills the worker with a session's tree when it has made a commit. A worker of
+// another machine takes the tree over from the remote, and the first one keeps that commit when it is back.
+func TestAnotherMachineContinuesASession(t *testing.T) {
+	t.Parallel()
+	a, b, bare := newMachines(t, true)
+	hold, done := holdsCommits(t, a)
+	first := a.worker()
+	a.everturn("run", "-s", "moved", `call local/write_file {"path":"one.md","content":"1\n"}`).exits(0)
+	shown := decoded[workspace.Summary](a.everturn("canvas", "show", "-o", "json", "moved").exits(0))
+	assert.Equal(t, shown.Head, branchOf(t, bare, "moved"))
+	b.worker()
+	for range 3 { // whatever worker gets the call, the one with the tree runs it
+		read := b.everturn("run", "-s", "moved", `call local/read_file {"path":"one.md"}`).exits(0)
+		assert.Contains(t, read.out.String(), "1")
+	}
+	require.NoError(t, os.WriteFile(hold, nil, 0o600))
+	b.everturn("run", "-s", "moved", "--detach", `call local/write_file {"path":"two.md","content":"2\n"}`).exits(0)
+	require.Eventually(t, func() bool { _, err := os.Stat(done); return err == nil }, within, 10*time.Millisecond)
+	first.signal(syscall.SIGKILL)
+	first.wait()
+	require.NoError(t, os.Remove(hold))
+	attached := b.everturn("attach", "moved").exits(0).out.String()
+	assert.Contains(t, attached, "commit ")
+	assert.Contains(t, attached, "made anew", "the user is told what is lost")
+	shown = decoded[workspace.Summary](b.everturn("canvas", "show", "-o", "json", "moved").exits(0))
+	assert.Len(t, shown.Commits, 2)
+	a.worker()
+	aside := func() string {
+		out, _ := exec.Command("sh", "-c", "git --git-dir="+a.path(".everturn")+
+			"/workspace/*/store for-each-ref --format='%(refname)' refs/everturn/aside/").Output()
+		return string(out)
+	}
+	require.Eventually(t, func() bool { return aside() != "" }, within, 50*time.Millisecond, "its commit is kept")
+	assert.Equal(t, shown.Head, branchOf(t, bare, "moved"), "and no part of the session")
+	for _, h := range []*userFolder{a, b} {
+		now := decoded[workspace.Summary](h.everturn("canvas", "show", "-o", "json", "moved").exits(0))
+		assert.Equal(t, shown.Commits, now.Commits)
+	}
+	a.everturn("canvas", "undo", "moved").exits(1)
+}
+
+// TestWithoutARemoteTheMachineIsNamed takes away the only worker that has a session's tree.
+func TestWithoutARemoteTheMachineIsNamed(t *testing.T) {
+	t.Parallel()
+	a, b, _ := newMachines(t, false)
+	first := a.worker()
+	a.everturn("run", "-s", "unreachable", `call local/write_file {"path":"one.md","content":"1\n"}`).exits(0)
+	host, err := os.Hostname()
+	require.NoError(t, err)
+	assert.Contains(t, b.everturn("canvas", "diff", "unreachable").exits(1).err.String(), host)
+	first.end()
+	b.worker()
+	read := b.begin(nil, "run", "-s", "unreachable", `call local/read_file {"path":"one.md"}`)
+	a.worker()
+	assert.Contains(t, read.wait().exits(0).out.String(), "1", "the call waits for the worker")
+}
