@@ -187,7 +187,7 @@ func (c *coding) checkCommits() {
 	ctx, j := c.t.Context(), c.journal()
 	commits := map[string][]string{} // by call, the oldest first
 	for _, line := range strings.Split(c.inStore("log", "--reverse",
-		"--format=%H %(trailers:key=Everturn-Call,valueonly,separator=)", "HEAD..everturn/"+c.session), "\n") {
+		"--format=%H %(trailers:key=Everturn-Call,valueonly,separator=)", c.git("rev-parse", "HEAD")+"..everturn/"+c.session), "\n") {
 		id, call, _ := strings.Cut(line, " ")
 		commits[call] = append(commits[call], id)
 		assert.NotEmpty(c.t, c.inStore("diff-tree", "--name-only", "-r", id+"^", id), "commit %s of call %s is empty", id, call)
@@ -220,18 +220,6 @@ func (c *coding) checkCommits() {
 		assert.Equal(c.t, strings.TrimSpace(text), c.inStore("show", shown.Head+":"+name), name)
 	}
 	c.t.Logf("%d rounds, %d kills, calls: %v", c.rounds, c.killed, outcomes)
-}
-
-// inStore runs git in the store of trees.
-func (c *coding) inStore(args ...string) string {
-	c.t.Helper()
-	stores, err := filepath.Glob(c.path(".everturn/workspace/*/store"))
-	require.NoError(c.t, err)
-	require.Len(c.t, stores, 1)
-	for i, arg := range args { // HEAD is the user's
-		args[i] = strings.Replace(arg, "HEAD..", c.git("rev-parse", "HEAD")+"..", 1)
-	}
-	return c.git(append([]string{"--git-dir=" + stores[0]}, args...)...)
 }
 
 // unchanged checks that a user's repository is as it was, except for what is below these paths: objects may be added

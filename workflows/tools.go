@@ -13,8 +13,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// maxCallAttempts bounds the attempts of one call. If a worker dies, the next attempt reads in the journal what the
-// last attempt did, and a repeatable tool runs again.
+// maxCallAttempts bounds the attempts of one call, unless its tool is repeatable. If a worker dies, the next attempt
+// reads in the journal what the last attempt did, and a repeatable tool runs again.
 const maxCallAttempts = 5
 
 // callState is the state of one call from proposal to receipt. Of CallInput it has what later attempts get from earlier
@@ -281,7 +281,7 @@ func (r *run) attemptCall(ctx workflow.Context, c *callState, tool turn.Tool) (r
 		if n < maxCallAttempts && r.adoptQueues(err) { // the worker lacks the role
 			continue
 		}
-		if queue := workerOf(err); n < maxCallAttempts && queue != "" { // the worker lacks the tool
+		if queue := workerOf(err); (n < maxCallAttempts || c.repeatable(tool)) && queue != "" { // the worker lacks the tool
 			c.queue = queue
 			continue
 		}
@@ -315,7 +315,8 @@ func (r *run) retriesError(c *callState, tool turn.Tool) bool {
 // attemptAgain reports whether to attempt a call again whose last attempt failed with err. It returns true in three
 // cases: the attempt was lost or timed out, so that only the journal has its outcome; it certainly did not reach its
 // tool; or its outcome is unknown and the tool is repeatable. n is the number of attempts since the call was last
-// resumed. maxCallAttempts bounds it in the first two cases; see repeatable for the third.
+// resumed. maxCallAttempts bounds it in the first two cases, unless the tool is repeatable: a suspended worker takes
+// several attempts, as long as the server waits for its polls. See repeatable for the third.
 func (c *callState) attemptAgain(tool turn.Tool, err error, n int) bool {
 	switch code(err) {
 	case turn.CodeToolNotSent, turn.CodeJournalUnavailable:
@@ -326,9 +327,7 @@ func (c *callState) attemptAgain(tool turn.Tool, err error, n int) bool {
 	case turn.CodeToolOutcomeUnknown:
 		return c.repeatable(tool)
 	default:
-		if !attemptLost(err) {
-			return false
-		}
+		return attemptLost(err) && (n < maxCallAttempts || c.repeatable(tool))
 	}
 	return n < maxCallAttempts
 }
