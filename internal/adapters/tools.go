@@ -15,7 +15,6 @@ import (
 	"github.com/everturn/everturn/internal/redact"
 	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/internal/workspace"
-	"github.com/everturn/everturn/journal/fleet"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -104,44 +103,6 @@ func register(ctx context.Context, r *tools.Registry, cfg config.Config, o ToolO
 		errs = append(errs, add(r))
 	}
 	return errors.Join(errs...)
-}
-
-// openTrees opens the trees of sessions, or returns nil if all sessions share a folder.
-func openTrees(ctx context.Context, cfg config.Config, o ToolOptions) (*canvas.Roots, error) {
-	if cfg.Workspace.Mode == config.WorkspaceFolder {
-		return nil, nil //nolint:nilnil // there are none
-	}
-	store, err := workspace.Open(ctx, TreeOptions(cfg, o.Worker, o.Trees))
-	if err != nil {
-		return nil, temporalconn.WithKind(config.ErrInvalid, err)
-	}
-	if o.OnTrees != nil {
-		o.OnTrees(store)
-	}
-	roots := canvas.Roots{Store: store, Lineage: lineage(o.Sessions), TaskQueue: cfg.Temporal.TaskQueue,
-		TakeoverAfter: cfg.Workspace.TakeoverAfter}
-	if o.Trees != nil {
-		roots.Workers = func(ctx context.Context) ([]fleet.WorkerReport, error) { return o.Trees().Workers(ctx) }
-	}
-	return &roots, nil
-}
-
-// Trees is what the trees of sessions need of a journal.DB.
-type Trees interface {
-	workspace.Journal
-	Workers(ctx context.Context) ([]fleet.WorkerReport, error)
-}
-
-// TreeOptions returns the options of the store of the trees. worker is the identity of this process for the journal that
-// trees returns; trees may be nil.
-func TreeOptions(cfg config.Config, worker string, trees func() Trees) workspace.Options {
-	w := cfg.Workspace
-	o := workspace.Options{Repo: cfg.Runtime.Workspace, State: cfg.StateDir(), Worker: worker,
-		TakeoverAfter: w.TakeoverAfter, Remote: w.Remote.Reveal()}
-	if trees != nil {
-		o.Journal = func() workspace.Journal { return trees() }
-	}
-	return o
 }
 
 // registerFiles adds the tools that act on files: in the folder of all sessions, or in the tree of the call's session.

@@ -24,6 +24,9 @@ type Journal interface {
 	DropTree(ctx context.Context, tenant, session string, epoch int64) error
 }
 
+// ErrUnavailable means that the journal does not answer.
+var ErrUnavailable = journal.ErrUnavailable
+
 // ElsewhereError means that another place has the tree of a session, and keeps it for now.
 type ElsewhereError struct {
 	Session string

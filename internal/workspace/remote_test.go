@@ -344,3 +344,55 @@ func TestTheRemotesTransport(t *testing.T) {
 	}
 	assert.NoFileExists(t, ran)
 }
+
+// TestWhatAnotherMachineDropsIsGone drops a canvas that the first machine has had.
+func TestWhatAnotherMachineDropsIsGone(t *testing.T) {
+	m := newMachines(t, true)
+	a, b := m.machine("a"), m.machine("b")
+	kept := map[string]string{}
+	for _, session := range []string{"removed", "used"} {
+		kept[session] = write(t, a, call(session, 1), "b", "2\n")
+	}
+	m.gone(a, b)
+	for session := range kept {
+		write(t, b, call(session, 2), "c", "3\n")
+		_, err := b.Drop(t.Context(), "", session)
+		require.NoError(t, err)
+	}
+	_, err := a.Show(t.Context(), "", "used")
+	require.ErrorIs(t, err, ErrNoCanvas)
+	write(t, a, call("used", 3), "d", "4\n")
+	assert.NotContains(t, files(t, a, "used"), "b", "it begins anew")
+	require.NoError(t, a.Release(t.Context()))
+	assert.NoDirExists(t, a.Path("", "removed"))
+	all, err := a.List(t.Context(), "", 0)
+	require.NoError(t, err)
+	require.Len(t, all, 1)
+	assert.Equal(t, "used", all[0].Session)
+	for session, id := range kept {
+		assert.Contains(t, inStore(t, a, "for-each-ref", "--format=%(objectname)", leftRefs("", session)), id)
+	}
+}
+
+// TestATreeThatWasTakenOverIsSetUp reads in it first, which makes it.
+func TestATreeThatWasTakenOverIsSetUp(t *testing.T) {
+	m := newMachines(t, true)
+	a, b := m.machine("a"), m.machine("b")
+	setUp := func(s *Store) (done bool) {
+		_, _, done, err := s.SetUp(t.Context(), call("s", 1), nil, func(dir string, _ bool) (Setup, error) {
+			return Setup{}, put(dir, "lock", "1\n")
+		})
+		require.NoError(t, err)
+		return done
+	}
+	assert.True(t, setUp(a))
+	m.gone(b)
+	_, read, err := b.Read(t.Context(), call("s", 2), nil)
+	require.NoError(t, err)
+	assert.Contains(t, read.Notice, "made anew")
+	assert.True(t, setUp(b))
+	assert.False(t, setUp(b))
+	shown, err := b.Show(t.Context(), "", "s")
+	require.NoError(t, err)
+	assert.Len(t, shown.Commits, 1)
+}

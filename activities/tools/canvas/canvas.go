@@ -84,9 +84,10 @@ type Roots struct {
 	Store   *workspace.Store
 	Lineage Lineage // nil: no session is a fork
 	Setup   *Setup  // nil: new trees need none
-	Workers Workers // nil: there are no other workers
-	// TaskQueue is that of this worker, and TakeoverAfter that of the store.
-	TaskQueue     string
+	// QueueOf returns the task queue of a worker that has the tree of the error, or "" if none is known to run. nil: there
+	// are no other workers.
+	QueueOf func(ctx context.Context, e *workspace.ElsewhereError) string
+	// TakeoverAfter is that of the store.
 	TakeoverAfter time.Duration
 }
 
