@@ -67,6 +67,7 @@ type Journal interface {
 	// The requests of HTTP clients.
 	PutExchange(ctx context.Context, e Exchange, keep bool) (Exchange, error)
 	Exchange(ctx context.Context, name string) (Exchange, error)
+	DeleteExchange(ctx context.Context, name string) error
 
 	// The trees of sessions, of the tenants that the arguments name.
 	Tree(ctx context.Context, tenant, session string) (journal.Tree, journal.TreeHolder, error)

@@ -13,6 +13,7 @@ type Exchange struct {
 	Message string // the ID of the message that the request became
 	Turn    string // the turn that took the message; empty: not known yet
 	Seq     int64  // the session's last message when the turn had ended; 0: it has not
+	Body    string // the hash of a blob with what else the server knows of the request; may be empty
 }
 
 // exchangeKept is how long an exchange is kept that no client comes back to.
@@ -31,18 +32,26 @@ func (db *DB) PutExchange(ctx context.Context, e Exchange, keep bool) (Exchange,
 			return err
 		}
 		update := `DO UPDATE SET session = excluded.session, message = excluded.message, turn = excluded.turn,
-			seq = excluded.seq, at = excluded.at`
+			seq = excluded.seq, body = excluded.body, at = excluded.at`
 		if keep {
 			update = `DO NOTHING`
 		}
-		err = t.Exec(`INSERT INTO exchanges (tenant, name, session, message, turn, seq, at) VALUES (?, ?, ?, ?, ?, ?, ?)
-			ON CONFLICT (tenant, name) `+update, t.Tenant, e.Name, e.Session, e.Message, e.Turn, e.Seq, nanos(now))
+		err = t.Exec(`INSERT INTO exchanges (tenant, name, session, message, turn, seq, body, at)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+			ON CONFLICT (tenant, name) `+update, t.Tenant, e.Name, e.Session, e.Message, e.Turn, e.Seq, e.Body, nanos(now))
 		if err == nil {
 			e, err = t.exchange(e.Name)
 		}
 		return err
 	})
 	return e, err
+}
+
+// DeleteExchange deletes the exchange of a name, if there is one.
+func (db *DB) DeleteExchange(ctx context.Context, name string) error {
+	return db.write(ctx, "deleting an exchange", func(t *tx) error {
+		return t.Exec(`DELETE FROM exchanges WHERE tenant = ? AND name = ?`, t.Tenant, name)
+	})
 }
 
 // Exchange returns the exchange of a name. ErrNotFound if there is none.
@@ -53,7 +62,7 @@ func (db *DB) Exchange(ctx context.Context, name string) (Exchange, error) {
 // exchange returns the exchange of a name.
 func (q querier) exchange(name string) (Exchange, error) {
 	e := Exchange{Name: name}
-	err := q.Row(`SELECT session, message, turn, seq FROM exchanges WHERE tenant = ? AND name = ?`, q.Tenant, name).
-		Scan(&e.Session, &e.Message, &e.Turn, &e.Seq)
+	err := q.Row(`SELECT session, message, turn, seq, body FROM exchanges WHERE tenant = ? AND name = ?`, q.Tenant, name).
+		Scan(&e.Session, &e.Message, &e.Turn, &e.Seq, &e.Body)
 	return e, err
 }

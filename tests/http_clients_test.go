@@ -3,55 +3,84 @@ package tests
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/workflow"
 
 	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/tests/servers/npm"
 )
 
-// Clients that nobody of Everturn wrote, the newest version and one older major version of OpenAI's own, get completions,
-// streams, structured output and errors, and each stays in one session.
-func TestClientsOfChatCompletions(t *testing.T) {
-	t.Parallel()
-	tree := npm.Need(t)
-	e := newEnv(t, fakellm.Cases(
-		fakellm.When("As JSON.", fakellm.Text(`{"n":7}`)),
-		fakellm.When("Second.", fakellm.Text("To the second.")),
-		fakellm.When("First,", fakellm.Text("To the first.")),
-	))
-	e.work()
-	w := e.web()
-	cmd := exec.CommandContext(t.Context(), tree.Node, "testdata/clients/chat.cjs", tree.Dir, w.URL+"/v1", w.token)
+// clients runs a script that uses the server as programs do that nobody of Everturn wrote, and returns what each of them
+// has got.
+func (w *web) clients(script string) map[string]map[string]any {
+	w.t.Helper()
+	tree := npm.Need(w.t)
+	cmd := exec.CommandContext(w.t.Context(), tree.Node, "testdata/clients/"+script, tree.Dir, w.URL+"/v1", w.token)
 	var failed bytes.Buffer
 	cmd.Stderr = &failed
 	out, err := cmd.Output()
-	require.NoError(t, err, failed.String())
-	first, second := "To the first.", "To the second."
-	whole := map[string]any{"first": first, "streamed": second, "final": second, "tokens": true,
-		"parsed": map[string]any{"n": 7.0}, "refused": []any{404.0, "model_not_found"}, "models": []any{"everturn"}}
-	want := map[string]map[string]any{"openai": whole, "openai-6": whole,
-		"ai": {"first": first, "streamed": second, "finish": "stop"}, "langchain": {"first": first, "streamed": second}}
-	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-	require.Len(t, lines, len(want))
-	for _, line := range lines {
+	require.NoError(w.t, err, failed.String())
+	all := map[string]map[string]any{}
+	for line := range strings.Lines(string(out)) {
 		var got map[string]any
-		require.NoError(t, json.Unmarshal([]byte(line), &got))
+		require.NoError(w.t, json.Unmarshal([]byte(line), &got))
 		name, _ := got["client"].(string)
 		delete(got, "client")
-		assert.Equal(t, want[name], got, name)
+		all[name] = got
 	}
-	assert.Len(t, w.sessions(), len(want), "a session each")
-	for _, s := range w.sessions() {
-		turns, err := e.journal.Turns(t.Context(), s)
-		require.NoError(t, err)
-		for _, rec := range turns {
-			e.ran = append(e.ran, workflow.Execution{ID: s, RunID: rec.ID})
-		}
-	}
+	w.note()
+	return all
+}
+
+// answers is the script of a model for clients.
+func answers() fakellm.Script {
+	return fakellm.Cases(
+		fakellm.When("As JSON.", fakellm.Text(`{"n":7}`)),
+		fakellm.When("Second.", fakellm.Text("To the second.")),
+		fakellm.When("First,", fakellm.Text("To the first.")),
+		fakellm.When("Touch it.", fakellm.Steps(fakellm.Call("local_touch", `{"text":"x"}`), fakellm.Text("It is touched."))),
+	)
+}
+
+const first, second = "To the first.", "To the second."
+
+// The newest version of OpenAI's client and one older major version, the AI SDK and LangChain get completions, streams,
+// structured output and errors, and each conversation stays in one session.
+func TestClientsOfChatCompletions(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t, answers())
+	e.work()
+	w := e.web()
+	whole := map[string]any{"first": first, "streamed": second, "final": second, "tokens": true,
+		"parsed": map[string]any{"n": 7.0}, "refused": []any{404.0, "model_not_found"}, "models": []any{"everturn"}}
+	assert.Equal(t, map[string]map[string]any{"openai": whole, "openai-6": whole,
+		"ai":        {"first": first, "streamed": second, "finish": "stop"},
+		"langchain": {"first": first, "streamed": second}}, w.clients("chat.cjs"))
+	assert.Len(t, w.sessions(), 4, "a session each")
+}
+
+// The same clients get responses: streams that are read again from any event, in the background, in conversations, with
+// approvals, cancelled and deleted.
+func TestClientsOfResponses(t *testing.T) {
+	t.Parallel()
+	var effects atomic.Int32
+	e := newEnv(t, answers(), askToTouch)
+	e.work(touching(&effects))
+	w := e.web()
+	whole := map[string]any{"first": first, "streamed": second, "final": second, "tokens": true, "replayed": true,
+		"last": second, "queued": "queued", "background": second, "parsed": map[string]any{"n": 7.0},
+		"talk": []any{first, second}, "asked": []any{"local", "touch"}, "before": "completed", "approved": "It is touched.",
+		"kinds": []any{"mcp_call", "message"}, "input": "First, openai.", "cancelled": "completed", "gone": 404.0}
+	older := maps.Clone(whole)
+	older["input"] = "First, openai-6."
+	assert.Equal(t, map[string]map[string]any{"openai": whole, "openai-6": older,
+		"ai":        {"first": first, "streamed": second, "finish": "stop"},
+		"langchain": {"first": first, "streamed": second}}, w.clients("responses.cjs"))
+	assert.EqualValues(t, 2, effects.Load())
 }

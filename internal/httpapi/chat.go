@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -91,11 +92,19 @@ const (
 // chat answers a Chat Completion: the last message is sent to the session of the conversation, and the completion is
 // what the turn says, until it has ended or waits for a decision.
 func (c *call) chat(ctx context.Context, in chatRequest) error {
-	conv, err := c.conversation(in)
+	q, err := in.question()
 	if err != nil {
 		return err
 	}
-	t, err := c.sendChat(ctx, in, &conv)
+	conv, err := c.conversation(q)
+	if err != nil {
+		return err
+	}
+	chosen, err := c.exchange(ctx, conv)
+	if err != nil {
+		return err
+	}
+	t, err := c.send(ctx, conv, chosen)
 	if err != nil {
 		return err
 	}
@@ -124,6 +133,23 @@ func (c *call) chat(ctx context.Context, in chatRequest) error {
 		return v.fail(err)
 	}
 	return v.end()
+}
+
+// question returns what the request asks.
+func (in chatRequest) question() (q question, err error) {
+	switch {
+	case in.N != nil && *in.N != 1:
+		return q, invalid("n", "n is %d; a turn has one answer", *in.N)
+	case len(in.Tools) > 0:
+		return q, invalid("tools", "agents have the tools of their configuration; tools that a client runs are not supported")
+	}
+	q = question{key: in.Key, retry: in.Retry, session: cmp.Or(in.Session, in.Metadata["session"]), model: in.Model,
+		messages: in.Messages, settings: turn.ModelSettings{Temperature: in.Temperature, TopP: in.TopP, Stop: in.Stop,
+			Seed: in.Seed, Effort: in.Effort, Verbosity: in.Verbosity}}
+	if in.ResponseFormat.Type == "json_schema" {
+		q.schema = in.ResponseFormat.JSONSchema.Schema
+	}
+	return q, nil
 }
 
 // follow reads the turn until it has ended or waits for a decision, and reports whether it has ended.

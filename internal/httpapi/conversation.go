@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -33,26 +34,17 @@ func (c *chatContent) UnmarshalJSON(b []byte) error {
 	if b = bytes.TrimSpace(b); len(b) == 0 || b[0] != '[' {
 		return json.Unmarshal(b, &c.Text) // null is no text
 	}
-	var parts []struct {
-		Type     string `json:"type"`
-		Text     string `json:"text"`
-		ImageURL struct {
-			URL string `json:"url"`
-		} `json:"image_url"`
-		File struct {
-			Data string `json:"file_data"`
-		} `json:"file"`
-	}
+	var parts []chatPart
 	if err := json.Unmarshal(b, &parts); err != nil {
 		return err
 	}
 	var all []string
 	for _, p := range parts {
 		switch p.Type {
-		case "text":
+		case "text", "input_text", "output_text":
 			all = append(all, p.Text)
-		case "image_url", "file":
-			a, err := dataURL(p.ImageURL.URL + p.File.Data)
+		case "image_url", "input_image", "file", "input_file":
+			a, err := dataURL(p.url())
 			if err != nil {
 				return err
 			}
@@ -63,6 +55,36 @@ func (c *chatContent) UnmarshalJSON(b []byte) error {
 	}
 	c.Text = strings.Join(all, "\n")
 	return nil
+}
+
+// chatPart is a part of a message, of Chat Completions or of Responses.
+type chatPart struct {
+	Type     string   `json:"type"`
+	Text     string   `json:"text"`
+	ImageURL imageURL `json:"image_url"`
+	FileData string   `json:"file_data"`
+	File     struct {
+		Data string `json:"file_data"`
+	} `json:"file"`
+}
+
+// url returns the data URL of an image or a file.
+func (p chatPart) url() string { return cmp.Or(string(p.ImageURL), p.FileData, p.File.Data) }
+
+// imageURL is an address. In JSON it is a text or an object.
+type imageURL string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (u *imageURL) UnmarshalJSON(b []byte) error {
+	if json.Unmarshal(b, (*string)(u)) == nil {
+		return nil
+	}
+	var o struct {
+		URL string `json:"url"`
+	}
+	err := json.Unmarshal(b, &o)
+	*u = imageURL(o.URL)
+	return err
 }
 
 // dataURL returns the content of a data URL. The server fetches nothing for a client.
@@ -91,8 +113,20 @@ func (t *texts) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*[]string)(t))
 }
 
+// question is what a client asks in a protocol of OpenAI: a conversation whose last message is new.
+type question struct {
+	key      string // of the request; "": none
+	retry    int    // how often an SDK has sent the request before
+	session  string // "": that of the conversation
+	model    string
+	messages []chatMessage
+	settings turn.ModelSettings
+	schema   json.RawMessage // of the answer; nil: none
+}
+
 // conversation is what a client has sent: the messages before the last one, and that one.
 type conversation struct {
+	question
 	agent string
 	prior []chatMessage
 	last  chatMessage
@@ -119,23 +153,20 @@ func (n conversationName) String() string { return "conversation:" + hex.EncodeT
 // The bounds of what a client sends.
 const maxChatMessages = 10_000
 
-// conversation returns the conversation of a request.
-func (c *call) conversation(in chatRequest) (conv conversation, err error) {
+// conversation returns the conversation of a question.
+func (c *call) conversation(q question) (conv conversation, err error) {
+	n := len(q.messages)
 	switch {
-	case len(in.Messages) == 0 || in.Messages[len(in.Messages)-1].Role != "user":
+	case n == 0 || q.messages[n-1].Role != "user":
 		return conv, invalid("messages", "the last message must be one of the user")
-	case len(in.Messages) > maxChatMessages:
-		return conv, invalid("messages", "there are %d messages; the maximum is %d", len(in.Messages), maxChatMessages)
-	case in.N != nil && *in.N != 1:
-		return conv, invalid("n", "n is %d; a turn has one answer", *in.N)
-	case len(in.Tools) > 0:
-		return conv, invalid("tools", "agents have the tools of their configuration; tools that a client runs are not supported")
+	case n > maxChatMessages:
+		return conv, invalid("messages", "there are %d messages; the maximum is %d", n, maxChatMessages)
 	}
-	if conv.agent, err = c.agentOf(in.Model); err != nil {
+	conv = conversation{question: q, prior: q.messages[:n-1], last: q.messages[n-1]}
+	if conv.agent, err = c.agentOf(q.model); err != nil {
 		return conv, err
 	}
-	conv.before = conversationName{}.with("principal", c.token.Principal).with("model", in.Model)
-	conv.prior, conv.last = in.Messages[:len(in.Messages)-1], in.Messages[len(in.Messages)-1]
+	conv.before = conversationName{}.with("principal", c.token.Principal).with("model", q.model)
 	for _, m := range conv.prior {
 		conv.before = conv.before.with(m.Role, m.Content.Text)
 	}
@@ -155,25 +186,18 @@ func (c *call) agentOf(name string) (string, error) {
 	return id, nil
 }
 
-// sendChat sends the last message of a conversation to its session: the one that the request names, the one in which
-// the caller had the conversation so far, or a new one, which begins with what the client tells of the conversation.
-func (c *call) sendChat(ctx context.Context, in chatRequest, conv *conversation) (client.Turn, error) {
-	m := client.SendInput{Agent: conv.agent, Attachments: conv.last.Content.Attachments, Message: turn.UserMessage{
-		Text: conv.last.Content.Text, ModelSettings: turn.ModelSettings{Temperature: in.Temperature, TopP: in.TopP,
-			Stop: in.Stop, Seed: in.Seed, Effort: in.Effort, Verbosity: in.Verbosity}}}
-	if in.Effort == "none" { // OpenAI's word
+// send sends the last message of a conversation to its session. A new session begins with what the client tells of the
+// conversation.
+func (c *call) send(ctx context.Context, conv conversation, chosen client.Exchange) (client.Turn, error) {
+	taken, err := c.Journal().Delivered(ctx, chosen.Session, chosen.Message)
+	if err == nil { // the request was sent before
+		return client.Turn{Session: chosen.Session, ID: taken.ID, MessageID: chosen.Message}, nil
+	}
+	m := client.SendInput{Session: chosen.Session, Agent: conv.agent, Attachments: conv.last.Content.Attachments,
+		OutputSchema: conv.schema, Message: turn.UserMessage{ID: chosen.Message, Text: conv.last.Content.Text,
+			ModelSettings: conv.settings}}
+	if m.Message.Effort == "none" { // OpenAI's word
 		m.Message.Effort = turn.EffortOff
-	}
-	if in.ResponseFormat.Type == "json_schema" {
-		m.OutputSchema = in.ResponseFormat.JSONSchema.Schema
-	}
-	chosen, err := c.exchange(ctx, in, *conv)
-	if err != nil {
-		return client.Turn{}, err
-	}
-	m.Session, m.Message.ID = chosen.Session, chosen.Message
-	if taken, err := c.Journal().Delivered(ctx, m.Session, m.Message.ID); err == nil { // the request was sent before
-		return client.Turn{Session: m.Session, ID: taken.ID, MessageID: m.Message.ID}, nil
 	}
 	if chosen.Seq == newSession {
 		m.Message.Text = conv.told()
@@ -186,13 +210,13 @@ const newSession = -1
 
 // exchange returns the session for a request and the ID of its message. A request that is sent again gets the same:
 // under its key or, if an SDK has sent it before, by its content.
-func (c *call) exchange(ctx context.Context, in chatRequest, conv conversation) (client.Exchange, error) {
+func (c *call) exchange(ctx context.Context, conv conversation) (client.Exchange, error) {
 	name := conversationName{}.with("principal", c.token.Principal)
-	keep := in.Key != "" || in.Retry > 0
-	if in.Key != "" {
-		name = name.with("key", in.Key)
+	keep := conv.key != "" || conv.retry > 0
+	if conv.key != "" {
+		name = name.with("key", conv.key)
 	} else {
-		name = name.with("body", conv.before.with("user", conv.last.Content.Text).String()).with("session", in.session())
+		name = name.with("body", conv.before.with("user", conv.last.Content.Text).String()).with("session", conv.session)
 	}
 	request := "request:" + hex.EncodeToString(name[:])
 	if keep {
@@ -201,7 +225,7 @@ func (c *call) exchange(ctx context.Context, in chatRequest, conv conversation) 
 			return known, err
 		}
 	}
-	chosen, err := c.session(ctx, in, conv)
+	chosen, err := c.sessionOf(ctx, conv)
 	if err != nil {
 		return chosen, err
 	}
@@ -209,19 +233,12 @@ func (c *call) exchange(ctx context.Context, in chatRequest, conv conversation) 
 	return c.Journal().PutExchange(ctx, chosen, keep)
 }
 
-// session returns the session that the request names, or "".
-func (in chatRequest) session() string {
-	if in.Session != "" {
-		return in.Session
-	}
-	return in.Metadata["session"]
-}
-
-// session returns an exchange with the session for a conversation. If the conversation has gone on since without this
-// message, that is a fork of its session.
-func (c *call) session(ctx context.Context, in chatRequest, conv conversation) (client.Exchange, error) {
-	if s := in.session(); s != "" {
-		return client.Exchange{Session: s}, nil
+// sessionOf returns an exchange with the session for a conversation: the one that the request names, or the one in which
+// the caller had the conversation so far, or a new one. If the conversation has gone on since without this message, it
+// is a fork.
+func (c *call) sessionOf(ctx context.Context, conv conversation) (client.Exchange, error) {
+	if conv.session != "" {
+		return client.Exchange{Session: conv.session}, nil
 	}
 	fresh := client.Exchange{Session: client.NewSessionID(), Seq: newSession}
 	had, err := c.Journal().Exchange(ctx, conv.before.String())

@@ -56,7 +56,7 @@ func parameters(in reflect.Type) (list []parameter) {
 // hasBody reports whether a route with this input reads a JSON body.
 func hasBody(in reflect.Type) bool {
 	return slices.ContainsFunc(reflect.VisibleFields(in), func(f reflect.StructField) bool {
-		return !f.Anonymous && f.Tag.Get("json") != "-"
+		return !f.Anonymous && f.IsExported() && f.Tag.Get("json") != "-"
 	})
 }
 
@@ -88,8 +88,9 @@ func decode(r *http.Request, in any) error {
 			return invalid(p.name, "%s: %v", p.name, err)
 		}
 	}
+	_, anything := in.(interface{ keep(body []byte) })
 	for name := range query {
-		if !slices.Contains(known, name) {
+		if !anything && !slices.Contains(known, name) {
 			return invalid(name, "there is no query parameter %.80q here; there are: %s", name, strings.Join(known, ", "))
 		}
 	}
@@ -124,9 +125,11 @@ func setText(field reflect.Value, text string) (err error) {
 
 // open is embedded in the input of a route that another API has defined: fields that the route does not know have no
 // effect.
-type open struct{}
+type open struct {
+	raw json.RawMessage // the body
+}
 
-func (open) takesMore() {}
+func (o *open) keep(body []byte) { o.raw = body }
 
 // decodeBody decodes a body that is one JSON object without unknown fields, unless the input is open. An empty body is an empty object.
 func decodeBody(r *http.Request, in any) error {
@@ -149,7 +152,9 @@ func decodeBody(r *http.Request, in any) error {
 		return invalid("", "the body has more than %d values or %d levels", maxValues, maxDepth)
 	}
 	d := json.NewDecoder(strings.NewReader(string(body)))
-	if _, open := in.(interface{ takesMore() }); !open {
+	if o, ok := in.(interface{ keep(body []byte) }); ok {
+		o.keep(body)
+	} else {
 		d.DisallowUnknownFields()
 	}
 	if err := d.Decode(in); err != nil {

@@ -478,6 +478,7 @@ CREATE TABLE exchanges (
   message TEXT NOT NULL,
   turn    TEXT NOT NULL,
   seq     BIGINT NOT NULL,
+  body    TEXT NOT NULL,
   at      BIGINT NOT NULL,
   PRIMARY KEY (tenant, name)
 );

@@ -475,6 +475,7 @@ CREATE TABLE exchanges (
   message TEXT NOT NULL,
   turn    TEXT NOT NULL,
   seq     INTEGER NOT NULL,
+  body    TEXT NOT NULL,
   at      INTEGER NOT NULL,
   PRIMARY KEY (tenant, name)
 ) STRICT, WITHOUT ROWID;

@@ -1,0 +1,462 @@
+package httpapi
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/everturn/everturn/client"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// responseRequest is a request of OpenAI's Responses. Fields that are not listed have no effect.
+type responseRequest struct {
+	open
+	Key          string            `header:"Idempotency-Key" json:"-" jsonschema:"a request that is sent again under it is answered once"`
+	Retry        int               `header:"X-Stainless-Retry-Count" json:"-" jsonschema:"how often an OpenAI SDK has sent the request before"`
+	Model        string            `json:"model,omitempty" jsonschema:"everturn, or agent/ID: see GET /v1/models"`
+	Input        responseInput     `json:"input"`
+	Instructions string            `json:"instructions,omitempty"`
+	Previous     string            `json:"previous_response_id,omitempty"`
+	Conversation conversationRef   `json:"conversation,omitzero"`
+	Stream       bool              `json:"stream,omitempty"`
+	Background   bool              `json:"background,omitempty"`
+	Temperature  *float64          `json:"temperature,omitempty"`
+	TopP         *float64          `json:"top_p,omitempty"`
+	Reasoning    responseReasoning `json:"reasoning,omitzero"`
+	Text         responseText      `json:"text,omitzero"`
+	Tools        []json.RawMessage `json:"tools,omitempty"`
+	Metadata     map[string]string `json:"metadata,omitempty"`
+}
+
+type responseReasoning struct {
+	Effort  turn.Effort `json:"effort,omitempty"`
+	Summary string      `json:"summary,omitempty"`
+}
+
+// responseText is the form of the answer.
+type responseText struct {
+	Format struct {
+		Type   string          `json:"type"`
+		Schema json.RawMessage `json:"schema,omitempty"`
+	} `json:"format,omitzero"`
+	Verbosity string `json:"verbosity,omitempty"`
+}
+
+// conversationRef names a conversation, which is a session. In JSON it is its ID or an object.
+type conversationRef struct {
+	ID string `json:"id"`
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *conversationRef) UnmarshalJSON(b []byte) error {
+	if json.Unmarshal(b, &c.ID) == nil {
+		return nil
+	}
+	type plain conversationRef
+	return json.Unmarshal(b, (*plain)(c))
+}
+
+// responseInput is the input of a response. In JSON it is a text or a list of items.
+type responseInput struct {
+	messages  []chatMessage
+	approvals []approvalItem
+}
+
+// approvalItem is the decision about an approval that an earlier response has asked for.
+type approvalItem struct {
+	Request string `json:"approval_request_id"`
+	Approve bool   `json:"approve"`
+	Reason  string `json:"reason"`
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (in *responseInput) UnmarshalJSON(b []byte) error {
+	var text string
+	if json.Unmarshal(b, &text) == nil {
+		in.messages = []chatMessage{{Role: "user", Content: chatContent{Text: text}}}
+		return nil
+	}
+	var list []json.RawMessage
+	if err := json.Unmarshal(b, &list); err != nil {
+		return errors.New("input is neither a text nor a list of items")
+	}
+	for _, raw := range list {
+		var i struct {
+			Type string `json:"type"`
+			approvalItem
+			chatMessage
+		}
+		if err := json.Unmarshal(raw, &i); err != nil {
+			return err
+		}
+		switch i.Type {
+		case "message", "":
+			in.add(i.chatMessage)
+		case "mcp_approval_response":
+			in.approvals = append(in.approvals, i.approvalItem)
+		case "reasoning", "mcp_call", "mcp_approval_request", "mcp_list_tools", "item_reference": // the session has them
+		default:
+			return fmt.Errorf("input has an item of type %.40q, which is not supported", i.Type)
+		}
+	}
+	return nil
+}
+
+// add adds a message. What an assistant says in several messages in a row is one: clients keep it in either way.
+func (in *responseInput) add(m chatMessage) {
+	if n := len(in.messages); n > 0 && m.Role == "assistant" && in.messages[n-1].Role == m.Role {
+		in.messages[n-1].Content.Text += "\n\n" + m.Content.Text
+		return
+	}
+	in.messages = append(in.messages, m)
+}
+
+// responseRecord is what the server keeps of a response: the turn has all else.
+type responseRecord struct {
+	ID           string          `json:"id"`
+	Created      int64           `json:"created_at"`
+	Request      json.RawMessage `json:"request"` // as it was sent
+	Conversation string          `json:"conversation,omitempty"`
+	Principal    string          `json:"principal"`
+	client.Exchange
+	// Approval means that the response begins with the event Exchange.Seq of its turn: another response has the events
+	// before. Otherwise it begins with its message.
+	Approval bool `json:"approval,omitempty"`
+}
+
+// responsePrefix begins the IDs of responses, and responseName the names of their exchanges.
+const (
+	responsePrefix = "resp_"
+	responseName   = "response:"
+)
+
+// createResponse answers a request of OpenAI's Responses with a turn, or with a part of one that an approval goes on
+// with.
+func (c *call) createResponse(ctx context.Context, in responseRequest) error {
+	if len(in.Tools) > 0 {
+		return invalid("tools", "agents have the tools of their configuration; tools that a client runs are not supported")
+	}
+	var err error
+	rec := responseRecord{Created: time.Now().Unix(), Request: in.raw, Principal: c.token.Principal,
+		Conversation: in.Conversation.ID}
+	if len(in.Input.approvals) > 0 {
+		err = c.decideResponse(ctx, in, &rec)
+	} else {
+		err = c.beginResponse(ctx, in, &rec)
+	}
+	if err != nil {
+		return err
+	}
+	v, err := newResponseView(c, rec)
+	if err != nil {
+		return err
+	}
+	switch {
+	case in.Stream:
+		return v.serve(ctx, -1)
+	case in.Background:
+		return writeJSON(c.w, http.StatusOK, v.response(statusQueued))
+	}
+	if err := v.read(ctx, true); err != nil {
+		return err
+	}
+	c.long("application/json")
+	return writeJSON(c.w, http.StatusOK, v.final())
+}
+
+// beginResponse sends the last message of the input, and records the response before: whoever has its ID finds it.
+func (c *call) beginResponse(ctx context.Context, in responseRequest, rec *responseRecord) error {
+	q := question{key: in.Key, retry: in.Retry, session: in.Conversation.ID, model: in.Model, messages: in.Input.messages,
+		settings: turn.ModelSettings{Temperature: in.Temperature, TopP: in.TopP, Effort: in.Reasoning.Effort,
+			ReasoningSummary: in.Reasoning.Summary, Verbosity: in.Text.Verbosity}}
+	if in.Text.Format.Type == "json_schema" {
+		q.schema = in.Text.Format.Schema
+	}
+	if in.Instructions != "" {
+		q.messages = append([]chatMessage{{Role: "system", Content: chatContent{Text: in.Instructions}}}, q.messages...)
+	}
+	if in.Previous != "" {
+		before, err := c.recordOf(ctx, in.Previous)
+		if err != nil {
+			return err
+		}
+		if q.session, err = c.sessionAfter(ctx, before); err != nil {
+			return err
+		}
+	}
+	conv, err := c.conversation(q)
+	if err != nil {
+		return err
+	}
+	chosen, err := c.exchange(ctx, conv)
+	if err != nil {
+		return err
+	}
+	rec.ID = responsePrefix + strings.TrimPrefix(chosen.Message, "m-")
+	rec.Exchange = chosen
+	if err := c.putRecord(ctx, rec); err != nil {
+		return err
+	}
+	t, err := c.send(ctx, conv, chosen)
+	if err != nil {
+		return err
+	}
+	rec.Turn = t.ID
+	return c.putRecord(ctx, rec)
+}
+
+// sessionAfter returns the session that goes on after a response: its own if nothing has followed, or else a fork.
+func (c *call) sessionAfter(ctx context.Context, before responseRecord) (string, error) {
+	s, err := c.Journal().Session(ctx, before.Session)
+	if errors.Is(err, client.ErrNotFound) { // no worker has begun it
+		return before.Session, nil
+	}
+	if err != nil {
+		return "", err
+	}
+	t, err := c.Journal().Delivered(ctx, before.Session, before.Message)
+	if errors.Is(err, client.ErrNotFound) || err == nil && t.ID == s.LastTurn.ID {
+		return before.Session, nil
+	}
+	if err != nil {
+		return "", err
+	}
+	next, err := c.Journal().TurnsAfter(ctx, before.Session, t.ID, 1)
+	if err != nil || len(next) == 0 {
+		return before.Session, err
+	}
+	fork, err := c.Fork(ctx, client.ForkInput{Session: before.Session, At: next[0].MessageSeq - 1})
+	return fork.ID, err
+}
+
+// decideResponse decides the approvals of the input. The response is what the turn does from then on.
+func (c *call) decideResponse(ctx context.Context, in responseRequest, rec *responseRecord) error {
+	if !c.token.Allows(client.RightDecide) {
+		return &problem{status: http.StatusForbidden, kind: kindForbidden, code: "right_missing",
+			message: `a decision needs the right "decide"`}
+	}
+	if in.Previous == "" {
+		return invalid("previous_response_id", "an approval needs the response that has asked for it")
+	}
+	before, err := c.recordOf(ctx, in.Previous)
+	if err != nil {
+		return err
+	}
+	v, err := newResponseView(c, before)
+	if err != nil {
+		return err
+	}
+	if err := v.read(ctx, false); err != nil {
+		return err
+	}
+	for _, a := range in.Input.approvals {
+		r, ok := v.asked[a.Request]
+		if !ok {
+			return invalid("input", "the response has not asked for the approval %.80q", a.Request)
+		}
+		_, err := c.Decide(ctx, client.DecideInput{Session: before.Session, Turn: v.turn, Request: r.ID,
+			By: c.token.Principal, Allow: a.Approve, ArgumentsHash: r.ArgumentsHash, Reason: a.Reason})
+		var decided *client.DecidedError
+		if errors.As(err, &decided) && decided.Decision.Allowed == a.Approve {
+			err = nil // a request that was sent again
+		}
+		if err != nil {
+			return err
+		}
+	}
+	rec.Exchange = client.Exchange{Session: before.Session, Message: before.Message, Turn: v.turn, Seq: v.next}
+	rec.Approval = true
+	rec.ID = fmt.Sprintf("%s%s_%d", responsePrefix, strings.TrimPrefix(before.Message, "m-"), v.next)
+	return c.putRecord(ctx, rec)
+}
+
+// putRecord records a response. If it is recorded already, because the request is sent again, that record stays, and rec
+// becomes it.
+func (c *call) putRecord(ctx context.Context, rec *responseRecord) error {
+	b, err := json.Marshal(rec)
+	if err != nil {
+		return err
+	}
+	known, err := c.Journal().Exchange(ctx, responseName+rec.ID)
+	switch {
+	case err == nil && known.Body != "" && known.Turn != "":
+		stands, err := c.recordOf(ctx, rec.ID)
+		*rec = stands
+		return err
+	case err != nil && !errors.Is(err, client.ErrNotFound):
+		return err
+	}
+	e := rec.Exchange
+	e.Name = responseName + rec.ID
+	if e.Body, err = c.Journal().PutBlob(ctx, "application/json", b); err != nil {
+		return err
+	}
+	_, err = c.Journal().PutExchange(ctx, e, false)
+	return err
+}
+
+// recordOf returns the record of a response of the caller's principal.
+func (c *call) recordOf(ctx context.Context, id string) (rec responseRecord, err error) {
+	missing := &problem{status: http.StatusNotFound, kind: kindNotFound, code: "response_not_found",
+		message: fmt.Sprintf("there is no response %.100q", id)}
+	e, err := c.Journal().Exchange(ctx, responseName+id)
+	if errors.Is(err, client.ErrNotFound) {
+		return rec, missing
+	}
+	if err != nil {
+		return rec, err
+	}
+	b, err := c.Journal().GetBlob(ctx, e.Body)
+	if err == nil {
+		err = json.Unmarshal(b, &rec)
+	}
+	if err == nil && rec.Principal != c.token.Principal {
+		err = missing
+	}
+	return rec, err
+}
+
+type responseID struct {
+	open
+	ID string `path:"response" json:"-"`
+}
+
+type retrieveInput struct {
+	open
+	ID     string `path:"response" json:"-"`
+	Stream bool   `query:"stream" json:"-" jsonschema:"stream the response from its beginning, also one that has ended"`
+	After  *int64 `query:"starting_after" json:"-" jsonschema:"only the events after this sequence number"`
+}
+
+func (c *call) getResponse(ctx context.Context, in retrieveInput) error {
+	rec, err := c.recordOf(ctx, in.ID)
+	if err != nil {
+		return err
+	}
+	v, err := newResponseView(c, rec)
+	if err != nil {
+		return err
+	}
+	if in.Stream {
+		after := int64(-1)
+		if in.After != nil {
+			after = *in.After
+		}
+		return v.serve(ctx, after)
+	}
+	if err := v.read(ctx, false); err != nil {
+		return err
+	}
+	return writeJSON(c.w, http.StatusOK, v.final())
+}
+
+// cancelWithin is how long a cancelled response is waited for; its turn ends in any case.
+const cancelWithin = 10 * time.Second
+
+func (c *call) cancelResponse(ctx context.Context, in responseID) error {
+	rec, err := c.recordOf(ctx, in.ID)
+	if err != nil {
+		return err
+	}
+	v, err := newResponseView(c, rec)
+	if err != nil {
+		return err
+	}
+	if err := v.read(ctx, false); err != nil {
+		return err
+	}
+	if v.running() {
+		if err := c.Stop(ctx, rec.Session); err != nil && !errors.Is(err, client.ErrNotRunning) {
+			return err
+		}
+		within, cancel := context.WithTimeout(ctx, cancelWithin)
+		defer cancel()
+		if v, err = newResponseView(c, rec); err == nil {
+			err = v.read(within, true)
+		}
+		if err != nil && within.Err() == nil {
+			return err
+		}
+	}
+	return writeJSON(c.w, http.StatusOK, v.final())
+}
+
+type deletedResponse struct {
+	ID      string `json:"id"`
+	Object  string `json:"object"`
+	Deleted bool   `json:"deleted"`
+}
+
+// deleteResponse deletes the record of a response. The session keeps its messages.
+func (c *call) deleteResponse(ctx context.Context, in responseID) (deletedResponse, error) {
+	if _, err := c.recordOf(ctx, in.ID); err != nil {
+		return deletedResponse{}, err
+	}
+	return deletedResponse{in.ID, "response.deleted", true}, c.Journal().DeleteExchange(ctx, responseName+in.ID)
+}
+
+type inputItems struct {
+	Object  string   `json:"object"`
+	Data    []object `json:"data"`
+	FirstID string   `json:"first_id"`
+	LastID  string   `json:"last_id"`
+	HasMore bool     `json:"has_more"`
+}
+
+func (c *call) listInputItems(ctx context.Context, in responseID) (out inputItems, err error) {
+	rec, err := c.recordOf(ctx, in.ID)
+	if err != nil {
+		return out, err
+	}
+	var request struct {
+		Input json.RawMessage `json:"input"`
+	}
+	if err := json.Unmarshal(rec.Request, &request); err != nil {
+		return out, err
+	}
+	out = inputItems{Object: "list", Data: []object{}}
+	var text string
+	if json.Unmarshal(request.Input, &text) == nil {
+		out.Data = []object{{"type": "message", "role": "user", "status": "completed",
+			"content": []object{{"type": "input_text", "text": text}}}}
+	} else if err := json.Unmarshal(request.Input, &out.Data); err != nil {
+		return out, err
+	}
+	for i, item := range out.Data {
+		item["id"] = cmp.Or(fmt.Sprint(item["id"]), "")
+		if item["id"] == "<nil>" {
+			item["id"] = fmt.Sprintf("in_%s_%d", strings.TrimPrefix(rec.ID, responsePrefix), i)
+		}
+	}
+	slices.Reverse(out.Data) // the newest first, as OpenAI lists them
+	if n := len(out.Data); n > 0 {
+		out.FirstID, out.LastID = fmt.Sprint(out.Data[0]["id"]), fmt.Sprint(out.Data[n-1]["id"])
+	}
+	return out, nil
+}
+
+// conversationObject is a conversation, whose ID is that of its session.
+type conversationObject struct {
+	ID       string            `json:"id"`
+	Object   string            `json:"object"`
+	Created  int64             `json:"created_at"`
+	Metadata map[string]string `json:"metadata"`
+}
+
+type newConversation struct {
+	open
+	Metadata map[string]string `json:"metadata,omitempty"`
+}
+
+// createConversation returns the ID for a new session, which begins with its first response.
+func (c *call) createConversation(_ context.Context, in newConversation) (conversationObject, error) {
+	id := "conv_" + strings.TrimPrefix(client.NewSessionID(), "s-")
+	return conversationObject{id, "conversation", time.Now().Unix(), in.Metadata}, nil
+}
