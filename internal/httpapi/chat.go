@@ -178,7 +178,8 @@ func (v *chatView) follow(ctx context.Context, t client.Turn) (ended bool, err e
 		if err != nil {
 			return false, err
 		}
-		v.done = turn.DoneEvent{State: result.State, FinishReason: result.FinishReason, Message: result.Message, Usage: result.Usage}
+		v.done = turn.DoneEvent{State: result.State, FinishReason: result.FinishReason, Message: result.Message,
+			Usage: result.Usage}
 		err = v.add(result.Answer)
 		return true, err
 	}

@@ -154,7 +154,8 @@ func (v *chatView) end() error {
 	usage := chatUsageOf(v.done.Usage)
 	if v.stream == nil {
 		text := v.visible()
-		v.head.Choices = []chatChoice{{Message: &chatDelta{Role: "assistant", Content: &text, Reasoning: v.reasoning.String()},
+		v.head.Choices = []chatChoice{{Message: &chatDelta{Role: "assistant", Content: &text,
+			Reasoning: v.reasoning.String()},
 			FinishReason: &finish}}
 		v.head.Usage = usage
 		v.long("application/json")

@@ -233,9 +233,9 @@ func (c *call) exchange(ctx context.Context, conv conversation) (client.Exchange
 	return c.Journal().PutExchange(ctx, chosen, keep)
 }
 
-// sessionOf returns an exchange with the session for a conversation: the one that the request names, or the one in which
-// the caller had the conversation so far, or a new one. If the conversation has gone on since without this message, it
-// is a fork.
+// sessionOf returns an exchange with the session for a conversation: the one that the request names, or the one in
+// which the caller had the conversation so far, or a new one. If the conversation has gone on since without this
+// message, it is a fork.
 func (c *call) sessionOf(ctx context.Context, conv conversation) (client.Exchange, error) {
 	if conv.session != "" {
 		return client.Exchange{Session: conv.session}, nil
@@ -287,7 +287,8 @@ func (conv conversation) told() string {
 }
 
 // keepConversation records where the conversation is now, so that the next request of the client finds it.
-func (c *call) keepConversation(ctx context.Context, conv conversation, t client.Turn, answer string, ended bool) error {
+func (c *call) keepConversation(ctx context.Context, conv conversation, t client.Turn, answer string,
+	ended bool) error {
 	e := client.Exchange{Name: conv.before.with("user", conv.last.Content.Text).with("assistant", answer).String(),
 		Session: t.Session, Message: t.MessageID}
 	s, err := c.Journal().Session(ctx, t.Session)

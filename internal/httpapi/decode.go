@@ -131,7 +131,8 @@ type open struct {
 
 func (o *open) keep(body []byte) { o.raw = body }
 
-// decodeBody decodes a body that is one JSON object without unknown fields, unless the input is open. An empty body is an empty object.
+// decodeBody decodes a body that is one JSON object, without unknown fields unless the input is open. An empty body is
+// an empty object.
 func decodeBody(r *http.Request, in any) error {
 	body, err := io.ReadAll(r.Body)
 	var large *http.MaxBytesError

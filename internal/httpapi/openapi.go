@@ -150,7 +150,8 @@ func schemaOf(t reflect.Type) (*jsonschema.Schema, error) {
 	}})
 }
 
-// extensible lets the objects of a schema have further fields: a newer server may send them, and readers leave them out.
+// extensible lets the objects of a schema have further fields: a newer server may send them, and readers leave them
+// out.
 func extensible(s *jsonschema.Schema) {
 	if s == nil {
 		return

@@ -69,7 +69,8 @@ func (c *call) decide(ctx context.Context, in decisionInput) (out decisionList, 
 	}
 	allow := in.Allow != nil && *in.Allow
 	if allow && in.ArgumentsHash == "" {
-		return out, invalid("arguments_hash", "to allow a call, send the arguments_hash of the request whose arguments were seen")
+		return out, invalid("arguments_hash",
+			"to allow a call, send the arguments_hash of the request whose arguments were seen")
 	}
 	out.Decisions, err = c.Decide(ctx, client.DecideInput{
 		Session: in.Session, Turn: in.Turn, Request: in.Request, By: c.token.Principal, Allow: allow,

@@ -104,10 +104,12 @@ func (v *responseView) reasoning(c items.Change) error {
 			return nil
 		}
 		o.fields["summary"] = []object{part(c.Item.Text)}
-		if err := v.part("response.reasoning_summary_text.done", o, object{"summary_index": 0, "text": c.Item.Text}); err != nil {
+		if err := v.part("response.reasoning_summary_text.done", o,
+			object{"summary_index": 0, "text": c.Item.Text}); err != nil {
 			return err
 		}
-		if err := v.part("response.reasoning_summary_part.done", o, object{"summary_index": 0, "part": part(c.Item.Text)}); err != nil {
+		if err := v.part("response.reasoning_summary_part.done", o,
+			object{"summary_index": 0, "part": part(c.Item.Text)}); err != nil {
 			return err
 		}
 		return v.endItem(o)
@@ -122,7 +124,8 @@ func (v *responseView) callItem(c items.Change) error {
 	switch o := v.parts[c.Item]; c.Do {
 	case items.Begin:
 		server, name, _ := strings.Cut(call.Tool, "/")
-		o, err := v.add(c.Item, object{"type": "mcp_call", "id": v.itemID("mcp", c.Item), "server_label": server, "name": name,
+		o, err := v.add(c.Item, object{"type": "mcp_call", "id": v.itemID("mcp", c.Item), "server_label": server,
+			"name":      name,
 			"arguments": call.Arguments, "output": nil, "error": nil, "approval_request_id": nil, "status": statusInProgress})
 		if err != nil {
 			return err

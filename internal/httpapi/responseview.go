@@ -205,7 +205,8 @@ func (v *responseView) finishWithout(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	v.done = turn.DoneEvent{State: result.State, FinishReason: result.FinishReason, Message: result.Message, Usage: result.Usage}
+	v.done = turn.DoneEvent{State: result.State, FinishReason: result.FinishReason, Message: result.Message,
+		Usage: result.Usage}
 	if err := v.say(result.Answer); err != nil {
 		return err
 	}

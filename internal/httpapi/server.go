@@ -91,8 +91,9 @@ func Serve(ctx context.Context, l net.Listener, o Options) error {
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: s, ReadHeaderTimeout: headerWithin, ReadTimeout: bodyWithin, WriteTimeout: answerWithin,
-		IdleTimeout: idleWithin, MaxHeaderBytes: maxHeader, ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug)}
+	server := &http.Server{Handler: s, ReadHeaderTimeout: headerWithin, ReadTimeout: bodyWithin,
+		WriteTimeout: answerWithin,
+		IdleTimeout:  idleWithin, MaxHeaderBytes: maxHeader, ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug)}
 	drained := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {
 		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainWithin)

@@ -102,7 +102,8 @@ func code(t *testing.T, body string) string {
 
 // path returns the path of a route for a session "s".
 func (rt route) pathOf() string {
-	return strings.NewReplacer("{session}", "s", "{turn}", "t", "{request}", "1.0", "{schedule}", "n", "{scope}", "openai").
+	return strings.NewReplacer("{session}", "s", "{turn}", "t", "{request}", "1.0", "{schedule}", "n", "{scope}",
+		"openai").
 		Replace(rt.path)
 }
 
@@ -191,13 +192,14 @@ func TestWrongRequests(t *testing.T) {
 		"no JSON":           {"POST", "/v1/sessions/s/messages", `{`, 400, ""},
 		"more":              {"POST", "/v1/sessions/s/messages", `{"text":"a"}{}`, 400, ""},
 		"a list":            {"POST", "/v1/sessions/s/messages", `[]`, 400, ""},
-		"deep":              {"POST", "/v1/sessions/s/messages", `{"context":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + "}", 400, ""},
-		"no decision":       {"POST", "/v1/sessions/s/turns/t/requests/1.0", `{}`, 400, ""},
-		"two decisions":     {"POST", "/v1/sessions/s/turns/t/requests/1.0", `{"allow":true,"text":"a"}`, 400, ""},
-		"no hash":           {"POST", "/v1/sessions/s/turns/t/requests/1.0", `{"allow":true}`, 400, "arguments_hash"},
-		"no such route":     {"GET", "/v2/sessions", "", 404, ""},
-		"wrong cursor":      {"GET", "/v1/sessions/s/events?after=7", "", 400, "after"},
-		"wrong time":        {"GET", "/v1/usage?since=yesterday", "", 400, "since"},
+		"deep": {"POST", "/v1/sessions/s/messages", `{"context":` + strings.Repeat("[", 100) +
+			strings.Repeat("]", 100) + "}", 400, ""},
+		"no decision":   {"POST", "/v1/sessions/s/turns/t/requests/1.0", `{}`, 400, ""},
+		"two decisions": {"POST", "/v1/sessions/s/turns/t/requests/1.0", `{"allow":true,"text":"a"}`, 400, ""},
+		"no hash":       {"POST", "/v1/sessions/s/turns/t/requests/1.0", `{"allow":true}`, 400, "arguments_hash"},
+		"no such route": {"GET", "/v2/sessions", "", 404, ""},
+		"wrong cursor":  {"GET", "/v1/sessions/s/events?after=7", "", 400, "after"},
+		"wrong time":    {"GET", "/v1/usage?since=yesterday", "", 400, "since"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := &harness{h.Server, t, h.journal}
