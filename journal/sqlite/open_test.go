@@ -191,7 +191,8 @@ func TestContentIsStoredOnceAndTheFileStaysSmall(t *testing.T) {
 	require.NoError(t, db.Close())
 	info, err := os.Stat(path)
 	require.NoError(t, err)
-	assert.Less(t, info.Size(), int64(hops*5000*2), "100 hops with 5 kB results")
+	const empty = 256 << 10 // the tables, each of which has a page
+	assert.Less(t, info.Size(), int64(empty+hops*5000*3/2), "100 hops with 5 kB results")
 }
 
 // hop runs a turn through n hops, each with a result of size bytes.
