@@ -33,6 +33,8 @@ func groups() []group {
 		{"Canvases", "A commit carries its call in a trailer. A call that is repeated finds the commit that it " +
 			"has made, or begins again from the last one.",
 			canvases()},
+		{"Canvases on several machines", "The journal has the last commit, which is at the remote. Another machine takes over " +
+			"from there after `takeover_after`; what the first one does then is refused.", remotes()},
 		{"Commands", "The kernel ends the processes with their worker. What they have changed is committed as theirs before " +
 			"the next call; the outcome of a command is `unknown`.", commands()},
 		{"MCP servers", "The call's result says what is known, and the server is restarted with backoff.", toolServers()},

@@ -40,8 +40,23 @@ var treeMutants = []treeMutant{
 		"TestTreeAndTranscriptAgree"},
 	{"tree_links_followed", "commit.go", "	d, err := beneath.OpenDir(root, \".\")\n	for _, part := range parts(name) {",
 		"	d, err := os.Open(filepath.Join(root.Name(), name))\n	for _, part := range parts(name)[:0] {", "TestAttemptsToLeaveATree"},
+	{"tree_fence_ignored", "record.go", recorded, "	_, _ = t.push(ctx, to.head), t.advance(ctx, to)\n	return nil",
+		"TestAnotherMachineTakesATreeOver"},
+	{"tree_push_skipped", "record.go", recorded, strings.Replace(recorded, "t.push(ctx, to.head)", "error(nil)", 1),
+		"TestAnotherMachineTakesATreeOver"},
+	{"tree_pushed_after_journal", "record.go", recorded, strings.NewReplacer("t.push(ctx, to.head)", "t.advance(ctx, to)",
+		"t.advance(ctx, to)", "t.push(ctx, to.head)").Replace(recorded), "TestARemoteThatIsAway"},
 	{"tree_taken_from_git", "git.go", "cmd.ExtraFiles = []*os.File{lock.File()}", "_ = lock", "TestAKilledProcessKeepsItsTree"},
 }
+
+// recorded is how a commit takes effect.
+const recorded = `	if err := t.check(ctx); err != nil {
+		return err
+	}
+	if err := t.push(ctx, to.head); err != nil {
+		return err
+	}
+	return t.advance(ctx, to)`
 
 // huntTrees plays the chosen mutants of trees and reports whether the tests noticed each.
 func (o order) huntTrees(ctx context.Context) (bool, error) {

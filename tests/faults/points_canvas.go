@@ -25,11 +25,6 @@ func canvases() []point {
 		drawn(diesInGit("canvas_committed", "a commit is made and the worker does not know", committedGit)),
 		setUp(diesInGit("canvas_set_up", "the setup of a new tree has ended and no commit has what it changed", changedGit)),
 		setUp(diesInGit("canvas_set_up_committed", "the setup of a new tree is a commit and the worker does not know", committedGit)),
-		pushed(diesInGit("canvas_pushing", "a commit is made and not pushed", pushingGit)),
-		pushed(dies("canvas_pushed", "a commit is pushed and the journal does not know", "MoveTree:before", anyMove)),
-		pushed(dies("canvas_recorded", "the journal knows a pushed commit and its call is not settled", "MoveTree:after", anyMove)),
-		pushed(withGit(point{name: "canvas_remote_away", about: "the remote does not answer three times",
-			act: func(ctx context.Context, r *harness) error { return r.ask(ctx) }}, awayGit)),
 	}
 }
 
@@ -124,67 +119,6 @@ exec %[2]s "$@"
 `
 )
 
-// pushingGit is a git that kills its worker instead of making the first push, and awayGit one that fails to reach the
-// remote three times.
-const (
-	pushingGit = `#!/bin/sh
-case " $* " in *" push "*)
-	if mkdir "%s/killed" 2>/dev/null; then
-		kill -9 $PPID $$
-	fi
-esac
-exec %[2]s "$@"
-`
-	awayGit = `#!/bin/sh
-case " $* " in *" push "*)
-	for n in 1 2 3; do
-		if mkdir "%s/away-$n" 2>/dev/null; then
-			echo "fatal: unable to access the remote" >&2
-			exit 128
-		fi
-	done
-esac
-exec %[2]s "$@"
-`
-)
-
-// anyMove picks one of the times at which the journal learns of a commit. The first ones begin the trees.
-func anyMove(r *harness) int { return 2 + anyStroke(r) }
-
-// pushed is drawn with a remote, which must have each commit that the journal knows.
-func pushed(p point) point {
-	p = drawn(p)
-	shape, prepare, then := p.shape, p.prepare, p.then
-	p.shape = func(r *harness) {
-		shape(r)
-		r.settings.extra += fmt.Sprintf("remote = %q\n", inDir(r.dir, "remote.git"))
-	}
-	p.prepare = func(r *harness, ctx context.Context) error {
-		err := prepare(r, ctx)
-		if err == nil {
-			_, err = r.git(ctx, "clone", "-q", "--bare", ".", inDir(r.dir, "remote.git"))
-		}
-		return err
-	}
-	p.then = func(ctx context.Context, r *harness) error {
-		return errors.Join(then(ctx, r), r.atRemote(ctx, r.target.session), r.atRemote(ctx, r.companion.session))
-	}
-	return p
-}
-
-// atRemote checks that the remote has the commits of a session.
-func (r *harness) atRemote(ctx context.Context, session string) error {
-	tree, _, err := r.journal.Tree(ctx, "", session)
-	if err != nil {
-		return err
-	}
-	head, err := r.git(ctx, "--git-dir="+inDir(r.dir, "remote.git"), "rev-parse", "--verify", "everturn/"+session)
-	if err == nil && strings.TrimSpace(head) != tree.Head {
-		err = fmt.Errorf("the remote has commit %.10s of session %s, and the journal knows %.10s", head, session, tree.Head)
-	}
-	return err
-}
-
 // stroke is the tool that changes a canvas.
 const stroke = "local_write_file"
 
@@ -216,7 +150,11 @@ func drawn(p point) point {
 		return err
 	}
 	p.then = func(ctx context.Context, r *harness) error {
-		return errors.Join(r.committed(ctx, r.target.session), r.committed(ctx, r.companion.session))
+		store, err := r.canvases()
+		if err != nil {
+			return err
+		}
+		return errors.Join(r.committed(ctx, store, r.target.session), r.committed(ctx, store, r.companion.session))
 	}
 	return p
 }
@@ -241,13 +179,9 @@ func (r *harness) canvases() (string, error) {
 	return stores[0], nil
 }
 
-// committed checks that each change of a session's canvas is one commit, and that there is no other.
-func (r *harness) committed(ctx context.Context, session string) error {
-	store, err := r.canvases()
-	if err != nil {
-		return err
-	}
-	out, err := r.git(ctx, "--git-dir="+store, "log", "--format=%(trailers:key=Everturn-Call,valueonly)",
+// committed checks that each change of a session's canvas is one commit in a repository, and that there is no other.
+func (r *harness) committed(ctx context.Context, repository, session string) error {
+	out, err := r.git(ctx, "--git-dir="+repository, "log", "--format=%(trailers:key=Everturn-Call,valueonly)",
 		"everturn/"+session)
 	if err != nil {
 		return err

@@ -43,12 +43,13 @@ type postgresDatabase struct {
 	server *postgresServer
 	link   *link
 	name   string
+	path   string // of the file that a journal in SQLite would have, beside which the workers keep their trees
 }
 
 var notInName = regexp.MustCompile(`[^a-z0-9]+`)
 
 func newPostgresDatabase(ctx context.Context, r *harness) (*postgresDatabase, error) {
-	d := &postgresDatabase{server: r.programs.postgres,
+	d := &postgresDatabase{server: r.programs.postgres, path: inDir(r.dir, "journal.db"),
 		name: "faults_" + notInName.ReplaceAllString(filepath.Base(r.dir), "_")}
 	if err := d.server.Exec(ctx, d.server.URL(), "CREATE DATABASE "+d.name); err != nil {
 		return nil, fmt.Errorf("creating the harness's database: %w", err)
@@ -71,8 +72,7 @@ func (d *postgresDatabase) url() string {
 }
 
 func (d *postgresDatabase) section() string {
-	return fmt.Sprintf("url = \"postgres://everturn@%s/%s?sslmode=disable\"\n", d.link.address(),
-		d.name)
+	return fmt.Sprintf("url = \"postgres://everturn@%s/%s?sslmode=disable\"\npath = %q\n", d.link.address(), d.name, d.path)
 }
 
 func (d *postgresDatabase) open(ctx context.Context) (*journal.DB, error) {
