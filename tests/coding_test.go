@@ -17,6 +17,7 @@ import (
 
 	"github.com/everturn/everturn/internal/workspace"
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/postgres"
 	"github.com/everturn/everturn/journal/sqlite"
 	"github.com/everturn/everturn/tests/check"
 	"github.com/everturn/everturn/tests/fakellm"
@@ -44,8 +45,8 @@ func TestCodingTasks(t *testing.T) {
 		}
 		t.Run(filepath.Base(repo), func(t *testing.T) {
 			t.Parallel()
-			c := newCoding(t, repo, fmt.Sprintf("coding-%d", i), kills)
-			c.rng = rand.New(rand.NewPCG(*codingSeed, uint64(i)))
+			c := newCoding(t, repo, fmt.Sprintf("coding-%d", i), "", "")
+			c.kills, c.rng = kills, rand.New(rand.NewPCG(*codingSeed, uint64(i)))
 			c.work()
 		})
 	}
@@ -63,11 +64,17 @@ type coding struct {
 	heard   int // requests to the model after which the worker may be killed
 	killed  int
 	rounds  int
+	// machines have the folders in which workers run; each kill moves on to the next one. The first is the user's own.
+	machines []*userFolder
+	on       int
+	remote   string // the repository that has all commits; empty: the store of the only machine
+	url      string // of a journal in Postgres
 }
 
-// newCoding makes the folder of a user who has cloned a repository and begun to change it.
-func newCoding(t *testing.T, source, session string, kills int) *coding {
-	c := &coding{kills: kills, session: session}
+// newCoding makes the folder of a user who has cloned a repository and begun to change it. workspace are further lines of
+// the section [workspace], and sections further sections of agent.toml.
+func newCoding(t *testing.T, source, session, workspace, sections string) *coding {
+	c := &coding{session: session}
 	c.model = fakellm.Start(t, fakellm.Func(func(q fakellm.Request) fakellm.Reply { return c.task.reply(q) }))
 	c.userFolder = newUserFolder(t, asking(c.model)+`workspace = "repo"
 preset = "coding"
@@ -75,13 +82,14 @@ trust_workspace = true
 max_consecutive_errors = 100 # a call whose worker was killed is one
 [workspace]
 mode = "tree"
-[shell]
+`+workspace+`[shell]
 enabled = true
 env_allow = ["NODE_PATH"]
-[[models]]
+`+sections+`[[models]]
 name = "openai:scripted"
 context_tokens = 1000000
 `)
+	c.machines = []*userFolder{c.userFolder}
 	cloned(t, source, c.path("repo"))
 	shareCache(t, c.path("repo"), c.environ)
 	if doctor := c.everturn("doctor", "-o", "json").out.String(); strings.Contains(doctor, "not offered") {
@@ -90,23 +98,28 @@ context_tokens = 1000000
 	}
 	c.task = taskFor(t, c.path("repo"))
 	c.environ = c.task.prepare(t, c.environ)
-	c.git("branch", "reviewed")
-	c.git("tag", "mine")
-	c.write("repo/staged-by-user.txt", "staged\n")
-	c.git("add", "staged-by-user.txt")
-	c.write("repo/staged-by-user.txt", "changed\n")
-	c.git("config", "alias.x", "!touch RAN")
-	for _, hook := range []string{"reference-transaction", "post-commit", "post-merge", "post-checkout", "pre-commit"} {
-		c.write("repo/.git/hooks/"+hook, "#!/bin/sh\ntouch RAN\n")
-		require.NoError(t, os.Chmod(c.path("repo/.git/hooks/"+hook), 0o755))
-	}
+	c.userFolder.begins()
 	return c
+}
+
+// begins lets the user of a repository begin to change it.
+func (h *userFolder) begins() {
+	h.git("branch", "reviewed")
+	h.git("tag", "mine")
+	h.write("repo/staged-by-user.txt", "staged\n")
+	h.git("add", "staged-by-user.txt")
+	h.write("repo/staged-by-user.txt", "changed\n")
+	h.git("config", "alias.x", "!touch RAN")
+	for _, hook := range []string{"reference-transaction", "post-commit", "post-merge", "post-checkout", "pre-commit"} {
+		h.write("repo/.git/hooks/"+hook, "#!/bin/sh\ntouch RAN\n")
+		require.NoError(h.t, os.Chmod(h.path("repo/.git/hooks/"+hook), 0o755))
+	}
 }
 
 // work lets the model do rounds of the task until all kills have happened, has its changes merged, and checks what is
 // left.
 func (c *coding) work() {
-	before := snapshot(c.t, c.path("repo"))
+	before := c.snapshots()
 	c.replaceWorker()
 	for c.rounds == 0 || c.kills > 0 {
 		c.rounds++
@@ -120,11 +133,19 @@ func (c *coding) work() {
 	c.everturn("approve", c.session, "2.0", "-y").exits(0)
 	c.during(c.begin(nil, "attach", c.session)).exits(0)
 	c.unchanged(before, ".git/objects/", ".git/refs/everturn/", ".git/refs/heads/reviewed", ".git/logs/refs/heads/reviewed")
-	assert.Equal(c.t, "1", c.git("rev-list", "--count", "--merges", "HEAD..reviewed"))
-	for name, text := range c.task.files(c.rounds) {
-		assert.Equal(c.t, strings.TrimSpace(text), c.git("show", "reviewed:"+name), name)
+	merges := 0
+	for _, m := range c.machines { // the one that had the tree has merged
+		assert.NoFileExists(c.t, m.path("repo/RAN"))
+		if m.git("rev-parse", "HEAD") == m.git("rev-parse", "reviewed") {
+			continue
+		}
+		merges++
+		assert.Equal(c.t, "1", m.git("rev-list", "--count", "--merges", "HEAD..reviewed"))
+		for name, text := range c.task.files(c.rounds) {
+			assert.Equal(c.t, strings.TrimSpace(text), m.git("show", "reviewed:"+name), name)
+		}
 	}
-	assert.NoFileExists(c.t, c.path("repo/RAN"))
+	assert.Equal(c.t, 1, merges)
 	j := c.journal()
 	sessions, waits := (&env{t: c.t, journal: j}).kept(c.t.Context(), c.session)
 	for _, v := range check.Check(check.Ledgers{Partial: true, Sessions: sessions, Waits: waits}) {
@@ -134,16 +155,40 @@ func (c *coding) work() {
 
 // journal opens the journal, until the test ends.
 func (c *coding) journal() *journal.DB {
-	j, err := sqlite.Open(c.t.Context(), c.path(".everturn/journal.db"), sqlite.Options{Synchronous: "normal"})
+	var j *journal.DB
+	var err error
+	if c.url != "" {
+		j, err = postgres.Open(c.t.Context(), c.url, postgres.Options{})
+	} else {
+		j, err = sqlite.Open(c.t.Context(), c.path(".everturn/journal.db"), sqlite.Options{Synchronous: "normal"})
+	}
 	require.NoError(c.t, err)
 	c.t.Cleanup(func() { assert.NoError(c.t, j.Close()) })
 	return j
 }
 
-// replaceWorker starts a worker.
+// replaceWorker starts a worker on the next machine.
 func (c *coding) replaceWorker() {
 	c.heard = len(c.model.Requests()) + c.rng.IntN(3)
-	c.worker = c.userFolder.worker()
+	c.worker = c.machines[c.on%len(c.machines)].worker()
+	c.on++
+}
+
+// branch runs git where the branch of the session is.
+func (c *coding) branch(args ...string) string {
+	c.t.Helper()
+	if c.remote == "" {
+		return c.inStore(args...)
+	}
+	return c.git(append([]string{"--git-dir=" + c.remote}, args...)...)
+}
+
+// snapshots describes the repositories of all machines.
+func (c *coding) snapshots() (all []map[string]string) {
+	for _, m := range c.machines {
+		all = append(all, snapshot(c.t, m.path("repo")))
+	}
+	return all
 }
 
 // during waits for the end of a command, and meanwhile kills and replaces the worker: at random moments, each after the
@@ -186,11 +231,11 @@ func (c *coding) during(cmd *command) *command {
 func (c *coding) checkCommits() {
 	ctx, j := c.t.Context(), c.journal()
 	commits := map[string][]string{} // by call, the oldest first
-	for _, line := range strings.Split(c.inStore("log", "--reverse",
+	for _, line := range strings.Split(c.branch("log", "--reverse",
 		"--format=%H %(trailers:key=Everturn-Call,valueonly,separator=)", c.git("rev-parse", "HEAD")+"..everturn/"+c.session), "\n") {
 		id, call, _ := strings.Cut(line, " ")
 		commits[call] = append(commits[call], id)
-		assert.NotEmpty(c.t, c.inStore("diff-tree", "--name-only", "-r", id+"^", id), "commit %s of call %s is empty", id, call)
+		assert.NotEmpty(c.t, c.branch("diff-tree", "--name-only", "-r", id+"^", id), "commit %s of call %s is empty", id, call)
 	}
 	turns, err := j.Turns(ctx, c.session)
 	require.NoError(c.t, err)
@@ -214,27 +259,30 @@ func (c *coding) checkCommits() {
 	assert.Empty(c.t, commits, "commits of no call")
 	shown := decoded[workspace.Summary](c.everturn("canvas", "show", "-o", "json", c.session).exits(0))
 	for name, text := range c.task.files(c.rounds) {
-		b, err := os.ReadFile(filepath.Join(shown.Tree, name))
-		require.NoError(c.t, err)
-		assert.Equal(c.t, text, string(b), name)
-		assert.Equal(c.t, strings.TrimSpace(text), c.inStore("show", shown.Head+":"+name), name)
+		if len(c.machines) == 1 { // otherwise the tree may be on its way
+			b, err := os.ReadFile(filepath.Join(shown.Tree, name))
+			require.NoError(c.t, err)
+			assert.Equal(c.t, text, string(b), name)
+		}
+		assert.Equal(c.t, strings.TrimSpace(text), c.branch("show", shown.Head+":"+name), name)
 	}
 	c.t.Logf("%d rounds, %d kills, calls: %v", c.rounds, c.killed, outcomes)
 }
 
-// unchanged checks that a user's repository is as it was, except for what is below these paths: objects may be added
-// there, and the others may change.
-func (c *coding) unchanged(before map[string]string, may ...string) {
+// unchanged checks that the user's repository of each machine is as it was, except for what is below these paths:
+// objects may be added there, and the others may change.
+func (c *coding) unchanged(before []map[string]string, may ...string) {
 	c.t.Helper()
-	after := snapshot(c.t, c.path("repo"))
-	for name, was := range before {
-		changes := strings.HasPrefix(name, ".git/refs/") || strings.HasPrefix(name, ".git/logs/")
-		if !changes || !hasPrefix(name, may) {
-			assert.Equal(c.t, was, after[name], name)
+	for i, after := range c.snapshots() {
+		for name, was := range before[i] {
+			changes := strings.HasPrefix(name, ".git/refs/") || strings.HasPrefix(name, ".git/logs/")
+			if !changes || !hasPrefix(name, may) {
+				assert.Equal(c.t, was, after[name], name)
+			}
 		}
-	}
-	for name := range after {
-		assert.True(c.t, before[name] != "" || hasPrefix(name, may), "%s is new", name)
+		for name := range after {
+			assert.True(c.t, before[i][name] != "" || hasPrefix(name, may), "%s is new", name)
+		}
 	}
 }
 
