@@ -140,7 +140,7 @@ trees:
 # A coding task in repositories of yours, for instance clones of google/uuid, jonschlinkert/is-number and tldr-pages/tldr:
 # make coding REPOS=DIR,DIR,DIR. The worker is killed fifty times. Without REPOS it makes small repositories.
 coding:
-	go test ./tests -run '^TestCodingTasks$$' -repos "$(REPOS)" -kills 50 -v -timeout 120m
+	go test ./tests -run '^TestCodingTasks' -repos "$(REPOS)" -kills 50 -v -timeout 120m
 
 # A thousand messages with random maxima, half of them with subagents, on four workers that are killed; and the costs of a
 # thousand turns.

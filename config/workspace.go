@@ -23,7 +23,7 @@ type Workspace struct {
 	// are nowhere else always stay. The directory of a tree without such commits goes after a day.
 	Keep time.Duration `toml:"keep" default:"720h" min:"1h" zero:"to keep all trees"`
 	// The address of a git repository to which each commit of a session is pushed before its call is done, so that another
-	// machine can continue with it. It has the forms of publish.remote.
+	// machine can continue with it: it gets references below refs/everturn, and no branch. It has the forms of publish.remote.
 	Remote Secret `toml:"remote" shown:"written" example:"git@github.com:ann/page.git"`
 	// How long all workers of a machine must be away before another machine takes over the trees of its sessions.
 	TakeoverAfter time.Duration `toml:"takeover_after" default:"1m" min:"15s"`

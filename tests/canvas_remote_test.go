@@ -38,10 +38,10 @@ func newMachines(t *testing.T, remote bool) (a, b *userFolder, bare string) {
 	return a, b, bare
 }
 
-// branchOf returns the commit of a session's branch in a bare repository.
-func branchOf(t *testing.T, bare, session string) string {
+// lastOf returns the last commit of a session in a remote.
+func lastOf(t *testing.T, bare, session string) string {
 	t.Helper()
-	out, err := exec.Command("git", "--git-dir="+bare, "rev-parse", "--verify", workspace.Branch("", session)).Output()
+	out, err := exec.Command("git", "--git-dir="+bare, "rev-parse", "--verify", "refs/everturn/sessions/"+session).Output()
 	require.NoError(t, err)
 	return strings.TrimSpace(string(out))
 }
@@ -108,7 +108,7 @@ func continuesASession(t *testing.T, session, at string, end syscall.Signal) {
 	first := a.worker()
 	a.everturn("run", "-s", session, `call local/write_file {"path":"one.md","content":"1\n"}`).exits(0)
 	shown := decoded[workspace.Summary](a.everturn("canvas", "show", "-o", "json", session).exits(0))
-	assert.Equal(t, shown.Head, branchOf(t, bare, session))
+	assert.Equal(t, shown.Head, lastOf(t, bare, session))
 	b.worker()
 	for range 3 { // whatever worker gets the call, the one with the tree runs it
 		read := b.everturn("run", "-s", session, `call local/read_file {"path":"one.md"}`).exits(0)
@@ -134,7 +134,7 @@ func continuesASession(t *testing.T, session, at string, end syscall.Signal) {
 		first.signal(syscall.SIGCONT)
 	}
 	require.Eventually(t, func() bool { return a.kept() != "" }, within, 50*time.Millisecond, "its commit is kept")
-	assert.Equal(t, shown.Head, branchOf(t, bare, session), "and no part of the session")
+	assert.Equal(t, shown.Head, lastOf(t, bare, session), "and no part of the session")
 	for _, h := range []*userFolder{a, b} {
 		now := decoded[workspace.Summary](h.everturn("canvas", "show", "-o", "json", session).exits(0))
 		assert.Equal(t, shown.Commits, now.Commits)
@@ -143,7 +143,7 @@ func continuesASession(t *testing.T, session, at string, end syscall.Signal) {
 	a.everturn("run", "-s", session, `call local/write_file {"path":"three.md","content":"3\n"}`).exits(0)
 	shown = decoded[workspace.Summary](b.everturn("canvas", "show", "-o", "json", session).exits(0))
 	assert.Len(t, shown.Commits, 3)
-	assert.Equal(t, shown.Head, branchOf(t, bare, session))
+	assert.Equal(t, shown.Head, lastOf(t, bare, session))
 }
 
 // TestWithoutARemoteTheMachineIsNamed takes away the only worker that has a session's tree.

@@ -26,7 +26,8 @@ func TestCodingTasksMoveBetweenMachines(t *testing.T) {
 			bare, url := filepath.Join(t.TempDir(), "remote.git"), server.Empty(t)
 			c := newCoding(t, repo, fmt.Sprintf("coding-moves-%d", i), fmt.Sprintf("remote = %q\ntakeover_after = \"15s\"\n", bare),
 				fmt.Sprintf("[journal]\nurl = %q\n", url))
-			c.kills, c.rng, c.remote, c.url = kills, rand.New(rand.NewPCG(*codingSeed, uint64(i))), bare, url
+			c.kills, c.rng = kills, rand.New(rand.NewPCG(*codingSeed, uint64(i)))
+			c.remote, c.ref, c.url = bare, "refs/everturn/sessions/", url
 			c.git("clone", "-q", "--bare", ".", bare)
 			c.everturn("journal", "migrate").exits(0)
 			second := newUserFolder(t, "")

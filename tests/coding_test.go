@@ -68,13 +68,14 @@ type coding struct {
 	machines []*userFolder
 	on       int
 	remote   string // the repository that has all commits; empty: the store of the only machine
+	ref      string // of a session there, up to its name
 	url      string // of a journal in Postgres
 }
 
 // newCoding makes the folder of a user who has cloned a repository and begun to change it. workspace are further lines of
 // the section [workspace], and sections further sections of agent.toml.
 func newCoding(t *testing.T, source, session, workspace, sections string) *coding {
-	c := &coding{session: session}
+	c := &coding{session: session, ref: "everturn/"}
 	c.model = fakellm.Start(t, fakellm.Func(func(q fakellm.Request) fakellm.Reply { return c.task.reply(q) }))
 	c.userFolder = newUserFolder(t, asking(c.model)+`workspace = "repo"
 preset = "coding"
@@ -174,8 +175,8 @@ func (c *coding) replaceWorker() {
 	c.on++
 }
 
-// branch runs git where the branch of the session is.
-func (c *coding) branch(args ...string) string {
+// inHistory runs git where all commits of the session are.
+func (c *coding) inHistory(args ...string) string {
 	c.t.Helper()
 	if c.remote == "" {
 		return c.inStore(args...)
@@ -231,11 +232,11 @@ func (c *coding) during(cmd *command) *command {
 func (c *coding) checkCommits() {
 	ctx, j := c.t.Context(), c.journal()
 	commits := map[string][]string{} // by call, the oldest first
-	for _, line := range strings.Split(c.branch("log", "--reverse",
-		"--format=%H %(trailers:key=Everturn-Call,valueonly,separator=)", c.git("rev-parse", "HEAD")+"..everturn/"+c.session), "\n") {
+	for _, line := range strings.Split(c.inHistory("log", "--reverse",
+		"--format=%H %(trailers:key=Everturn-Call,valueonly,separator=)", c.git("rev-parse", "HEAD")+".."+c.ref+c.session), "\n") {
 		id, call, _ := strings.Cut(line, " ")
 		commits[call] = append(commits[call], id)
-		assert.NotEmpty(c.t, c.branch("diff-tree", "--name-only", "-r", id+"^", id), "commit %s of call %s is empty", id, call)
+		assert.NotEmpty(c.t, c.inHistory("diff-tree", "--name-only", "-r", id+"^", id), "commit %s of call %s is empty", id, call)
 	}
 	turns, err := j.Turns(ctx, c.session)
 	require.NoError(c.t, err)
@@ -264,7 +265,7 @@ func (c *coding) checkCommits() {
 			require.NoError(c.t, err)
 			assert.Equal(c.t, text, string(b), name)
 		}
-		assert.Equal(c.t, strings.TrimSpace(text), c.branch("show", shown.Head+":"+name), name)
+		assert.Equal(c.t, strings.TrimSpace(text), c.inHistory("show", shown.Head+":"+name), name)
 	}
 	c.t.Logf("%d rounds, %d kills, calls: %v", c.rounds, c.killed, outcomes)
 }

@@ -130,7 +130,7 @@ func (s *Store) Drop(ctx context.Context, tenant, session string) (shown Summary
 	return shown, err
 }
 
-// withdraw deletes the session's branch at the remote and its tree in the journal.
+// withdraw deletes the session's reference at the remote and its tree in the journal.
 func (t *tree) withdraw(ctx context.Context) error {
 	j := t.store.o.journal()
 	if err := t.push(ctx, ""); err != nil || j == nil || t.row.Place == "" {

@@ -7,17 +7,22 @@ import (
 	"strings"
 )
 
-// trackRef is the reference of the store that has what the branch of a session was at the remote when this place last
-// saw it.
+// remoteRef is the reference of the remote that has the last commit of a session. It is no branch: those are for people,
+// and a push to one starts whatever the remote runs for new commits.
+func remoteRef(tenant, session string) string {
+	return "refs/everturn/sessions/" + escape(qualified(tenant, session))
+}
+
+// trackRef is the reference of the store that has what remoteRef was at the remote when this place last saw it.
 func trackRef(tenant, session string) string {
 	return "refs/everturn/remote/" + escape(qualified(tenant, session))
 }
 
-// fetch gets the commits of a session from the remote: its branch, if there is one, those that it has left, and the
+// fetch gets the commits of a session from the remote: the last one, if there is one, those that it has left, and the
 // commit id, unless it is empty.
 func (s *Store) fetch(ctx context.Context, a Action, id string) error {
 	left, track := leftRefs(a.Tenant, a.Session), trackRef(a.Tenant, a.Session)
-	err := s.fetchRefs(ctx, "+"+headRef(a.Tenant, a.Session)+":"+track, "+"+left+"*:"+left+"*")
+	err := s.fetchRefs(ctx, "+"+remoteRef(a.Tenant, a.Session)+":"+track, "+"+left+"*:"+left+"*")
 	if lacks(err) {
 		_, err = s.git(ctx, nil, "update-ref", "-d", track)
 	}
@@ -30,7 +35,7 @@ func (s *Store) fetch(ctx context.Context, a Action, id string) error {
 	return err
 }
 
-// lacks reports whether err says that the remote has no such branch or commit.
+// lacks reports whether err says that the remote has no such reference or commit.
 func lacks(err error) bool {
 	return refused(err) && (strings.Contains(err.Error(), "remote ref") || strings.Contains(err.Error(), "not our ref") ||
 		strings.Contains(err.Error(), "unadvertised object"))
@@ -42,9 +47,9 @@ func (s *Store) fetchRefs(ctx context.Context, refs ...string) error {
 	return err
 }
 
-// push makes a commit the head of the session's branch at the remote, in place of what this place knows to be there. If
-// head is empty, it deletes the branch. A commit that this leaves is kept there under a reference. If the branch is at
-// another commit, the error wraps journal.ErrStale if another place has the tree.
+// push makes a commit the session's last one at the remote, in place of what this place knows to be there. If head is
+// empty, it deletes the session's reference. A commit that this leaves is kept there under a reference of its own. If the
+// remote has another commit, the error wraps journal.ErrStale if another place has the tree.
 func (t *tree) push(ctx context.Context, head string) error {
 	s, a := t.store, t.action
 	if s.o.Remote == "" {
@@ -98,8 +103,8 @@ func (t *tree) isOurs(ctx context.Context, at, head string) error {
 	by, err := s.firstLine(ctx, "log", "-1", "--format=%(trailers:key="+trailerSession+",valueonly,separator=)", at, "--")
 	if err == nil && by != oneLine(qualified(a.Tenant, a.Session), 1000) {
 		err = &RemoteError{Address: withoutPassword(s.o.Remote, s.o.Remote), Commit: head, Refused: true,
-			Err: fmt.Errorf("its branch %s is at commit %.10s, which is not of this session: move that branch, and delete it "+
-				"there", Branch(a.Tenant, a.Session), at)}
+			Err: fmt.Errorf("its reference %s is at commit %.10s, which is not of this session: delete it there, or "+
+				"give it another name", remoteRef(a.Tenant, a.Session), at)}
 	}
 	return err
 }
@@ -113,7 +118,7 @@ func (t *tree) pushOver(ctx context.Context, head, known string) error {
 			left = []string{"+" + known + ":" + leftRefs(a.Tenant, a.Session) + known[:16]}
 		}
 	}
-	return s.push(ctx, s.o.Remote, headRef(a.Tenant, a.Session), head, known, left...)
+	return s.push(ctx, s.o.Remote, remoteRef(a.Tenant, a.Session), head, known, left...)
 }
 
 // ignoreRefused returns err, or nil if git has only said no.

@@ -65,10 +65,10 @@ func (m *machines) gone(others ...*Store) {
 	}
 }
 
-// branch returns the commit of a session's branch at the remote.
-func (m *machines) branch(session string) string {
+// last returns the last commit of a session at the remote.
+func (m *machines) last(session string) string {
 	m.Helper()
-	return userGit(m.T, m.remote, "for-each-ref", "--format=%(objectname)", headRef("", session))
+	return userGit(m.T, m.remote, "for-each-ref", "--format=%(objectname)", remoteRef("", session))
 }
 
 // TestAnotherMachineTakesATreeOver has the commits of a machine that dies, and refuses what it does when it comes back.
@@ -76,7 +76,7 @@ func TestAnotherMachineTakesATreeOver(t *testing.T) {
 	m := newMachines(t, true)
 	a, b := m.machine("a"), m.machine("b")
 	first := write(t, a, call("s", 1), "b", "2\n")
-	assert.Equal(t, first, m.branch("s"))
+	assert.Equal(t, first, m.last("s"))
 	command(t, a, call("s", 2), "mkdir out; echo x >out/x; echo x >x.o; echo 3 >c")
 	_, err := b.Change(t.Context(), call("s", 3), nil, Change{Run: func(string) ([]string, error) {
 		t.Error("the call ran on the wrong machine")
@@ -100,7 +100,7 @@ func TestAnotherMachineTakesATreeOver(t *testing.T) {
 	assert.Equal(t, "a", inStore(t, a, "show", kept.Kept+":d"), "what it had changed is kept")
 	shown, err := b.Show(t.Context(), "", "s")
 	require.NoError(t, err)
-	assert.Equal(t, shown.Head, m.branch("s"), "the commit of the machine that was suspended was not pushed")
+	assert.Equal(t, shown.Head, m.last("s"), "the commit of the machine that was suspended was not pushed")
 	require.Len(t, shown.Commits, 3)
 	assert.Equal(t, map[string]string{".gitignore": "out/\n*.o\n", "a": "1\n", "b": "2\n", "c": "3\n", "d": "b\n"},
 		files(t, b, "s"))
@@ -112,7 +112,7 @@ func TestAnotherMachineTakesATreeOver(t *testing.T) {
 	assert.Contains(t, files(t, a, "s"), "d", "the first machine takes it back")
 	require.NoError(t, b.Release(t.Context()))
 	assert.NoDirExists(t, b.Path("", "s"))
-	assert.Equal(t, inStore(t, a, "rev-parse", headRef("", "s")), m.branch("s"))
+	assert.Equal(t, inStore(t, a, "rev-parse", headRef("", "s")), m.last("s"))
 	assert.NoFileExists(t, filepath.Join(m.dir, "HOOKED"), "no hook ran")
 	userGit(t, m.remote, "fsck", "--strict")
 }
@@ -163,7 +163,7 @@ func TestARemoteThatIsAway(t *testing.T) {
 	again, err := run(2, "again")
 	require.NoError(t, err)
 	assert.Equal(t, Result{Commit: res.Commit, Files: []string{"c"}, Earlier: true, Report: "first"}, again)
-	assert.Equal(t, res.Commit, m.branch("s"))
+	assert.Equal(t, res.Commit, m.last("s"))
 	assert.Equal(t, "first", files(t, a, "s")["c"])
 
 	require.NoError(t, os.Rename(m.remote, away))
@@ -175,7 +175,7 @@ func TestARemoteThatIsAway(t *testing.T) {
 		return nil, put(dir, "d", "4\n")
 	}})
 	require.NoError(t, err, "a command waits for the remote")
-	assert.Equal(t, res.Commit, m.branch("s"))
+	assert.Equal(t, res.Commit, m.last("s"))
 }
 
 // TestAPushIsRepeated interrupts a call after each of its effects.
@@ -203,7 +203,7 @@ func TestAPushIsRepeated(t *testing.T) {
 			shown, err := a.Show(t.Context(), "", interrupted)
 			require.NoError(t, err)
 			assert.Len(t, shown.Commits, 2)
-			assert.Equal(t, id, m.branch(interrupted))
+			assert.Equal(t, id, m.last(interrupted))
 			m.gone(b)
 			write(t, b, call(interrupted, 3), "d", "4\n")
 			assert.Len(t, files(t, b, interrupted), 5)
@@ -224,32 +224,32 @@ func TestAMachineThatDiedBeforeTheJournalKnew(t *testing.T) {
 	require.NoError(t, tr.push(t.Context(), lost))
 	m.gone(b)
 	made := write(t, b, call("s", 2), "c", "b\n")
-	assert.Equal(t, made, m.branch("s"))
+	assert.Equal(t, made, m.last("s"))
 	require.Error(t, tr.record(t.Context(), state{head: lost, base: tr.state.base}, true))
 	require.NoError(t, tr.lock.Release())
-	assert.Equal(t, made, m.branch("s"), "its push is refused")
+	assert.Equal(t, made, m.last("s"), "its push is refused")
 	assert.Equal(t, lost, userGit(t, m.remote, "for-each-ref", "--format=%(objectname)", leftRefs("", "s")), "it is kept")
 }
 
-// TestABranchOfAnotherIsNotOverwritten finds the branch of a session at the remote at a commit of somebody else.
-func TestABranchOfAnotherIsNotOverwritten(t *testing.T) {
+// TestACommitOfAnotherIsNotOverwritten finds the reference of a session at the remote at a commit of somebody else.
+func TestACommitOfAnotherIsNotOverwritten(t *testing.T) {
 	m := newMachines(t, true)
 	a := m.machine("a")
 	write(t, a, call("s", 1), "b", "2\n")
 	userGit(t, m.dir, "commit", "-q", "--allow-empty", "-m", "mine")
 	require.NoError(t, os.RemoveAll(filepath.Join(m.remote, "hooks")))
-	userGit(t, m.dir, "push", "-qf", m.remote, "HEAD:"+headRef("", "s"))
-	mine := m.branch("s")
+	userGit(t, m.dir, "push", "-qf", m.remote, "HEAD:"+remoteRef("", "s"))
+	mine := m.last("s")
 	var remote *RemoteError
 	_, err := a.Change(t.Context(), call("s", 2), nil, Change{Title: "write", Run: func(dir string) ([]string, error) {
 		return []string{"c"}, put(dir, "c", "3\n")
 	}})
 	require.ErrorAs(t, err, &remote)
 	assert.True(t, remote.Refused)
-	assert.Equal(t, mine, m.branch("s"))
-	userGit(t, m.remote, "update-ref", "-d", headRef("", "s"))
+	assert.Equal(t, mine, m.last("s"))
+	userGit(t, m.remote, "update-ref", "-d", remoteRef("", "s"))
 	id := write(t, a, call("s", 2), "c", "3\n")
-	assert.Equal(t, id, m.branch("s"))
+	assert.Equal(t, id, m.last("s"))
 }
 
 // TestUndoMergeAndDropReachTheRemote moves the branch otherwise than by a call.
@@ -259,13 +259,13 @@ func TestUndoMergeAndDropReachTheRemote(t *testing.T) {
 	first, second := write(t, a, call("s", 1), "b", "2\n"), write(t, a, call("s", 2), "c", "3\n")
 	_, err := a.Undo(t.Context(), "", "s")
 	require.NoError(t, err)
-	assert.Equal(t, first, m.branch("s"))
+	assert.Equal(t, first, m.last("s"))
 	assert.Equal(t, second, userGit(t, m.remote, "for-each-ref", "--format=%(objectname)", leftRefs("", "s")),
 		"the remote keeps the commit")
 	userGit(t, a.repo, "branch", "other")
 	merged, err := a.Merge(t.Context(), MergeInput{Action: call("s", 3), Commit: first, Files: []string{"b"}, Into: "other", Squash: true})
 	require.NoError(t, err)
-	assert.Equal(t, merged, m.branch("s"))
+	assert.Equal(t, merged, m.last("s"))
 	origin := func(context.Context) (Origin, error) {
 		return Origin{Parents: []string{"s"}, Calls: []string{call("s", 1).call()}}, nil
 	}
@@ -278,7 +278,7 @@ func TestUndoMergeAndDropReachTheRemote(t *testing.T) {
 	assert.Equal(t, merged, shown.Head)
 	_, err = a.Drop(t.Context(), "", "s")
 	require.NoError(t, err)
-	assert.Empty(t, m.branch("s"))
+	assert.Empty(t, m.last("s"))
 	m.gone(b)
 	write(t, b, call("s", 5), "d", "5\n")
 	assert.NotContains(t, files(t, b, "s"), "b", "it begins anew")
@@ -332,7 +332,7 @@ func TestTheRemotesTransport(t *testing.T) {
 		userGit(t, a.repo, "config", setting[0], setting[1])
 	}
 	id := write(t, a, call("s", 1), "b", "2\n")
-	assert.Equal(t, id, m.branch("s"))
+	assert.Equal(t, id, m.last("s"))
 	for _, address := range []string{"ssh://127.0.0.1:1/x", "https://git:secret-token@127.0.0.1:1/x"} {
 		a.o.Remote = address
 		_, err := a.Change(t.Context(), call("s", 2), nil, Change{Run: func(dir string) ([]string, error) {

@@ -154,7 +154,8 @@ func drawn(p point) point {
 		if err != nil {
 			return err
 		}
-		return errors.Join(r.committed(ctx, store, r.target.session), r.committed(ctx, store, r.companion.session))
+		return errors.Join(r.committed(ctx, store, "everturn/", r.target.session),
+			r.committed(ctx, store, "everturn/", r.companion.session))
 	}
 	return p
 }
@@ -179,10 +180,11 @@ func (r *harness) canvases() (string, error) {
 	return stores[0], nil
 }
 
-// committed checks that each change of a session's canvas is one commit in a repository, and that there is no other.
-func (r *harness) committed(ctx context.Context, repository, session string) error {
+// committed checks that each change of a session's canvas is one commit in a repository, and that there is no other. The
+// name of the session's reference there begins with prefix.
+func (r *harness) committed(ctx context.Context, repository, prefix, session string) error {
 	out, err := r.git(ctx, "--git-dir="+repository, "log", "--format=%(trailers:key=Everturn-Call,valueonly)",
-		"everturn/"+session)
+		prefix+session)
 	if err != nil {
 		return err
 	}

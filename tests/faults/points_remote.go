@@ -41,6 +41,9 @@ func movedBy(p point) point {
 	return p
 }
 
+// atRemote begins the names of the references of sessions at the remote.
+const atRemote = "refs/everturn/sessions/"
+
 // bare is the remote.
 func (r *harness) bare() string { return inDir(r.dir, "remote.git") }
 
@@ -97,7 +100,7 @@ func pushed(p point) point {
 		return err
 	}
 	p.then = func(ctx context.Context, r *harness) error {
-		return errors.Join(then(ctx, r), r.atRemote(ctx, r.target.session), r.atRemote(ctx, r.companion.session))
+		return errors.Join(then(ctx, r), r.reached(ctx, r.target.session), r.reached(ctx, r.companion.session))
 	}
 	return p
 }
@@ -120,7 +123,7 @@ func movesOn(p point, then func(ctx context.Context, r *harness) error) point {
 		}
 		var errs []error
 		for _, t := range []*turnPlan{r.target, r.companion} {
-			errs = append(errs, r.atRemote(ctx, t.session), r.committed(ctx, r.bare(), t.session))
+			errs = append(errs, r.reached(ctx, t.session), r.committed(ctx, r.bare(), atRemote, t.session))
 		}
 		return errors.Join(errs...)
 	}
@@ -178,13 +181,13 @@ func comesBack(ctx context.Context, r *harness) error {
 	})
 }
 
-// atRemote checks that the remote has the commits of a session.
-func (r *harness) atRemote(ctx context.Context, session string) error {
+// reached checks that the remote has the commits of a session.
+func (r *harness) reached(ctx context.Context, session string) error {
 	tree, _, err := r.journal.Tree(ctx, "", session)
 	if err != nil {
 		return err
 	}
-	head, err := r.git(ctx, "--git-dir="+r.bare(), "rev-parse", "--verify", "everturn/"+session)
+	head, err := r.git(ctx, "--git-dir="+r.bare(), "rev-parse", "--verify", atRemote+session)
 	if err == nil && strings.TrimSpace(head) != tree.Head {
 		err = fmt.Errorf("the remote has commit %.10s of session %s, and the journal knows %.10s", head, session, tree.Head)
 	}
