@@ -19,17 +19,26 @@ func (t *TurnClient) NoteWait(ctx context.Context, session string) bool {
 	if !t.Online || t.quiet {
 		return false
 	}
+	why := t.retried(ctx, session)
+	if why != "" {
+		t.App.Note("the turn waits: %s", why)
+	}
+	return why != ""
+}
+
+// retried returns why an activity of the session's running turn is being retried, or "" if none is or Temporal does not
+// say so.
+func (t *TurnClient) retried(ctx context.Context, session string) string {
 	d, err := t.conn.DescribeWorkflowExecution(ctx, t.Client.WorkflowID(session), "")
 	if err != nil {
-		return false
+		return ""
 	}
 	for _, pending := range d.GetPendingActivities() {
 		if why := describeWait(pending); why != "" {
-			t.App.Note("the turn waits: %s", why)
-			return true
+			return why
 		}
 	}
-	return false
+	return ""
 }
 
 // describeWait returns why an activity is retried, and the time of the next attempt, unless the failure's message has

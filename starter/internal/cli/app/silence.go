@@ -5,23 +5,28 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/everturn/everturn/internal/loopback"
 	"github.com/everturn/everturn/internal/temporalconn"
 )
 
 // Waits returns what keeps the session's turn, or a message to the session, from being worked on: Temporal does not
-// answer, or no worker of its version runs. It returns "" if it is neither.
+// answer, no worker of its version runs, or an activity is retried. It returns "" if it is none of these.
 func (t *TurnClient) Waits(ctx context.Context, session string) string {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	pollers, err := temporalconn.Pollers(ctx, t.conn, t.Cfg.Temporal.TaskQueue)
-	switch {
+	switch address := t.Cfg.Temporal.Address; {
+	case err != nil && loopback.Address(address):
+		return fmt.Sprintf("no Temporal answers at %s (`everturn dev` starts one)", address)
 	case err != nil:
-		return fmt.Sprintf("no Temporal answers at %s (`everturn dev` starts one)", t.Cfg.Temporal.Address)
+		return "no Temporal answers at " + address
 	case len(pollers) == 0:
 		return fmt.Sprintf("waiting for a worker of task queue %s (`everturn worker` starts one)", t.Cfg.Temporal.TaskQueue)
 	}
-	lost, _ := temporalconn.LostVersionText(ctx, t.conn, t.Client.WorkflowID(session)) // "" after an error
-	return lost
+	if lost, err := temporalconn.LostVersionText(ctx, t.conn, t.Client.WorkflowID(session)); err != nil || lost != "" {
+		return lost
+	}
+	return t.retried(ctx, session)
 }
 
 // checkWriteWithin bounds the check whether the journal can be written.

@@ -23,9 +23,9 @@ type menu struct {
 	closed  string   // the word for which the user has closed the menu
 	files   filesMsg // the paths that it offers after an @
 	reading bool     // files have been read, or are being read
+	listing string   // the command in the input whose choices have been read, or are being read; empty if there is none
 	// searching means that the menu offers the texts of the history that contain the input.
 	searching bool
-	listing   string // the command in the input whose choices have been read, or are being read; empty if there is none
 }
 
 // choice is an item of the menu.

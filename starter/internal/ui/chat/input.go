@@ -180,7 +180,7 @@ func (m *Model) inputKey(msg tea.KeyPressMsg) tea.Cmd {
 	case "ctrl+g":
 		return m.compose()
 	case "ctrl+r":
-		m.menu.searching = true
+		m.menu.searching = m.reason == ""
 		return m.complete()
 	case "up", "down":
 		if m.recall(name) {

@@ -143,8 +143,7 @@ func (m *Model) Init() tea.Cmd {
 // for, removes a new hint later, and lays out the screen.
 func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	before := m.noticeCount
-	cmds := []tea.Cmd{m.handle(msg), m.sendNext(), m.watchRequest(), m.ringBell(), m.startSpinner(),
-		m.checkWaits()}
+	cmds := []tea.Cmd{m.handle(msg), m.sendNext(), m.watchRequest(), m.ringBell(), m.startSpinner(), m.checkWaits()}
 	if count := m.noticeCount; count != before {
 		cmds = append(cmds, m.later(noticeFor, func(time.Time) tea.Msg { return noticeMsg{count} }))
 	}
@@ -202,7 +201,7 @@ func (m *Model) handle(msg tea.Msg) tea.Cmd {
 	case waitsDueMsg:
 		return m.readWaits()
 	case waitsMsg:
-		m.waits.checking, m.waits.why = false, msg.why
+		m.showWaits(msg)
 	case composedMsg:
 		m.composed(msg)
 	case keyDelayMsg:

@@ -259,7 +259,7 @@ func (m *Model) endTurn(e turn.Event) {
 	m.addText(entryNote, termsafe.Line(strings.Join(parts, " · "), 200))
 	m.used = m.used.Add(done.Usage)
 	unread := m.turn.unread
-	m.filesChanged = m.turn.changed && m.o.Canvases != nil
+	m.filesChanged = m.filesChanged || m.turn.changed && m.o.Canvases != nil
 	m.menu.reading = m.menu.reading && !m.turn.changed
 	m.turn = runningTurn{}
 	m.dropRequests()

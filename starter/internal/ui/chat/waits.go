@@ -16,33 +16,32 @@ type outage struct {
 	began time.Time
 }
 
-// showOutage shows in one line that the journal cannot be read, for how long, and that it can be read again.
+// showOutage shows in one line that the journal cannot be read, and for how long, or that it can be read again. Another
+// outage before the next event has the same line.
 func (m *Model) showOutage(msg itemsMsg) {
 	o := &m.outage
 	switch {
-	case len(msg.items) > 0:
-		m.outage = outage{}
-		return
 	case o.entry == nil && msg.err == nil:
 		return
 	case o.entry == nil:
 		o.entry, o.began = m.add(&entry{kind: entryError}), m.now()
 	}
-	if took := m.now().Sub(o.began); msg.err != nil {
-		o.entry.text = fmt.Sprintf("the journal cannot be read since %s (%s): %v. Turns continue", o.began.Format(time.TimeOnly),
-			ui.Duration(took), msg.err)
-	} else {
-		o.entry.text = fmt.Sprintf("the journal could not be read from %s for %s", o.began.Format(time.TimeOnly),
-			ui.Duration(took))
+	began, took := o.began.Format(time.TimeOnly), ui.Duration(m.now().Sub(o.began))
+	o.entry.text = fmt.Sprintf("the journal could not be read from %s for %s", began, took)
+	if msg.err != nil {
+		o.entry.text = fmt.Sprintf("the journal cannot be read since %s (%s): %v. Turns continue", began, took, msg.err)
 	}
 	m.change(o.entry)
+	if len(msg.items) > 0 {
+		m.outage = outage{}
+	}
 }
 
 // waits is what keeps a message or the running turn from being worked on.
 type waits struct {
-	why      string // empty: nothing that is known
-	checking bool   // the next check is scheduled, or runs
-	heard    time.Time
+	why      string    // empty: nothing that is known
+	checking bool      // the next check is scheduled, or runs
+	heard    time.Time // when the last event arrived
 }
 
 // checkWaitsEvery is how long the chat hears nothing of a message or a turn before it looks what that waits for, and how
@@ -77,4 +76,12 @@ func (m *Model) readWaits() tea.Cmd {
 	}
 	session := m.session
 	return m.background(func(ctx context.Context) tea.Msg { return waitsMsg{m.o.Waits(ctx, session)} })
+}
+
+// showWaits keeps the result of a check for the status, unless the turn has gone on meanwhile.
+func (m *Model) showWaits(msg waitsMsg) {
+	m.waits.checking = false
+	if m.now().Sub(m.waits.heard) >= checkWaitsEvery {
+		m.waits.why = msg.why
+	}
 }
