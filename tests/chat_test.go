@@ -252,6 +252,24 @@ func TestChatWithoutAWorker(t *testing.T) {
 	s.ready()
 }
 
+// TestChatWaitsForItsModel: while a provider is away, the status line says so, too.
+func TestChatWaitsForItsModel(t *testing.T) {
+	t.Parallel()
+	model := fakellm.Start(t, fakellm.Always(fakellm.Status(503, "overloaded", "come back later")))
+	h := newUserFolder(t, asking(model))
+	h.worker()
+	s := h.chat(120, 24, nil)
+	s.ready()
+	s.says("Is anybody there?")
+	require.Eventually(t, func() bool {
+		rows := strings.Split(strings.TrimRight(s.visible(), "\n"), "\n")
+		return strings.Contains(rows[max(0, len(rows)-2)], "come back later")
+	}, within, 20*time.Millisecond, "the status does not say why")
+	model.SetScript(fakellm.Always(fakellm.Text("Here.")))
+	s.shows("Here.", "1 step")
+	s.ready()
+}
+
 func TestEscStopsATurnOfTheChat(t *testing.T) {
 	t.Parallel()
 	h := newUserFolder(t, asking(fakellm.Start(t, fakellm.Text("It takes its time.").Hold(3, fakellm.NewGate()))))

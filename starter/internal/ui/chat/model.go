@@ -95,8 +95,9 @@ type runningTurn struct {
 	reasoning     *entry
 	reasoningStep int
 	thought       growing
-	stopping      bool // the user has stopped the turn
-	changed       bool // it has changed files of the session's tree
+	waiting       *entry // why the turn waits for its model; nil if it has not waited
+	stopping      bool   // the user has stopped the turn
+	changed       bool   // it has changed files of the session's tree
 	// unread are the messages of this chat that were merged into the turn since the model's last output.
 	unread []outgoing
 }

@@ -56,10 +56,7 @@ func (m *Model) showItem(i item) {
 	case turn.EventError:
 		m.showFailure(e)
 	case turn.EventInferenceWaiting:
-		var w turn.WaitingEvent
-		if json.Unmarshal(e.Data, &w) == nil {
-			m.addText(entryError, ui.Waiting(e.Text, e.At, w))
-		}
+		m.showModelWait(e)
 	case turn.EventModelChanged:
 		m.addText(entryError, e.Text)
 	case turn.EventPlan:
@@ -96,6 +93,19 @@ func (m *Model) showFailure(ev turn.Event) {
 	if json.Unmarshal(ev.Data, &e) == nil && !e.Final {
 		m.addText(entryError, ui.Failure(ev.Text, e.Code))
 	}
+}
+
+// showModelWait shows why the turn waits for its model: in the line of the attempt before, if nothing has come since.
+func (m *Model) showModelWait(e turn.Event) {
+	var w turn.WaitingEvent
+	if json.Unmarshal(e.Data, &w) != nil {
+		return
+	}
+	if t := &m.turn; t.waiting == nil || t.waiting != m.entries[len(m.entries)-1] {
+		t.waiting = m.add(&entry{kind: entryError})
+	}
+	m.turn.waiting.text = ui.Waiting(e.Text, e.At, w)
+	m.change(m.turn.waiting)
 }
 
 // startTurn makes the turn of an event the running one.

@@ -2,6 +2,7 @@ package chat
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"sync/atomic"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/workflows/turn"
@@ -68,4 +70,25 @@ func TestTheStatusSaysWhatTheChatWaitsFor(t *testing.T) {
 	s.finish(turn.StateCompleted, turn.FinishAnswered, "")
 	s.prints("1 step")
 	assert.NotContains(t, s.bottom(), why)
+}
+
+func TestAWaitForTheModelIsOneLine(t *testing.T) {
+	s := newStage(t, 80, 24)
+	s.begin("m1", "Go on.")
+	attempt := s.infer(nil)
+	waits := func(why string) {
+		t.Helper()
+		data, err := json.Marshal(turn.WaitingEvent{Provider: "openai", NextAt: s.at})
+		require.NoError(t, err)
+		require.NoError(t, s.journal.AppendEvents(t.Context(), s.story.key(), attempt,
+			[]turn.Event{{Kind: turn.EventInferenceWaiting, Text: why, Data: data, At: s.story.now()}}))
+		s.prints("waiting for openai: " + why)
+	}
+	waits("slow down")
+	waits("overloaded")
+	assert.NotContains(t, s.all(), "slow down")
+	s.stream(attempt, "Half an ans")
+	s.prints("Half an ans")
+	waits("too busy")
+	assert.Contains(t, s.all(), "overloaded", "it was another wait")
 }
