@@ -223,10 +223,14 @@ func TestChatShowsAndMergesATree(t *testing.T) {
 func TestChatWithoutTemporal(t *testing.T) {
 	t.Parallel()
 	temporal := newRestartableTemporal(t, filepath.Join(t.TempDir(), "temporal.db"), 0)
-	h := newUserFolder(t, "[llm]\nprovider = \"demo\"\n")
+	h := newUserFolder(t, asking(fakellm.Start(t, fakellm.Cases(fakellm.When("anybody", fakellm.Text("I am.")),
+		fakellm.When("", fakellm.Text("Hello."))))))
 	h.write("agent.toml", strings.Replace(h.read("agent.toml"), stack.Address, temporal.address, 1))
 	h.worker()
 	s := h.chat(80, 24, nil)
+	s.ready()
+	s.says("Hello?")
+	s.shows("Hello.", "1 step")
 	s.ready()
 	temporal.kill()
 	s.says("Is anybody there?")
@@ -235,7 +239,7 @@ func TestChatWithoutTemporal(t *testing.T) {
 	without.shows("everturn chat --dev` brings its own")
 	without.leaves(5)
 	temporal.start()
-	s.shows("built-in demo", "steps ·")
+	s.shows("I am.")
 	s.ready()
 }
 
