@@ -58,6 +58,7 @@ type Activities struct {
 	journal         Journal
 	settings        Settings
 	agents          []turn.Agent // the default one first
+	clientTools     []turn.Descriptor
 	secrets         *redact.Redactor
 	queues          turn.Queues
 	elsewhere       turn.Queues
@@ -83,6 +84,10 @@ func New(o Options) (*Activities, error) {
 		o.Agents = []turn.Agent{{MaxSteps: l.MaxSteps, TurnTimeout: l.TurnTimeout, MaxTokens: l.MaxTokens,
 			MaxCostUSD: l.MaxCostUSD, Deny: p.Deny, Ask: p.Ask}}
 	}
+	configured, err := clientTools(o.Settings.ClientTools)
+	if err != nil {
+		return nil, err
+	}
 	attempts := attempt.New(o.Journal, o.JournalRetryFor)
 	cache, err := frozen.New(o.Journal, o.CacheBytes)
 	if err != nil {
@@ -107,7 +112,7 @@ func New(o Options) (*Activities, error) {
 		return nil, err
 	}
 	return &Activities{
-		journal: o.Journal, settings: o.Settings, agents: o.Agents, secrets: o.Redact, queues: o.Queues, elsewhere: o.Elsewhere,
+		journal: o.Journal, settings: o.Settings, agents: o.Agents, clientTools: configured, secrets: o.Redact, queues: o.Queues, elsewhere: o.Elsewhere,
 		journalRetryFor: o.JournalRetryFor, budget: o.Budget, frozen: cache, attempts: attempts, authorizer: authorizer,
 		completions: completions, calls: calls,
 	}, nil

@@ -38,6 +38,8 @@ type Settings struct {
 	MaxTokens     int // of one completion; 0 leaves it to the provider
 	// Skills returns the skills from which a turn that begins now selects. Nil means that there are none.
 	Skills func() skills.Set
+	// ClientTools are those of every turn whose policy allows them.
+	ClientTools []turn.ClientTool
 	// Servers are the names of the catalogues that a turn may use: "local" and the configured MCP servers.
 	Servers []string
 	// Required are the Servers that must be available for a turn to begin.

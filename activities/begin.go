@@ -162,6 +162,9 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput,
 		planConfirm = ""
 	}
 	descriptors = a.addAgents(agent, callerTurn, &cfg, descriptors, planConfirm)
+	if descriptors, err = a.addClientTools(&cfg, descriptors, in.Message.ClientTools); err != nil {
+		return cfg, p, err
+	}
 	// A caller's choice of tools may name tools that this agent lacks; only a user's own choice is checked.
 	if err := checkMessageTools(cfg); err != nil && callerTurn == nil && from == nil {
 		return cfg, p, err
@@ -171,6 +174,9 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput,
 	from.narrow(&cfg)
 	chosen, err := a.chooseSkills(ctx, agent, in.Message, &cfg)
 	if err != nil {
+		return cfg, p, err
+	}
+	if err := checkClientTools(cfg, in.Message.ClientTools); err != nil {
 		return cfg, p, err
 	}
 	descriptors = slices.DeleteFunc(descriptors, func(d turn.Descriptor) bool { return !cfg.Policy.Offered(d.Pinned()) })
@@ -235,10 +241,15 @@ const (
 	reservedPart   = 8
 )
 
-// withMessageTools returns the policy, restricted to the tools that the message chose. If it chose none, all tools of
-// the policy remain.
+// withMessageTools returns the policy, restricted to the tools that the message chose and its own client tools. If it
+// chose none, all tools of the policy remain.
 func withMessageTools(policy turn.Policy, m turn.UserMessage) turn.Policy {
-	policy.Only = m.Tools
+	policy.Only = slices.Clone(m.Tools)
+	if len(m.Tools) > 0 {
+		for _, t := range m.ClientTools {
+			policy.Only = append(policy.Only, turn.ClientTools+t.Name)
+		}
+	}
 	return policy
 }
 

@@ -280,7 +280,7 @@ func (o *origin) apply(in *workflows.BeginInput) {
 		return
 	}
 	in.Agent, in.Limits, in.OutputSchema, in.Context = o.caller.Agent, nil, nil, o.caller.Context
-	in.Message.Model, in.Message.Tools = "", o.caller.MessageTools
+	in.Message.Model, in.Message.Tools, in.Message.ClientTools = "", o.caller.MessageTools, nil
 	in.Message.ModelSettings, in.Message.Plan = o.caller.ModelSettings, o.plan
 }
 

@@ -39,6 +39,8 @@ type Journal interface {
 	Requests(ctx context.Context, turnID string) ([]Request, error)
 	PendingRequests(ctx context.Context, session string, limit int) ([]Request, error)
 	PendingOfTurn(ctx context.Context, turnID string) ([]Request, error)
+	SettleLate(ctx context.Context, session, turnID, callID string, r turn.ToolResult,
+		response turn.ElicitationResponse, at time.Time) (late bool, err error)
 	Events(ctx context.Context, turnID string, after int64, limit int) ([]turn.Event, error)
 	LastEvent(ctx context.Context, turnID string) (turn.Event, error)
 	Changed(ctx context.Context, topics ...journal.Topic) <-chan struct{}

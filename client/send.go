@@ -27,7 +27,8 @@ type SendInput struct {
 	// Session may be new. Empty means a new session with a random ID.
 	Session string
 	// Message needs a text. An empty ID is filled in: a caller that may repeat the request after a crash chooses the ID,
-	// of at most 200 bytes. If a turn is running, Queue asks for a turn of its own after it.
+	// of at most 200 bytes. If a turn is running, Queue asks for a turn of its own after it. ClientTools without Queue
+	// imply Alone, because a running turn has its own.
 	Message turn.UserMessage
 	Agent   string                   // empty: the worker's
 	Limits  *workflows.LimitsRequest // nil: the worker's
@@ -80,7 +81,8 @@ func (c *Client) Send(ctx context.Context, in SendInput) (Turn, error) {
 	if in.Message.ID == "" {
 		in.Message.ID = NewMessageID()
 	}
-	in.Alone = in.Alone || len(in.OutputSchema) > 0 || in.Context != nil
+	in.Alone = in.Alone || len(in.OutputSchema) > 0 || in.Context != nil ||
+		len(in.Message.ClientTools) > 0 && !in.Message.Queue
 	in = in.withChoices()
 	in.updateID = in.Message.ID
 	if in.Message.Late {

@@ -30,6 +30,7 @@ func (c Config) Validate() error {
 	v.providers(c)
 	v.models(c.Models)
 	v.policy(c.Policy, c.Runtime)
+	v.clientTools(c)
 	v.publish(c.Workspace.Publish)
 	v.servers(c.MCP.Servers)
 	v.journal(c.Journal)

@@ -64,12 +64,12 @@ func (v *validator) errorBudget(p turn.Policy, r Runtime) {
 	}
 }
 
-// toolPattern rejects a pattern that is malformed, or neither is * nor begins with local/, mcp/, agent/ or */.
+// toolPattern rejects a pattern that is malformed, or neither is * nor begins with local/, mcp/, client/, agent/ or */.
 func (v *validator) toolPattern(key, pattern string) {
 	source, _, prefixed := strings.Cut(pattern, "/")
-	canMatch := pattern == "*" || prefixed && slices.Contains([]string{"local", "mcp", "agent", "*"}, source)
+	canMatch := pattern == "*" || prefixed && slices.Contains([]string{"local", "mcp", "client", "agent", "*"}, source)
 	if _, err := path.Match(pattern, ""); err != nil || !canMatch {
-		v.add(key, "is %s; it must be local/<tool>, mcp/<server>/<tool>, agent/<id>, a pattern of those, or * for all",
+		v.add(key, "is %s; it must be local/<tool>, mcp/<server>/<tool>, client/<name>, agent/<id>, a pattern of those, or * for all",
 			quote(pattern))
 	}
 }

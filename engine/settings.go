@@ -50,8 +50,9 @@ func (e *Engine) settings() activities.Settings {
 		Skills:   func() skills.Set { return e.instructions.Load().Skills },
 		MaxDepth: cfg.Tuning.AgentDepth, Limits: limits(cfg), MaxArgumentBytes: cfg.Tuning.ArgumentBytes, Policy: cfg.Policy,
 		Approvals: cfg.Approvals, RetryMax: cfg.Tuning.RetryMax, FallbackAfter: cfg.LLM.FallbackAfter,
-		MaxTokens: cfg.LLM.MaxOutputTokens,
-		Servers:   servers, Required: required, Compaction: compactionSettings(cfg),
+		MaxTokens:   cfg.LLM.MaxOutputTokens,
+		ClientTools: cfg.AllClientTools(),
+		Servers:     servers, Required: required, Compaction: compactionSettings(cfg),
 	}
 }
 

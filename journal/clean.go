@@ -114,7 +114,8 @@ func keptMedia(media []turn.Media) (kept []turn.Media) {
 
 // CleanRequest returns r in the form in which journals record it: with clean texts, and bounds for those that are shown
 // to users. It drops fields that do not belong to the request's kind: MaxGrant and Beside, which only an approval may
-// have, Question, which an approval may not have, and Elicitation and Call, which only an elicitation may have. An
+// have, Question, which an approval may not have, Elicitation, which only an elicitation may have, and Call, which only
+// an elicitation or a result may have. An
 // unknown MaxGrant of an approval becomes GrantNever, the narrowest. CleanRequest is idempotent, because a request
 // that is opened again is compared with the recorded one.
 func CleanRequest(r turn.Request) turn.Request {
@@ -125,11 +126,14 @@ func CleanRequest(r turn.Request) turn.Request {
 	if r.Kind == turn.RequestApproval {
 		r.Question = ""
 	}
+	r.Call = CleanText(r.Call)
 	if r.Kind != turn.RequestElicitation || r.Elicitation == nil {
-		r.Elicitation, r.Call = nil, ""
+		r.Elicitation = nil
+		if r.Kind != turn.RequestResult {
+			r.Call = ""
+		}
 		return r
 	}
-	r.Call = CleanText(r.Call)
 	r.Elicitation = &turn.Elicitation{
 		Key: CleanText(r.Elicitation.Key), Message: preview(CleanText(r.Elicitation.Message), SummaryBytes),
 		Schema: compact(r.Elicitation.Schema), URL: CleanText(r.Elicitation.URL),
@@ -199,11 +203,16 @@ func checkTenant(tenant string) error {
 	return checkID("tenant", tenant)
 }
 
-// checkRequest returns an error if the journal cannot record a request: its kind is unknown, or its kind is elicitation
-// and it has no call or no valid elicitation of at most MaxElicitationBytes.
+// checkRequest returns an error if the journal cannot record a request: its kind is unknown, its kind is result and it
+// has no call, or its kind is elicitation and it has no call or no valid elicitation of at most MaxElicitationBytes.
 func checkRequest(r turn.Request) error {
 	switch r.Kind {
 	case turn.RequestApproval, turn.RequestQuestion:
+		return nil
+	case turn.RequestResult:
+		if r.Call == "" {
+			return errors.New("a request of kind result needs a call")
+		}
 		return nil
 	case turn.RequestElicitation:
 	default:

@@ -17,6 +17,8 @@ var (
 	ErrClosed = errors.New("the turn is closed")
 	// ErrStale: a newer attempt has taken over, and the output of this one is discarded.
 	ErrStale = errors.New("a newer attempt has taken over")
+	// ErrOpen: the call has no outcome yet.
+	ErrOpen = errors.New("the call has no outcome yet")
 	// ErrUnapproved: the call needs a decision that allows exactly these arguments, and the journal has none.
 	ErrUnapproved = errors.New("the call is not approved")
 	// ErrForkPoint: the session cannot be forked at this message; the error text names the nearest points.

@@ -62,8 +62,8 @@ func sameRequest(a, b turn.Request) bool {
 		reflect.DeepEqual(a.Elicitation, b.Elicitation)
 }
 
-// openRequest records a new request and emits its event. The tool and the arguments of an approval, and the tool of an
-// elicitation, come from the journal and not from r, so that users see what was really requested.
+// openRequest records a new request and emits its event. The tool and the arguments of an approval or a result, and the
+// tool of an elicitation, come from the journal and not from r, so that users see what was really requested.
 func (t *tx) openRequest(sc *scope, r turn.Request, at time.Time) (err error) {
 	row := requestRow{Rec: CleanRequest(r)}
 	row.Rec.AskedAt, row.Rec.Decision = at, nil
@@ -74,8 +74,10 @@ func (t *tx) openRequest(sc *scope, r turn.Request, at time.Time) (err error) {
 	case r.Kind == turn.RequestApproval:
 		err = t.copyCall(sc, &row)
 	case r.Kind == turn.RequestElicitation:
-		row.Rec.ArgumentsBytes, row.Rec.Arguments = 0, "" // only an approval has arguments
-		err = t.copyTool(sc, &row)
+		row.Rec.ArgumentsBytes, row.Rec.Arguments = 0, "" // only an approval and a result have arguments
+		_, err = t.copyTool(sc, &row)
+	case r.Kind == turn.RequestResult:
+		err = t.copyHandedOut(sc, &row)
 	default:
 		row.Rec.ArgumentsBytes, row.Rec.Arguments = 0, ""
 	}
@@ -149,18 +151,32 @@ func bothEnds(s string, limit int) string {
 	return preview(s, room) + "…" + s[end:]
 }
 
-// copyTool sets the tool of an elicitation from the ledger's record of the call. ErrConflict if the call has never run:
-// only the server of a running call can send an elicitation.
-func (t *tx) copyTool(sc *scope, r *requestRow) error {
+// copyTool sets the tool of an elicitation or a result from the ledger's record of the call, which it returns.
+// ErrConflict if the call has never run: only the server of a running call can send an elicitation, and a client gets no
+// call before its claim.
+func (t *tx) copyTool(sc *scope, r *requestRow) (callRow, error) {
 	c, err := t.Call(sc.TurnID, r.Rec.Call)
-	if err != nil {
-		return err
-	}
-	if c.Row == 0 || c.Rec.Runs == 0 {
-		return fmt.Errorf("call %s has never run, so its server cannot have sent an elicitation: %w", r.Rec.Call, ErrConflict)
+	if err == nil && (c.Row == 0 || c.Rec.Runs == 0) {
+		err = fmt.Errorf("call %s has never run, so there is nothing to ask for: %w", r.Rec.Call, ErrConflict)
 	}
 	r.Rec.Tool = c.Rec.Call.Tool
-	return nil
+	return c, err
+}
+
+// copyHandedOut sets the tool, the arguments and their size of a request for a result from the ledger's record of the
+// call. ErrConflict if the ledger has the call with other arguments.
+func (t *tx) copyHandedOut(sc *scope, r *requestRow) error {
+	c, err := t.copyTool(sc, r)
+	if err == nil {
+		err = t.Load(&c)
+	}
+	if err == nil && c.ArgumentsHash != r.Rec.ArgumentsHash {
+		err = fmt.Errorf("the call's arguments have the hash %.8s, not %.8s: %w", c.ArgumentsHash, r.Rec.ArgumentsHash,
+			ErrConflict)
+	}
+	r.Rec.ArgumentsBytes = int64(len(c.Rec.Call.Arguments))
+	r.Rec.Arguments = preview(c.Rec.Call.Arguments, turn.WaitArguments)
+	return err
 }
 
 // updateWaitingState sets the state in the turn's row, if the transaction has emitted events: waiting if the turn has
@@ -314,6 +330,7 @@ func (t *tx) emitRequest(sc *scope, r requestRow, at time.Time) error {
 		turn.RequestApproval:    {turn.EventApprovalRequested, turn.EventApprovalDecided},
 		turn.RequestQuestion:    {turn.EventQuestionAsked, turn.EventQuestionAnswered},
 		turn.RequestElicitation: {turn.EventQuestionAsked, turn.EventQuestionAnswered},
+		turn.RequestResult:      {turn.EventQuestionAsked, turn.EventQuestionAnswered},
 	}[r.Rec.Kind]
 	e := turn.Event{Kind: kinds[0], Step: r.Rec.Step, At: at}
 	if r.Rec.Decision != nil {
@@ -321,6 +338,10 @@ func (t *tx) emitRequest(sc *scope, r requestRow, at time.Time) error {
 	}
 	shown := r.Rec
 	shown.Session, shown.Turn, shown.AskedAt = "", "", time.Time{}
+	if r.Rec.Kind == turn.RequestResult && r.Rec.Decision != nil {
+		decision := *r.Rec.Decision
+		decision.Response, shown.Decision = nil, &decision // tool_call_completed has the result
+	}
 	return t.emitData(sc, e, shown)
 }
 

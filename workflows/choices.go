@@ -31,6 +31,9 @@ func checkChoices(m Message) *turn.Error {
 				"\"mcp/files/read\"", turn.Truncate(pattern, 80))
 		}
 	}
+	if err := turn.CheckClientTools(m.ClientTools); err != nil {
+		return invalid("the message: %v", err)
+	}
 	if m.Plan != "" && !m.Plan.Known() {
 		return invalid("the message's plan is %q; it must be plan, step, never or todo", turn.Truncate(string(m.Plan), 40))
 	}

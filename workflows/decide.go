@@ -41,7 +41,7 @@ type DecideInput struct {
 	Text string `json:"text,omitempty"`
 	Blob string `json:"blob,omitempty"`
 
-	// Response responds to an elicitation. Its Key may be empty.
+	// Response responds to an elicitation, whose Key may be empty, or has the turn.ClientResult of a call.
 	Response *turn.ElicitationResponse `json:"response,omitempty"`
 }
 
@@ -108,7 +108,7 @@ func (in DecideInput) decision(kind turn.RequestKind, now time.Time) turn.Decisi
 }
 
 // validateDecide rejects an invalid decision before the workflow records it. It accepts a repeat of the decision about
-// an approval that stands, unless that is an expiry. The rejection of any other second decision has the first one as
+// an approval or a result that stands, unless that is an expiry. The rejection of any other second decision has the first one as
 // its detail.
 func (r *run) validateDecide(ctx workflow.Context, in DecideInput) error {
 	if err := in.checkSizes(); err != nil {
@@ -123,7 +123,7 @@ func (r *run) validateDecide(ctx workflow.Context, in DecideInput) error {
 	}
 	decision := in.decision(req.Kind, workflow.Now(ctx))
 	if before, settled := r.requests.decision(req.ID); settled {
-		if req.Kind == turn.RequestApproval && repeats(decision, before) {
+		if (req.Kind == turn.RequestApproval || req.Kind == turn.RequestResult) && repeats(decision, before) {
 			return nil
 		}
 		if r.requests.uncertain(req.ID) {
@@ -171,9 +171,10 @@ func (in DecideInput) checkKind(kind turn.RequestKind) *turn.Error {
 	switch {
 	case ofApproval && kind != turn.RequestApproval,
 		(in.Text != "" || in.Blob != "") && kind != turn.RequestQuestion,
-		in.Response != nil && kind != turn.RequestElicitation:
+		in.Response != nil && kind != turn.RequestElicitation && kind != turn.RequestResult:
 		return invalid("%s is of the kind %s: decide an approval with allow and arguments_hash, answer a question with "+
-			"text, and respond to an elicitation with response {action, content}, whose content has the requested fields",
+			"text, and respond to an elicitation or a result with response {action, content}, whose content has the "+
+			"requested fields",
 			in.Request, kind)
 	}
 	return nil

@@ -21,9 +21,14 @@ const maxElicitations = 32
 
 // resume waits for the decisions on the elicitations of a suspended call, and reports whether to attempt the call
 // again. It returns false at once if the call is not suspended or the turn is cancelled. It gives up a call that has
-// had maxElicitations: the call's outcome is then unknown. If the wait fails, it sets c.err.
+// had maxElicitations: the call's outcome is then unknown. If the wait fails, it sets c.err. For the call of a client
+// tool, see awaitResult.
 func (r *run) resume(ctx workflow.Context, c *callState) (again bool) {
 	if c.err != nil || len(c.receipt.Elicitations) == 0 || ctx.Err() != nil {
+		return false
+	}
+	if r.handsOut(c) {
+		r.awaitResult(ctx, c)
 		return false
 	}
 	if c.elicited >= maxElicitations {

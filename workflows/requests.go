@@ -181,6 +181,8 @@ func askSummary(requests []turn.Request) string {
 		return "ask the user"
 	case turn.RequestElicitation:
 		return "ask for " + turn.Truncate(requests[0].Tool, 120)
+	case turn.RequestResult:
+		return "hand out " + turn.Truncate(requests[0].Tool, 120)
 	}
 	if len(requests) == 1 {
 		return "ask for 1 approval"

@@ -13,7 +13,7 @@ import (
 
 // Under a Worker Deployment a run stays on the version of the worker that began it (it is pinned). A turn moves to the
 // deployment's current version when it continues in a new run: when its history is long, and while it waits for
-// approvals or an answer, because it has no activities then. The server reports a new version to a run only in a
+// approvals, an answer or the results of clients, because it has no activities then. The server reports a new version to a run only in a
 // workflow task, so a rollout sends the signal Nudge to waiting turns.
 
 // NudgeSignal is a signal that gives a waiting turn a workflow task, in which the turn notices a new version. The
@@ -45,10 +45,12 @@ const firstTask = 3
 // mayMove reports whether the turn should continue in a new run while it waits for the open requests: on another
 // version of the worker, or because its history is long. Temporal refuses every update of a run that has accepted too
 // many, also those that repeat a message or a decision. A turn that waits for an elicitation stays, because the call is
-// part of this run's state.
+// part of this run's state, and so does one whose other calls run while one waits for its result.
 func (r *run) mayMove(ctx workflow.Context, open []turn.Request) bool {
-	elicits := slices.ContainsFunc(open, func(req turn.Request) bool { return req.Kind == turn.RequestElicitation })
-	return !elicits && (targetChanged(ctx) || r.historyTooLong(ctx)) && workflow.AllHandlersFinished(ctx)
+	stays := slices.ContainsFunc(open, func(req turn.Request) bool {
+		return req.Kind == turn.RequestElicitation || req.Kind == turn.RequestResult && !r.onlyHandedOut()
+	})
+	return !stays && (targetChanged(ctx) || r.historyTooLong(ctx)) && workflow.AllHandlersFinished(ctx)
 }
 
 // keepProposal stores the proposal whose requests the turn waits for in r.progress, so that the next run resumes with
@@ -63,7 +65,7 @@ func (r *run) resumePhase() turn.Phase {
 	phase := turn.Resume(&r.progress)
 	r.phase = phase.Name()
 	if p := r.progress.Waiting; p != nil {
-		r.expiresAt, r.progress.Waiting = p.ExpiresAt, nil
+		r.expiresAt, r.attempt, r.progress.Waiting = p.ExpiresAt, p.Attempt, nil
 	}
 	return phase
 }

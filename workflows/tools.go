@@ -30,9 +30,11 @@ type callState struct {
 	reached  int             // the number of attempts that may have reached the tool and ended unknown
 	retried  int             // the number of attempts that ended with an error of the tool and were repeated
 	queue    string          // the task queue of the worker that must run the call; empty: any
-	outcome  turn.CallOutcome
-	receipt  CallResult
-	err      error
+	// handedOut means that the call waits for the result of a client, and ended that nothing of it is left to do.
+	handedOut, ended bool
+	outcome          turn.CallOutcome
+	receipt          CallResult
+	err              error
 }
 
 // Repeats and maxRepeats are the minimum and maximum number of attempts of a repeatable call whose outcome stays
@@ -54,9 +56,10 @@ func (r *run) callTool(ctx workflow.Context, p turn.CallTool) turn.Phase {
 	}
 	states := make([]*callState, len(p.Proposal.Calls))
 	for i, c := range p.Proposal.Calls {
-		states[i] = &callState{CallInput: CallInput{Call: c}, permit: p.Proposal.Permits[c.ID], decision: approvals[c.ID],
+		states[i] = &callState{CallInput: CallInput{Call: c, Attempt: r.attempt}, permit: p.Proposal.Permits[c.ID], decision: approvals[c.ID],
 			outcome: turn.CallOutcome{CallID: c.ID}}
 	}
+	r.attempt = 0
 	r.runCalls(ctx, states)
 	results := make([]turn.CallOutcome, len(states)) // for the transcript
 	receipts := make([]CallResult, len(states))      // for the counters and the policy
@@ -64,12 +67,20 @@ func (r *run) callTool(ctx workflow.Context, p turn.CallTool) turn.Phase {
 	for i, cs := range states {
 		results[i], receipts[i] = cs.outcome, cs.receipt
 		retried = max(retried, cs.retried)
-		if err == nil {
+		if err == nil || errors.Is(err, errMoves) && cs.err != nil {
 			err = cs.err
 		}
 	}
 	if ctx.Err() != nil {
 		return p.Done(r.resultOf(ctx.Err()), results)
+	}
+	if errors.Is(err, errMoves) { // the next run makes the step's calls again
+		r.progress.Counters.Busy += r.worked
+		r.keepProposal(p.Proposal, time.Time{})
+		for _, cs := range states {
+			r.progress.Waiting.Attempt = max(r.progress.Waiting.Attempt, cs.Attempt)
+		}
+		return p
 	}
 	r.count(receipts, approvals, retried)
 	if err != nil {
@@ -94,7 +105,7 @@ func (r *run) runCalls(ctx workflow.Context, states []*callState) {
 	for _, c := range states {
 		wg.Add(1)
 		workflow.Go(ctx, func(ctx workflow.Context) {
-			defer wg.Done()
+			defer func() { c.ended = true; wg.Done() }()
 			for again := true; again; again = r.resume(ctx, c) {
 				if slots.Acquire(ctx, 1) != nil { // the turn was cancelled before the call got a slot
 					return

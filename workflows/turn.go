@@ -73,6 +73,7 @@ type run struct {
 	queuedByStop []string // the IDs of messages that arrived after a cancellation and were queued for that reason only
 	requests     requestSet
 	expiresAt    time.Time       // when the requests expire with which a run continues; zero: no such requests, or never
+	attempt      int             // Waiting.Attempt of the calls with which a run continues
 	connecting   map[string]bool // the servers to which a call is making the turn's connection
 	worked       time.Duration   // the working time of the step's calls so far; see addWork
 	calls        []*callState    // the calls of the step under way; nil if there are none

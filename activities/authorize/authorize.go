@@ -195,8 +195,9 @@ func isCovered(grants []turn.Grant, c turn.ToolCall, permit turn.Permit) bool {
 
 // byPolicy decides a call by policy and taint. If the session is tainted, its transcript may contain instructions from
 // an untrusted server. Every call that could change or send something then needs an approval, whatever the policy
-// allows; with TaintOn, an allowed call to a host that the operator listed needs none. A grant then counts only for
-// exactly these arguments or for the same host.
+// allows; with TaintOn, an allowed call to a host that the operator listed needs none, nor does one of a client tool,
+// because the client decides whether it runs the call. A grant then counts only for exactly these arguments or for the
+// same host.
 func (c callContext) byPolicy(d turn.Descriptor, call turn.ToolCall, policy turn.Policy) turn.Permit {
 	permit := policy.Permit(d.Pinned(), json.RawMessage(call.Arguments))
 	if c.taint == nil || !taintMatters(d, call, policy.Taint, permit.Permission) {
@@ -217,7 +218,8 @@ func (c callContext) byPolicy(d turn.Descriptor, call turn.ToolCall, policy turn
 
 // taintMatters reports whether a call about which policy has decided may need an approval in a tainted session.
 func taintMatters(d turn.Descriptor, call turn.ToolCall, mode turn.TaintMode, permission turn.Permission) bool {
-	listed := mode == turn.TaintOn && permission == turn.Allow && d.Hosts.Lists(json.RawMessage(call.Arguments))
+	listed := mode == turn.TaintOn && permission == turn.Allow &&
+		(d.Hosts.Lists(json.RawMessage(call.Arguments)) || d.Activity == turn.ActivityClient)
 	return permission != turn.Deny && !d.ReadOnly && !listed && (mode == turn.TaintOn || mode == turn.TaintStrict)
 }
 

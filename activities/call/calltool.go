@@ -212,6 +212,10 @@ func (r *Runner) run(
 	if err != nil {
 		return turn.ToolResult{}, r.releaseUnsent(ctx, in, err)
 	}
+	responses, err := r.wholeResponses(ctx, in)
+	if err != nil {
+		return turn.ToolResult{}, r.releaseUnsent(ctx, in, err)
+	}
 	caller := "" // the session of the turn that called the subagent whose turn makes this call
 	if turn.ReservedSession(in.Session) {
 		caller = begun.Caller.Session
@@ -225,7 +229,7 @@ func (r *Runner) run(
 		Repeatable: in.Tool.Repeatable,
 		Caller:     caller, Model: in.Model, Context: begun.Context,
 		Refused: clock.Refused, Scheduled: clock.Scheduled, Kept: recorded,
-		Waits: !attempt.IsLocal(ctx), Responses: in.Responses, Continuation: continuation, Resume: in.Resume, OwningCall: in.OwningCall,
+		Waits: !attempt.IsLocal(ctx), Responses: responses, Continuation: continuation, Resume: in.Resume, OwningCall: in.OwningCall,
 		Progress: progress, Late: func(late turn.ToolResult) { r.recordLateResult(context.WithoutCancel(ctx), in, late) },
 	}
 	if elicitor != nil {

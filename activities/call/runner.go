@@ -35,6 +35,7 @@ type Journal interface {
 	SuspendCall(ctx context.Context, turnID, callID string, attempt int, continuation []byte) error
 	NoteCall(ctx context.Context, turnID, callID string, attempt int, p turn.ToolProgress, at time.Time) error
 	PutBlob(ctx context.Context, mediaType string, b []byte) (hash string, err error)
+	GetBlob(ctx context.Context, hash string) ([]byte, error)
 	OfferedBy(ctx context.Context, own map[string]string) ([]turn.Catalogue, error)
 	Workers(ctx context.Context) ([]fleet.WorkerReport, error)
 	Tenant(tenant string) *journal.DB

@@ -160,6 +160,8 @@ func (r *Registry) Call(ctx context.Context, req turn.ToolRequest) (turn.ToolRes
 	switch name, ok := strings.CutPrefix(req.Tool, Local+"/"); {
 	case ok && !strings.Contains(name, "/"): // a function's name has no slash
 		return r.callFunction(ctx, req, name)
+	case strings.HasPrefix(req.Tool, turn.ClientTools):
+		return r.callClient(req)
 	case r.host != nil:
 		return r.host.Call(ctx, req)
 	}

@@ -24,6 +24,7 @@ type messageInput struct {
 	Limits       *workflows.LimitsRequest `json:"limits,omitempty"`
 	OutputSchema json.RawMessage          `json:"output_schema,omitempty" jsonschema:"the JSON schema of the answer, an object"`
 	Context      json.RawMessage          `json:"context,omitempty" jsonschema:"a value for the tools of the turn, at most 4 KiB, that the model does not see"`
+	ClientTools  []turn.ClientTool        `json:"client_tools,omitempty" jsonschema:"tools of the turn whose calls the client runs: it sends their results"`
 	turn.ModelSettings
 	Attachments []attachment `json:"attachments,omitempty"`
 	// What happens if a turn of the session is running.
@@ -42,7 +43,7 @@ func (c *call) sendMessage(ctx context.Context, in messageInput) (client.Turn, e
 	m := client.SendInput{
 		Session: in.Session, Agent: in.Agent, Limits: in.Limits, Alone: in.Alone, OutputSchema: in.OutputSchema,
 		Message: turn.UserMessage{ID: in.Key, Text: in.Text, Model: in.Model, Tools: in.Tools, Plan: in.Plan,
-			ModelSettings: in.ModelSettings, Queue: in.Queue, Background: in.Background},
+			ModelSettings: in.ModelSettings, ClientTools: in.ClientTools, Queue: in.Queue, Background: in.Background},
 	}
 	if len(in.Context) > 0 {
 		m.Context = in.Context

@@ -79,3 +79,17 @@ func (c *call) decide(ctx context.Context, in decisionInput) (out decisionList, 
 	})
 	return out, err
 }
+
+// resultInput is the result of a call that a client has run.
+type resultInput struct {
+	sessionInput
+	Turn   string `path:"turn" json:"-"`
+	Call   string `path:"call" json:"-"`
+	Text   string `json:"text" jsonschema:"what the model gets, at most 8 MiB"`
+	Failed bool   `json:"failed,omitempty" jsonschema:"the tool returned an error, which the text describes"`
+}
+
+func (c *call) settleCall(ctx context.Context, in resultInput) (client.Settled, error) {
+	return c.SettleCall(ctx, client.SettleInput{Session: in.Session, Turn: in.Turn, Call: in.Call, Text: in.Text,
+		Failed: in.Failed, By: c.token.Principal})
+}

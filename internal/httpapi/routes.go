@@ -40,6 +40,8 @@ var routes = []route{
 		(*call).listSessionRequests),
 	reply("POST", "/v1/sessions/{session}/turns/{turn}/requests/{request}", decides, "Decide about a request: allow or "+
 		"deny a call, answer a question, respond to an elicitation", (*call).decide),
+	reply("POST", "/v1/sessions/{session}/turns/{turn}/calls/{call}/result", send, "Send the result of a call of a "+
+		"client tool: the first one counts", (*call).settleCall),
 	reply("GET", "/v1/usage", read, "Get the usage and the costs", (*call).usage),
 	reply("GET", "/v1/agents", read, "List the agents of the server's configuration", (*call).listAgents),
 	reply("GET", "/v1/tools", read, "List the tools that workers have published", (*call).listTools),

@@ -17,7 +17,7 @@ const (
 	StatusAllowed   DecisionStatus = "allowed"
 	StatusDenied    DecisionStatus = "denied"
 	StatusExpired   DecisionStatus = "expired"   // Decision.Allowed is the configured outcome
-	StatusAnswered  DecisionStatus = "answered"  // a question
+	StatusAnswered  DecisionStatus = "answered"  // a question, an elicitation or a result
 	StatusCancelled DecisionStatus = "cancelled" // the turn was stopped
 )
 
@@ -35,7 +35,7 @@ type Decision struct {
 	By            string    `json:"by,omitempty"`
 	Reason        string    `json:"reason,omitempty"`
 	At            time.Time `json:"at"`
-	// Response is the response to an elicitation. In the approval of a plan that the user has changed, its Content is the
+	// Response is the response to an elicitation, or has a ClientResult. In the approval of a plan that the user has changed, its Content is the
 	// changed plan.
 	Response *ElicitationResponse `json:"response,omitempty"`
 	// Grant permits later calls of this tool in the session: with any arguments (GrantTool), to the same host (GrantHost),
@@ -140,16 +140,18 @@ func (r Request) checkStatus(d Decision) *Error {
 	return nil
 }
 
-// settleResponse checks the decision's response and returns d with the normalized response. Only an elicitation and the
-// approval of a changed plan may have a response, and an answered elicitation must have one.
+// settleResponse checks the decision's response and returns d with the normalized response. Only an elicitation, a
+// result and the approval of a changed plan may have a response, and an answered elicitation or result must have one.
 func (r Request) settleResponse(d Decision) (Decision, *Error) {
 	switch {
 	case r.Kind == RequestApproval && r.Tool == plan.Tool && d.Response != nil:
 		return d, checkChangedPlan(d)
-	case r.Kind != RequestElicitation && d.Response != nil:
+	case !r.TakesResponse() && d.Response != nil:
 		return d, invalid("%s is not an elicitation; answer it with text", r.ID)
-	case r.Kind != RequestElicitation, d.Response == nil && d.Status != StatusAnswered:
+	case !r.TakesResponse(), d.Response == nil && d.Status != StatusAnswered:
 		return d, nil
+	case d.Response == nil && r.Kind == RequestResult:
+		return d, invalid("%s waits for the result of call %s; send it with `everturn result`", r.ID, r.Call)
 	case d.Response == nil:
 		return d, invalid("%s asks for fields, not for a message; answer with response {action, content}",
 			Truncate(r.Tool, 80))
@@ -158,9 +160,17 @@ func (r Request) settleResponse(d Decision) (Decision, *Error) {
 	if err != nil {
 		return d, err
 	}
+	if r.Kind == RequestResult {
+		if _, err := ClientResultOf(response); err != nil {
+			return d, invalid("the result of call %s: %v", r.Call, err)
+		}
+	}
 	d.Response = &response
 	return d, nil
 }
+
+// TakesResponse reports whether a decision about the request has a Response.
+func (r Request) TakesResponse() bool { return r.Kind == RequestElicitation || r.Kind == RequestResult }
 
 // To checks r as a response to the elicitation q and returns it with q's key. It drops the content unless the user
 // accepted a form. A nil q means that the elicitation is unknown; To then checks only r itself.

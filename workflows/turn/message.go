@@ -97,6 +97,10 @@ type UserMessage struct {
 	// turn.
 	Tools []string `json:"tools,omitempty"`
 	ModelSettings
+	// ClientTools are tools of the turn that begins with the message, but not of its subagents. They take the place of
+	// configured client tools with the same names, and Tools does not narrow them. They have no effect if the message is
+	// merged into a running turn.
+	ClientTools []ClientTool `json:"client_tools,omitempty"`
 	// Plan lets the turn that begins with the message work by a plan, and says what users must confirm. The agent's own
 	// setting applies if it is stricter. Plan has no effect if the message is merged into a running turn.
 	Plan plan.Confirm `json:"plan,omitempty"`
@@ -124,7 +128,7 @@ const OwnTurnVersion = 3
 
 // Chooses reports whether the message has a choice, other than an agent, for the turn that begins with it.
 func (m UserMessage) Chooses() bool {
-	return m.Model != "" || len(m.Tools) > 0 || !m.ModelSettings.Empty() || m.Plan != "" || m.Limits != nil ||
+	return m.Model != "" || len(m.Tools) > 0 || len(m.ClientTools) > 0 || !m.ModelSettings.Empty() || m.Plan != "" || m.Limits != nil ||
 		len(m.OutputSchema) > 0 || len(m.Context) > 0
 }
 

@@ -76,6 +76,8 @@ type Waiting struct {
 	// MessagesBefore is the number of messages that waited to be merged when the question was asked, so they do not
 	// answer it.
 	MessagesBefore int `json:"messages_before,omitempty"`
+	// Attempt is the highest number of an attempt of the proposal's calls. Later attempts have higher numbers.
+	Attempt int `json:"attempt,omitempty"`
 }
 
 // CallOutcome says how a call ended, for the transcript. If Outcome and Text are empty, the call was claimed, and the

@@ -52,10 +52,10 @@ type Permit struct {
 // agent.toml, whose documentation are the comments of its fields. Without an AskRisk no risk needs an approval, and
 // without a Taint text of servers does not.
 type Policy struct {
-	// Patterns of tool IDs: "local/read_file", "mcp/files/*", "agent/reviewer", "*". deny wins over ask, and ask over
+	// Patterns of tool IDs: "local/read_file", "mcp/files/*", "client/*", "agent/reviewer", "*". deny wins over ask, and ask over
 	// allow. A tool that no pattern matches is denied. Agents that may be called (runtime.agents) need no pattern unless
 	// another agent has one: then only those that a pattern matches may be called.
-	Allow []string `json:"allow,omitempty" toml:"allow" default:"local/*,mcp/*"`
+	Allow []string `json:"allow,omitempty" toml:"allow" default:"local/*,mcp/*,client/*"`
 	// Tools that are never called.
 	Deny []string `json:"deny,omitempty" toml:"deny"`
 	// Tools whose calls need an approval.
@@ -63,7 +63,7 @@ type Policy struct {
 	// The lowest risk at which an allowed call needs an approval: "low" (every call), "medium", "high" or "never".
 	AskRisk Risk `json:"ask_risk,omitempty" toml:"ask_risk" default:"high" enum:"low,medium,high,never"`
 	// "on": once the transcript contains text of an untrusted server, calls of tools that are not read_only need an
-	// approval, except fetch_url of a listed host. "strict": once it contains text of any server, every call needs an
+	// approval, except fetch_url of a listed host and client tools, whose calls the client may refuse. "strict": once it contains text of any server, every call needs an
 	// approval. "off": no such approvals.
 	Taint TaintMode `json:"taint,omitempty" toml:"taint" default:"on" enum:"on,off,strict"`
 	// What follows an inference that failed permanently: "fail" ends the turn, "retry" repeats the inference within
@@ -151,7 +151,7 @@ const (
 // model, and an invalid action is reprompted within the limits.
 func DefaultPolicy() Policy {
 	return Policy{
-		Allow: []string{"local/*", "mcp/*"}, AskRisk: RiskHigh,
+		Allow: []string{"local/*", "mcp/*", "client/*"}, AskRisk: RiskHigh,
 		OnModelError: ErrorFail, OnToolError: ErrorReprompt, OnInvalidAction: ErrorReprompt,
 	}
 }

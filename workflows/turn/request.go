@@ -24,22 +24,23 @@ const (
 	RequestApproval    RequestKind = "approval"
 	RequestQuestion    RequestKind = "question"
 	RequestElicitation RequestKind = "elicitation" // from a tool's server, in the middle of a call
+	RequestResult      RequestKind = "result"      // for a client that runs the call of a client tool
 )
 
-// Request is an approval, a question or an elicitation that a turn waits for, and its decision. It is also the data of
-// the events approval_requested, approval_decided, question_asked and question_answered, which lack Session, Turn and
-// AskedAt.
+// Request is an approval, a question, an elicitation or the result of a client tool's call that a turn waits for, and
+// its decision. It is also the data of the events approval_requested, approval_decided, question_asked and
+// question_answered, which lack Session, Turn and AskedAt.
 type Request struct {
 	// Session and Turn are set in the journal's records and where a request goes to an activity.
 	Session string `json:"session,omitempty"`
 	Turn    string `json:"turn,omitempty"`
-	// ID is unique in its turn: the call's ID ("3.0") for an approval, "q<step>" for a question, and "e<call>.<n>" for
-	// an elicitation, with n counting from 1.
+	// ID is unique in its turn: the call's ID ("3.0") for an approval, "q<step>" for a question, "e<call>.<n>" for an
+	// elicitation, with n counting from 1, and "r<call>" for a result.
 	ID   string      `json:"id"`
 	Kind RequestKind `json:"kind"`
 	Step int         `json:"step"`
-	// The fields of an approval: the call, its arguments, and the reason for the request. Arguments are those that would
-	// run, byte for byte: whole in the journal's records, unless it has lost them, and otherwise the beginning of long
+	// The fields of an approval: the call, its arguments, and the reason for the request; a result has the first three.
+	// Arguments are those that would run, byte for byte: whole in the journal's records, unless it has lost them, and otherwise the beginning of long
 	// ones, up to WaitArguments bytes in an event and ArgumentsPreview bytes in the workflow.
 	Tool          string `json:"tool,omitempty"`
 	Arguments     string `json:"arguments,omitempty"`
@@ -51,7 +52,7 @@ type Request struct {
 	Beside   *Beside    `json:"beside,omitempty"` // nil if there are none
 	// Question is a preview; the transcript has the whole text.
 	Question string `json:"question,omitempty"`
-	// Elicitation is the complete elicitation, and Call is the call that it belongs to.
+	// Elicitation is the complete elicitation, and Call is the call that an elicitation or a result belongs to.
 	Elicitation *Elicitation `json:"elicitation,omitempty"`
 	Call        string       `json:"call,omitempty"`
 	ExpiresAt   time.Time    `json:"expires_at,omitzero"`

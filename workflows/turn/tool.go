@@ -10,11 +10,13 @@ type ActivityKind string
 
 // The kinds of attempt. An agent's call is a child workflow between two short activities. A regular call is an
 // activity (6 history events). A local call is a local activity (1 event), and only repeatable tools that return
-// within LocalActivityCap may use it.
+// within LocalActivityCap may use it. Of a client tool's call, one activity hands it out and another one records the
+// result; the turn waits between them.
 const (
 	ActivityRegular ActivityKind = "regular"
 	ActivityLocal   ActivityKind = "local"
 	ActivityAgent   ActivityKind = "agent"
+	ActivityClient  ActivityKind = "client"
 )
 
 // LocalActivityCap bounds a local call. A pending local activity holds the workflow task, and with it updates and
@@ -38,7 +40,7 @@ func (r Risk) Known() bool { return r == RiskLow || r == RiskMedium || r == Risk
 
 // Descriptor is everything known about a tool, from its server and from the operator's configuration.
 type Descriptor struct {
-	ID          string          `json:"id"`   // local/<name> or mcp/<server>/<tool>
+	ID          string          `json:"id"`   // local/<name>, mcp/<server>/<tool> or client/<name>
 	Wire        string          `json:"wire"` // the name for providers, ^[a-zA-Z0-9_-]{1,64}$, unique in the catalogue
 	Description string          `json:"description"`
 	Schema      json.RawMessage `json:"schema"`
