@@ -54,7 +54,7 @@ type Config struct {
 	// Instructions for the model in folders, of which each turn gets those that fit its request: see docs/skills.md.
 	Skills Skills `toml:"skills"`
 	// Tools whose calls a client runs, one block each: the turn hands a call out, and waits until a client sends the
-	// result. See docs/client-tools.md.
+	// result. See docs/local-tools.md.
 	ClientTools []ClientTool `toml:"client_tools"`
 	// Which tools may be called, and what follows an error. Each worker applies its own policy: give every worker on a
 	// task queue the same agent.toml.

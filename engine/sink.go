@@ -176,15 +176,18 @@ func (s *sink) forward(turnID string, after int64) {
 	}
 }
 
-// withoutSensitive returns an event without the sensitive arguments of a call that needs an approval. In the journal
-// the event has them, because users approve exactly these arguments. cfg is the config of the event's turn.
+// withoutSensitive returns an event without the sensitive arguments of a call that needs an approval or that a client
+// runs. In the journal the event has them, because users approve, and clients run, exactly these arguments. cfg is the
+// config of the event's turn.
 func withoutSensitive(e turn.Event, cfg journal.TurnConfig) turn.Event {
-	if e.Kind != turn.EventApprovalRequested && e.Kind != turn.EventApprovalDecided {
+	switch e.Kind {
+	case turn.EventApprovalRequested, turn.EventApprovalDecided, turn.EventQuestionAsked, turn.EventQuestionAnswered:
+	default:
 		return e
 	}
 	var data turn.Request
 	var own turn.Config
-	if json.Unmarshal(e.Data, &data) != nil || json.Unmarshal(cfg.Config, &own) != nil {
+	if json.Unmarshal(e.Data, &data) != nil || json.Unmarshal(cfg.Config, &own) != nil || data.Arguments == "" {
 		return e // both are JSON in every journal
 	}
 	tool, _ := own.Find(data.Tool)

@@ -33,7 +33,7 @@ func (db *DB) SettleLate(ctx context.Context, session, turnID, callID string, r 
 		switch {
 		case err != nil:
 			return err
-		case c.Row == 0 || !strings.HasPrefix(c.Rec.Call.Tool, turn.ClientTools):
+		case c.Rec.Runs == 0 || !strings.HasPrefix(c.Rec.Call.Tool, turn.ClientTools):
 			return fmt.Errorf("no client has got this call: %w", ErrNotFound)
 		case c.Rec.Outcome == "":
 			return ErrOpen

@@ -127,7 +127,7 @@ func TestAClientToolOfTheConfiguration(t *testing.T) {
 	_, err := e.people().Deny(t.Context(), client.DecideInput{Session: t.Name(), Request: request.ID})
 	require.NoError(t, err)
 	_, err = e.settle(t.Name(), begun.ID, "1.0", "done")
-	require.ErrorIs(t, err, client.ErrAlreadyDecided)
+	require.ErrorIs(t, err, client.ErrNotFound, "it is not handed out")
 	e.allow(t.Name(), e.waits(begun.ID, 2)[1], "")
 	request = e.waits(begun.ID, 3)[2]
 	assert.Equal(t, []any{turn.RequestResult, "r2.0"}, []any{request.Kind, request.ID})

@@ -105,6 +105,7 @@ var addressed = map[string][][]string{
 	"compact": {{"compact", "TOLD"}, {"compact", "TOLD", "--focus", "names", "-o", "json"}},
 	"diff":    {{"diff", "OWN", "TOLD"}, {"diff", "TOLD", "WAIT", "-o", "json"}},
 	"export":  {{"export", "TOLD"}},
+	"result":  {{"result", "WAIT", "1.0", "text"}},
 	"fork":    {{"fork", "TOLD", "--at", "1", "--as", "mine"}},
 	"rewind":  {{"rewind", "TOLD", "--to", "1"}},
 	"show":    {{"show", "TOLD"}, {"show", "WAIT", "-o", "json"}},

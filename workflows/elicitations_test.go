@@ -32,6 +32,7 @@ type elicitingPort struct {
 	queues    []string // of the calls' attempts
 	finished  FinishInput
 	outcomes  []turn.CallOutcome
+	whenAsked func() // called when requests are opened; it may be nil
 }
 
 func (p *elicitingPort) Begin(context.Context, BeginInput) (BeginResult, error) {
@@ -54,6 +55,9 @@ func (p *elicitingPort) Infer(_ context.Context, in InferInput) (InferResult, er
 
 func (p *elicitingPort) Ask(_ context.Context, requests []turn.Request) ([]turn.Decision, error) {
 	p.opened = append(p.opened, requests...)
+	if p.whenAsked != nil {
+		p.whenAsked()
+	}
 	for _, r := range requests {
 		if !p.silent {
 			p.env.RegisterDelayedCallback(func() { p.respond(r.ID, turn.ElicitationDecline) }, time.Second)
@@ -84,19 +88,28 @@ func (p *elicitingPort) Finish(_ context.Context, in FinishInput) (FinishResult,
 // elicits runs a turn with the port until it ends.
 func elicits(t *testing.T, p *elicitingPort) {
 	t.Helper()
+	p.runs(t, p)
+	require.NoError(t, p.env.GetWorkflowError())
+}
+
+// runs runs a turn until it ends. own has those activities that differ.
+func (p *elicitingPort) runs(t *testing.T, own interface {
+	Begin(context.Context, BeginInput) (BeginResult, error)
+	Decide(context.Context, []turn.Request) (bool, error)
+}) {
+	t.Helper()
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
-	p.port, p.env = &port{}, suite.NewTestWorkflowEnvironment()
+	p.port, p.env = new(port), suite.NewTestWorkflowEnvironment()
 	p.env.RegisterWorkflowWithOptions(Turn, workflow.RegisterOptions{Name: TurnWorkflow})
 	for name, act := range map[string]any{
-		"Begin": p.Begin, "Infer": p.Infer, "Ask": p.Ask, "Decide": p.Decide, "CallTool": p.CallTool,
+		"Begin": own.Begin, "Infer": p.Infer, "Ask": p.Ask, "Decide": own.Decide, "CallTool": p.CallTool,
 		"Finish": p.Finish,
 	} {
 		p.env.RegisterActivityWithOptions(act, activity.RegisterOptions{Name: name})
 	}
 	p.env.ExecuteWorkflow(TurnWorkflow, Input{Message: &Message{Text: "hi"}})
 	require.True(t, p.env.IsWorkflowCompleted())
-	require.NoError(t, p.env.GetWorkflowError())
 }
 
 func suspended(in CallInput) CallResult {

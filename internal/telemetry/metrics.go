@@ -182,7 +182,7 @@ func (t *Telemetry) Metrics() bool { return t != nil && t.meters != nil }
 
 // OpenRequests records how many requests of each kind wait for a decision. Metrics must be exported.
 func (t *Telemetry) OpenRequests(ctx context.Context, open map[turn.RequestKind]int64) {
-	for _, kind := range []turn.RequestKind{turn.RequestApproval, turn.RequestQuestion, turn.RequestElicitation} {
+	for _, kind := range turn.RequestKinds() {
 		t.measured.open.Record(ctx, open[kind], metric.WithAttributes(keyRequestKind.String(string(kind))))
 	}
 }

@@ -27,6 +27,11 @@ const (
 	RequestResult      RequestKind = "result"      // for a client that runs the call of a client tool
 )
 
+// RequestKinds returns all kinds of requests.
+func RequestKinds() []RequestKind {
+	return []RequestKind{RequestApproval, RequestQuestion, RequestElicitation, RequestResult}
+}
+
 // Request is an approval, a question, an elicitation or the result of a client tool's call that a turn waits for, and
 // its decision. It is also the data of the events approval_requested, approval_decided, question_asked and
 // question_answered, which lack Session, Turn and AskedAt.

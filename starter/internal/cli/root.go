@@ -75,7 +75,7 @@ func groups(a *app.App) []group {
 	return []group{
 		{"Talk", []*cobra.Command{talk.Run(a), talk.Chat(a), talk.Send(a), talk.Attach(a), talk.Stop(a),
 			schedule.Command(a)}},
-		{"Decide", []*cobra.Command{decide.Approvals(a), decide.Approve(a), decide.Deny(a), decide.Answer(a)}},
+		{"Decide", []*cobra.Command{decide.Approvals(a), decide.Approve(a), decide.Deny(a), decide.Answer(a), decide.Result(a)}},
 		{"Look", []*cobra.Command{look.List(a), look.Show(a), look.Usage(a), look.Diff(a), look.Open(a)}},
 		{"Branch and move", []*cobra.Command{branch.Fork(a), branch.Rewind(a), branch.Canvas(a), talk.Compact(a),
 			branch.Export(a), branch.Import(a), branch.Tape(a)}},

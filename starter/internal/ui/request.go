@@ -43,7 +43,7 @@ func Describe(session string, r turn.Request, folder string) []Part {
 	case turn.RequestElicitation:
 		return append(parts, Elicitation(r)...)
 	}
-	// an approval
+	// an approval or a result
 	if steps := Steps(r); steps != "" {
 		add("its steps:")
 		parts = append(parts, Part{Text: steps, Quoted: true})
@@ -99,6 +99,9 @@ func requestTitle(session string, r turn.Request) string {
 		return fmt.Sprintf("question %s of session %s", id, session)
 	case turn.RequestElicitation:
 		return fmt.Sprintf("elicitation %s of session %s: %s", id, session, Asks(r))
+	case turn.RequestResult:
+		return fmt.Sprintf("call %s of session %s waits for a client to run it: %s", termsafe.Visible(r.Call), session,
+			termsafe.Visible(r.Tool))
 	}
 	return fmt.Sprintf("approval %s of session %s: call %s · risk %s", id, session, termsafe.Visible(r.Tool),
 		termsafe.Visible(string(r.Risk)))
@@ -160,6 +163,8 @@ func Requested(r turn.Request) string {
 		return fmt.Sprintf("? %s %s waits for approval", id, Preview(r.Tool))
 	case turn.RequestElicitation:
 		return fmt.Sprintf("? %s %s asks: %s", id, form.Asker(r), Excerpt(form.ElicitationOf(r).Message, previewRunes, 0))
+	case turn.RequestResult:
+		return fmt.Sprintf("? %s %s waits for a client to run it", id, Preview(r.Tool))
 	}
 	return fmt.Sprintf("? %s %s", id, Excerpt(r.Question, previewRunes, 0))
 }
@@ -167,7 +172,7 @@ func Requested(r turn.Request) string {
 // Subject describes in a few words what a request is about.
 func Subject(r turn.Request) string {
 	switch r.Kind {
-	case turn.RequestApproval:
+	case turn.RequestApproval, turn.RequestResult:
 		return CallText(CallOf(r), "", callRunes)
 	case turn.RequestElicitation:
 		return form.Asker(r) + ": " + Preview(form.ElicitationOf(r).Message)
@@ -175,7 +180,7 @@ func Subject(r turn.Request) string {
 	return Preview(r.Question)
 }
 
-// CallOf returns the call of an approval, as far as the request has it.
+// CallOf returns the call of an approval or a result, as far as the request has it.
 func CallOf(r turn.Request) turn.CallEvent {
 	return turn.CallEvent{Tool: r.Tool, Arguments: r.Arguments, ArgumentsBytes: r.ArgumentsBytes}
 }

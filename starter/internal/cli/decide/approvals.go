@@ -15,10 +15,10 @@ func Approvals(a *app.App) *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use:   "approvals [session]",
-		Short: "List the pending requests: approvals, questions and elicitations",
+		Short: "List the pending requests: approvals, questions, elicitations and results",
 		Long: `List the pending requests of all sessions, or of one: the approvals of tool calls with their exact
-arguments, the questions of models, and the elicitations of MCP servers. Each comes with the
-commands that decide it.`,
+arguments, the questions of models, the elicitations of MCP servers, and the calls that a client
+must run. Each comes with the commands that decide it.`,
 		Example: `  everturn approvals
   everturn approvals s-k2j3 -o json`,
 		Args:              cobra.MaximumNArgs(1),

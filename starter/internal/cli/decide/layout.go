@@ -94,6 +94,9 @@ func commandsFor(r client.Request) string {
 		return fmt.Sprintf("answer or decline it with\n  everturn answer %s %s\n  everturn answer %s --decline", names,
 			exampleAnswer(r), names)
 	}
+	if r.Kind == turn.RequestResult {
+		return fmt.Sprintf("send its result with\n  everturn result %s %s \"...\"", app.Quoted(r.Session), r.Call)
+	}
 	deny := fmt.Sprintf("\n  everturn deny %s --reason \"...\"", names)
 	if ui.Exact(r) != nil {
 		return "deny it with" + deny

@@ -289,7 +289,7 @@ func ran(c client.Call) string {
 func printRequest(w io.Writer, r client.Request, hint string) {
 	what := ui.Excerpt(r.Question, 80, 0)
 	switch r.Kind {
-	case turn.RequestApproval:
+	case turn.RequestApproval, turn.RequestResult:
 		what = ui.CallText(ui.CallOf(r), "", 80)
 	case turn.RequestElicitation:
 		what = ui.Subject(r)

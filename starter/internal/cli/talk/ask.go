@@ -1,6 +1,7 @@
 package talk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -129,10 +130,12 @@ func (a *asker) askPending(ctx context.Context) (done bool, err error) {
 			pending = append(pending, r)
 		}
 	}
+	// The terminal asks first about what its user can decide, and not about calls that a client runs.
+	slices.SortStableFunc(pending, func(a, b client.Request) int { return cmp.Compare(ofClient(a), ofClient(b)) })
 	switch {
 	case len(pending) == 0:
 		return false, nil
-	case a.canAsk && (pending[0].Kind != turn.RequestElicitation || f.App.Draws()):
+	case a.canAsk && ofClient(pending[0]) == 0 && (pending[0].Kind != turn.RequestElicitation || f.App.Draws()):
 		a.f.view.pause()
 		io.WriteString(f.App.Err, "\a") // the terminal's bell
 		a.current = decide.NewDialog(f.TurnClient, pending[0])
@@ -140,6 +143,14 @@ func (a *asker) askPending(ctx context.Context) (done bool, err error) {
 		return false, nil
 	}
 	return a.printRequests(ctx, pending)
+}
+
+// ofClient returns 1 if a client runs the call of a request, and otherwise 0.
+func ofClient(r client.Request) int {
+	if r.Kind == turn.RequestResult {
+		return 1
+	}
+	return 0
 }
 
 // printRequests prints the requests with the commands that decide them. It then ends the command with ExitWaiting,

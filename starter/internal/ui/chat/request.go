@@ -67,6 +67,10 @@ func (m *Model) showRequest(e turn.Event, arguments string) {
 		return
 	}
 	m.endText()
+	if requested.Kind == turn.RequestResult { // a client, and not this user, runs the call
+		m.addText(entryNote, ui.Requested(requested))
+		return
+	}
 	p := &pendingRequest{Request: requested, turn: e.Turn, page: newPage()}
 	if arguments != "" {
 		p.Arguments = arguments
