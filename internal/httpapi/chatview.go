@@ -100,6 +100,9 @@ func (v *chatView) ask(ctx context.Context, turnID string) (waits bool, err erro
 		case turn.RequestApproval:
 			text = fmt.Sprintf("[The call %s %s waits for a permission: request %s of session %s.]", r.Tool,
 				turn.Truncate(r.Arguments, 500), r.ID, r.Session)
+		case turn.RequestResult:
+			text = fmt.Sprintf("[The call %s %s waits for a client that runs it: call %s of session %s.]", r.Tool,
+				turn.Truncate(r.Arguments, 500), r.Call, r.Session)
 		case turn.RequestElicitation:
 			text = fmt.Sprintf("[A tool asks: %s It waits for the response to request %s of session %s.]",
 				turn.Truncate(r.Elicitation.Message, 1000), r.ID, r.Session)

@@ -16,7 +16,7 @@ const (
 	Message   Kind = "message"   // text of the model
 	Reasoning Kind = "reasoning" // reasoning of the model, or its summary
 	Call      Kind = "call"      // a tool call
-	Request   Kind = "request"   // an approval, a question or an elicitation
+	Request   Kind = "request"   // an approval, a question, an elicitation or a result
 	Plan      Kind = "plan"      // the turn's plan; a later plan is another item
 	User      Kind = "user"      // a message of the user that was merged into the turn
 )
