@@ -44,11 +44,23 @@ func answers() fakellm.Script {
 		fakellm.When("As JSON.", fakellm.Text(`{"n":7}`)),
 		fakellm.When("Second.", fakellm.Text("To the second.")),
 		fakellm.When("First,", fakellm.Text("To the first.")),
+		fakellm.When("Weather?", fakellm.Func(func(q fakellm.Request) fakellm.Reply {
+			if last := q.Chat.Messages[len(q.Chat.Messages)-1]; last.Role == "tool" {
+				return fakellm.Text("It is " + q.Chat.Messages[len(q.Chat.Messages)-2].Content + " and " + last.Content + ".")
+			}
+			return fakellm.Calls(fakellm.ToolCall{Name: "client_weather", Arguments: `{"city":"Ulm"}`},
+				fakellm.ToolCall{Name: "client_weather", Arguments: `{"city":"Bonn"}`})
+		})),
 		fakellm.When("Touch it.", fakellm.Steps(fakellm.Call("local_touch", `{"text":"x"}`), fakellm.Text("It is touched."))),
 	)
 }
 
-const first, second = "To the first.", "To the second."
+// What the model of answers says.
+const (
+	first    = "To the first."
+	second   = "To the second."
+	weathers = "It is Ulm: 3 degrees and Bonn: 4 degrees."
+)
 
 // The newest version of OpenAI's client and one older major version, the AI SDK and LangChain get completions, streams,
 // structured output and errors, and each conversation stays in one session.
@@ -58,11 +70,12 @@ func TestClientsOfChatCompletions(t *testing.T) {
 	e.work()
 	w := e.web()
 	whole := map[string]any{"first": first, "streamed": second, "final": second, "tokens": true,
-		"parsed": map[string]any{"n": 7.0}, "refused": []any{404.0, "model_not_found"}, "models": []any{"everturn"}}
+		"parsed": map[string]any{"n": 7.0}, "refused": []any{404.0, "model_not_found"}, "models": []any{"everturn"},
+		"called": weathers}
 	assert.Equal(t, map[string]map[string]any{"openai": whole, "openai-6": whole,
-		"ai":        {"first": first, "streamed": second, "finish": "stop"},
+		"ai":        {"first": first, "streamed": second, "finish": "stop", "called": weathers},
 		"langchain": {"first": first, "streamed": second}}, w.clients("chat.cjs"))
-	assert.Len(t, w.sessions(), 4, "a session each")
+	assert.Len(t, w.sessions(), 7, "a session for each conversation")
 }
 
 // The same clients get responses: streams that are read again from any event, in the background, in conversations, with
@@ -76,11 +89,12 @@ func TestClientsOfResponses(t *testing.T) {
 	whole := map[string]any{"first": first, "streamed": second, "final": second, "tokens": true, "replayed": true,
 		"last": second, "queued": "queued", "background": second, "parsed": map[string]any{"n": 7.0},
 		"talk": []any{first, second}, "asked": []any{"local", "touch"}, "before": "completed", "approved": "It is touched.",
-		"kinds": []any{"mcp_call", "message"}, "input": "First, openai.", "cancelled": "completed", "gone": 404.0}
+		"kinds": []any{"mcp_call", "message"}, "input": "First, openai.", "cancelled": "completed", "gone": 404.0, "calls": 2.0,
+		"called": weathers}
 	older := maps.Clone(whole)
 	older["input"] = "First, openai-6."
 	assert.Equal(t, map[string]map[string]any{"openai": whole, "openai-6": older,
-		"ai":        {"first": first, "streamed": second, "finish": "stop"},
+		"ai":        {"first": first, "streamed": second, "finish": "stop", "called": weathers},
 		"langchain": {"first": first, "streamed": second}}, w.clients("responses.cjs"))
 	assert.EqualValues(t, 2, effects.Load())
 }

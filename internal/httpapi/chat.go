@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/everturn/everturn/client"
@@ -30,7 +31,8 @@ type chatRequest struct {
 	Verbosity      string            `json:"verbosity,omitempty"`
 	ResponseFormat chatFormat        `json:"response_format,omitzero"`
 	N              *int              `json:"n,omitempty"`
-	Tools          []json.RawMessage `json:"tools,omitempty"`
+	Tools          functions         `json:"tools,omitempty"`
+	ToolChoice     toolChoice        `json:"tool_choice,omitempty"`
 	Metadata       map[string]string `json:"metadata,omitempty"`
 }
 
@@ -69,6 +71,18 @@ type chatDelta struct {
 	Content   *string `json:"content,omitempty"`
 	Reasoning string  `json:"reasoning_content,omitempty"`
 	Refusal   *string `json:"refusal,omitempty"`
+	// ToolCalls are those that the client runs.
+	ToolCalls []chatCall `json:"tool_calls,omitempty"`
+}
+
+type chatCall struct {
+	Index    *int   `json:"index,omitempty"` // in a stream
+	ID       string `json:"id"`
+	Type     string `json:"type"`
+	Function struct {
+		Name      string `json:"name"`
+		Arguments string `json:"arguments"`
+	} `json:"function"`
 }
 
 type chatUsage struct {
@@ -90,26 +104,20 @@ const (
 )
 
 // chat answers a Chat Completion: the last message is sent to the session of the conversation, and the completion is
-// what the turn says, until it has ended or waits for a decision.
+// what the turn says, until it has ended or waits for a decision or for the client. If the last messages are results of
+// calls, the turn that waits for them goes on.
 func (c *call) chat(ctx context.Context, in chatRequest) error {
 	q, err := in.question()
 	if err != nil {
 		return err
 	}
-	conv, err := c.conversation(q)
+	v := &chatView{call: c, in: in, handed: handouts{}}
+	t, from, err := v.begin(ctx, q)
 	if err != nil {
 		return err
 	}
-	chosen, err := c.exchange(ctx, conv)
-	if err != nil {
-		return err
-	}
-	t, err := c.send(ctx, conv, chosen)
-	if err != nil {
-		return err
-	}
-	v := &chatView{call: c, in: in, head: chatCompletion{ID: "chatcmpl-" + t.ID, Object: "chat.completion",
-		Created: time.Now().Unix(), Model: in.Model}}
+	v.head = chatCompletion{ID: "chatcmpl-" + t.ID, Object: "chat.completion", Created: time.Now().Unix(),
+		Model: in.Model}
 	c.w.Header().Set(headerSession, t.Session)
 	c.w.Header().Set(headerTurn, t.ID)
 	if in.Stream {
@@ -125,14 +133,46 @@ func (c *call) chat(ctx context.Context, in chatRequest) error {
 			return nil // the client is gone, and the turn goes on
 		}
 	}
-	ended, err := v.follow(ctx, t)
+	ended, err := v.follow(ctx, t, from)
 	if err != nil {
 		return v.fail(err)
 	}
-	if err := c.keepConversation(ctx, conv, t, v.visible(), ended); err != nil {
+	if err := c.keepConversation(ctx, v.name.with("assistant", v.visible()), t, ended); err != nil {
 		return v.fail(err)
 	}
 	return v.end()
+}
+
+// begin sends what the client has sent to its turn, and returns the turn and the index of the first event that the
+// completion shows.
+func (v *chatView) begin(ctx context.Context, q question) (t client.Turn, from int64, err error) {
+	if outputs := v.in.outputs(); len(outputs) > 0 {
+		v.name = v.nameOf(q.model, q.messages)
+		rec, from, err := v.settleOutputs(ctx, outputs)
+		return client.Turn{Session: rec.Session, ID: rec.ID}, from, err
+	}
+	conv, err := v.conversation(q)
+	if err != nil {
+		return t, 0, err
+	}
+	v.name = conv.before.with(conv.last.Role, conv.last.Content.Text)
+	chosen, err := v.exchange(ctx, conv)
+	if err != nil {
+		return t, 0, err
+	}
+	t, err = v.call.send(ctx, conv, chosen)
+	return t, 0, err
+}
+
+// outputs returns the results of calls with which the messages end.
+func (in chatRequest) outputs() (list []output) {
+	for _, m := range slices.Backward(in.Messages) {
+		if m.Role != "tool" {
+			break
+		}
+		list = append(list, output{m.Call, m.Content.Text})
+	}
+	return list
 }
 
 // question returns what the request asks.
@@ -140,35 +180,37 @@ func (in chatRequest) question() (q question, err error) {
 	switch {
 	case in.N != nil && *in.N != 1:
 		return q, invalid("n", "n is %d; a turn has one answer", *in.N)
-	case len(in.Tools) > 0:
-		return q, invalid("tools", "agents have the tools of their configuration; tools that a client runs are not supported")
 	}
 	q = question{key: in.Key, retry: in.Retry, session: cmp.Or(in.Session, in.Metadata["session"]), model: in.Model,
 		messages: in.Messages, settings: turn.ModelSettings{Temperature: in.Temperature, TopP: in.TopP, Stop: in.Stop,
-			Seed: in.Seed, Effort: in.Effort, Verbosity: in.Verbosity}}
+			Seed: in.Seed, Effort: in.Effort, Verbosity: in.Verbosity, ToolChoice: string(in.ToolChoice)}}
+	if q.tools, err = in.Tools.tools(); err != nil {
+		return q, err
+	}
 	if in.ResponseFormat.Type == "json_schema" {
 		q.schema = in.ResponseFormat.JSONSchema.Schema
 	}
 	return q, nil
 }
 
-// follow reads the turn until it has ended or waits for a decision, and reports whether it has ended.
-func (v *chatView) follow(ctx context.Context, t client.Turn) (ended bool, err error) {
+// follow reads the turn until it has ended or waits, and reports whether it has ended.
+func (v *chatView) follow(ctx context.Context, t client.Turn, from int64) (ended bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(v.server.stopping, cancel)()
 	var fold items.Fold
-	for e, err := range v.Follow(ctx, t, -1) {
+	for e, err := range v.Follow(ctx, t, from-1) {
 		if err != nil {
 			return false, err
 		}
 		for _, change := range fold.Add(e) {
+			v.handed.add(change)
 			if err := v.change(change); err != nil {
 				return false, err
 			}
 		}
 		if fold.Waiting() {
-			if waits, err := v.ask(ctx, e.Turn); waits || err != nil {
+			if waits, err := v.ask(ctx, e.Turn, e.Step); waits || err != nil {
 				return false, err
 			}
 		}

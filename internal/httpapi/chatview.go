@@ -21,6 +21,9 @@ type chatView struct {
 	head   chatCompletion // what all chunks have
 	stream *stream        // nil: the response is not streamed
 	done   turn.DoneEvent
+	name   conversationName // of the conversation without the answer
+	handed handouts
+	calls  []chatCall // for the client to run
 
 	parts     []*items.Item // the messages so far
 	asked     []string      // what the turn waits for
@@ -83,11 +86,14 @@ func (v *chatView) add(text string) error {
 	return errors.Join(v.separate(), v.write(text))
 }
 
-// ask says what the turn waits for: a question, which the next message answers, or decisions. waits is false if it does
-// not wait any more.
-func (v *chatView) ask(ctx context.Context, turnID string) (waits bool, err error) {
+// ask says what the turn waits for: a question, which the next message answers, calls for the client to run, or
+// decisions. waits is false if it does not wait any more, or will hand out more calls.
+func (v *chatView) ask(ctx context.Context, turnID string, step int) (waits bool, err error) {
 	open, err := v.Pending(ctx, client.PendingInput{Turn: turnID})
 	if err != nil {
+		return false, err
+	}
+	if all, err := v.handed.complete(ctx, v.Journal(), turnID, step); !all || err != nil {
 		return false, err
 	}
 	for _, r := range open {
@@ -101,6 +107,12 @@ func (v *chatView) ask(ctx context.Context, turnID string) (waits bool, err erro
 			text = fmt.Sprintf("[The call %s %s waits for a permission: request %s of session %s.]", r.Tool,
 				turn.Truncate(r.Arguments, 500), r.ID, r.Session)
 		case turn.RequestResult:
+			if v.isFor(r.Tool, v.in.Tools) {
+				if err := v.handOut(turnID, r); err != nil {
+					return false, err
+				}
+				continue
+			}
 			text = fmt.Sprintf("[The call %s %s waits for a client that runs it: call %s of session %s.]", r.Tool,
 				turn.Truncate(r.Arguments, 500), r.Call, r.Session)
 		case turn.RequestElicitation:
@@ -112,6 +124,16 @@ func (v *chatView) ask(ctx context.Context, turnID string) (waits bool, err erro
 		}
 	}
 	return len(open) > 0, nil
+}
+
+// handOut adds a call for the client to run.
+func (v *chatView) handOut(turnID string, r turn.Request) error {
+	c := chatCall{ID: clientCall(turnID, r.Call), Type: "function"}
+	c.Function.Name, c.Function.Arguments = strings.TrimPrefix(r.Tool, turn.ClientTools), r.Arguments
+	v.calls = append(v.calls, c)
+	index := len(v.calls) - 1
+	c.Index = &index
+	return v.chunk(chatDelta{ToolCalls: []chatCall{c}}, nil)
 }
 
 // visible returns the text of the completion, as the client has it.
@@ -154,12 +176,14 @@ func (v *chatView) end() error {
 			message: v.done.Message})
 	}
 	finish := chatFinish(v.done.FinishReason)
+	if len(v.calls) > 0 {
+		finish = "tool_calls"
+	}
 	usage := chatUsageOf(v.done.Usage)
 	if v.stream == nil {
 		text := v.visible()
 		v.head.Choices = []chatChoice{{Message: &chatDelta{Role: "assistant", Content: &text,
-			Reasoning: v.reasoning.String()},
-			FinishReason: &finish}}
+			Reasoning: v.reasoning.String(), ToolCalls: v.calls}, FinishReason: &finish}}
 		v.head.Usage = usage
 		v.long("application/json")
 		return writeJSON(v.w, http.StatusOK, v.head)

@@ -21,6 +21,7 @@ import (
 type chatMessage struct {
 	Role    string      `json:"role"`
 	Content chatContent `json:"content"`
+	Call    string      `json:"tool_call_id,omitempty"` // of a message of the role tool
 }
 
 // chatContent is the text of a message, with its images and files. In JSON it is a string or a list of parts.
@@ -122,6 +123,7 @@ type question struct {
 	messages []chatMessage
 	settings turn.ModelSettings
 	schema   json.RawMessage // of the answer; nil: none
+	tools    []turn.ClientTool
 }
 
 // conversation is what a client has sent: the messages before the last one, and that one.
@@ -166,11 +168,17 @@ func (c *call) conversation(q question) (conv conversation, err error) {
 	if conv.agent, err = c.agentOf(q.model); err != nil {
 		return conv, err
 	}
-	conv.before = conversationName{}.with("principal", c.token.Principal).with("model", q.model)
-	for _, m := range conv.prior {
-		conv.before = conv.before.with(m.Role, m.Content.Text)
-	}
+	conv.before = c.nameOf(q.model, conv.prior)
 	return conv, nil
+}
+
+// nameOf returns the name of a conversation of the caller.
+func (c *call) nameOf(model string, messages []chatMessage) conversationName {
+	name := conversationName{}.with("principal", c.token.Principal).with("model", model)
+	for _, m := range messages {
+		name = name.with(m.Role, m.Content.Text)
+	}
+	return name
 }
 
 // agentOf returns the agent of a model's name: empty for the default agent.
@@ -195,7 +203,7 @@ func (c *call) send(ctx context.Context, conv conversation, chosen client.Exchan
 	}
 	m := client.SendInput{Session: chosen.Session, Agent: conv.agent, Attachments: conv.last.Content.Attachments,
 		OutputSchema: conv.schema, Message: turn.UserMessage{ID: chosen.Message, Text: conv.last.Content.Text,
-			ModelSettings: conv.settings}}
+			ModelSettings: conv.settings, ClientTools: conv.tools}}
 	if m.Message.Effort == "none" { // OpenAI's word
 		m.Message.Effort = turn.EffortOff
 	}
@@ -286,11 +294,10 @@ func (conv conversation) told() string {
 	return b.String() + conv.last.Content.Text
 }
 
-// keepConversation records where the conversation is now, so that the next request of the client finds it.
-func (c *call) keepConversation(ctx context.Context, conv conversation, t client.Turn, answer string,
-	ended bool) error {
-	e := client.Exchange{Name: conv.before.with("user", conv.last.Content.Text).with("assistant", answer).String(),
-		Session: t.Session, Message: t.MessageID}
+// keepConversation records where the conversation is now, so that the next request of the client finds it. name is that
+// of the conversation with the answer.
+func (c *call) keepConversation(ctx context.Context, name conversationName, t client.Turn, ended bool) error {
+	e := client.Exchange{Name: name.String(), Session: t.Session, Message: t.MessageID}
 	s, err := c.Journal().Session(ctx, t.Session)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"strings"
@@ -10,7 +11,7 @@ import (
 )
 
 // change shows a change of the items as events of the response.
-func (v *responseView) change(c items.Change) error {
+func (v *responseView) change(ctx context.Context, c items.Change) error {
 	if c.Do == items.Finish {
 		v.done = c.Done
 		return nil
@@ -21,10 +22,13 @@ func (v *responseView) change(c items.Change) error {
 	case items.Reasoning:
 		return v.reasoning(c)
 	case items.Call:
+		if strings.HasPrefix(c.Item.Call.Tool, turn.ClientTools) {
+			return nil // see ask
+		}
 		return v.callItem(c)
 	case items.Request:
 		if c.Do == items.Begin && c.Item.Request.Decision == nil { // otherwise an earlier response has asked
-			return v.ask(c.Item)
+			return v.ask(ctx, c.Item)
 		}
 	}
 	return nil
@@ -152,9 +156,15 @@ func (v *responseView) callItem(c items.Change) error {
 }
 
 // ask shows a request: an approval as OpenAI has it, and what else a turn waits for as a message.
-func (v *responseView) ask(i *items.Item) error {
+func (v *responseView) ask(ctx context.Context, i *items.Item) error {
 	r := i.Request
 	switch r.Kind {
+	case turn.RequestResult:
+		if v.isFor(r.Tool, v.functions) {
+			return v.handOut(ctx, i)
+		}
+		return v.say(fmt.Sprintf("[The call %s waits for a client that runs it: call %s of session %s.]", r.Tool, r.Call,
+			v.rec.Session))
 	case turn.RequestApproval:
 		server, name, _ := strings.Cut(r.Tool, "/")
 		id := v.itemID("mcpr", i)
@@ -177,6 +187,29 @@ func (v *responseView) ask(i *items.Item) error {
 		}
 	}
 	return v.say(r.Question)
+}
+
+// handOut shows a call for the client to run.
+func (v *responseView) handOut(ctx context.Context, i *items.Item) error {
+	arguments, err := v.argumentsOf(ctx, v.turn, i.Request)
+	if err != nil {
+		return err
+	}
+	o, err := v.add(i, object{"type": "function_call", "id": v.itemID("fc", i),
+		"call_id": clientCall(v.turn, i.Request.Call), "name": strings.TrimPrefix(i.Request.Tool, turn.ClientTools),
+		"arguments": "", "status": statusInProgress})
+	if err != nil {
+		return err
+	}
+	if err := v.part("response.function_call_arguments.delta", o, object{"delta": arguments}); err != nil {
+		return err
+	}
+	o.fields["arguments"], o.fields["status"] = arguments, statusCompleted
+	if err := v.part("response.function_call_arguments.done", o, object{"arguments": arguments,
+		"name": o.fields["name"]}); err != nil {
+		return err
+	}
+	return v.endItem(o)
 }
 
 // say shows a text as a whole message.

@@ -18,9 +18,9 @@ type responseRecord struct {
 	Conversation string          `json:"conversation,omitempty"`
 	Principal    string          `json:"principal"`
 	client.Exchange
-	// Approval means that the response begins with the event Exchange.Seq of its turn: another response has the events
+	// Continues means that the response begins with the event Exchange.Seq of its turn: another response has the events
 	// before. Otherwise it begins with its message.
-	Approval bool `json:"approval,omitempty"`
+	Continues bool `json:"continues,omitempty"`
 }
 
 // responsePrefix begins the IDs of responses, and responseName the names of their exchanges.

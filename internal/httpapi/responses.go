@@ -29,7 +29,8 @@ type responseRequest struct {
 	TopP         *float64          `json:"top_p,omitempty"`
 	Reasoning    responseReasoning `json:"reasoning,omitzero"`
 	Text         responseText      `json:"text,omitzero"`
-	Tools        []json.RawMessage `json:"tools,omitempty"`
+	Tools        functions         `json:"tools,omitempty"`
+	ToolChoice   toolChoice        `json:"tool_choice,omitempty"`
 	Metadata     map[string]string `json:"metadata,omitempty"`
 }
 
@@ -65,6 +66,7 @@ func (c *conversationRef) UnmarshalJSON(b []byte) error {
 type responseInput struct {
 	messages  []chatMessage
 	approvals []approvalItem
+	outputs   []output
 }
 
 // approvalItem is the decision about an approval that an earlier response has asked for.
@@ -90,6 +92,8 @@ func (in *responseInput) UnmarshalJSON(b []byte) error {
 			Type string `json:"type"`
 			approvalItem
 			chatMessage
+			CallID string      `json:"call_id"`
+			Output chatContent `json:"output"`
 		}
 		if err := json.Unmarshal(raw, &i); err != nil {
 			return err
@@ -99,7 +103,9 @@ func (in *responseInput) UnmarshalJSON(b []byte) error {
 			in.add(i.chatMessage)
 		case "mcp_approval_response":
 			in.approvals = append(in.approvals, i.approvalItem)
-		case "reasoning", "mcp_call", "mcp_approval_request", "mcp_list_tools", "item_reference": // the session has them
+		case "function_call_output":
+			in.outputs = append(in.outputs, output{i.CallID, i.Output.Text})
+		case "reasoning", "function_call", "mcp_call", "mcp_approval_request", "mcp_list_tools", "item_reference": // the session has them
 		default:
 			return fmt.Errorf("input has an item of type %.40q, which is not supported", i.Type)
 		}
@@ -113,21 +119,24 @@ func (in *responseInput) add(m chatMessage) {
 		in.messages[n-1].Content.Text += "\n\n" + m.Content.Text
 		return
 	}
+	if m.Role == "user" { // what comes before is known already
+		in.approvals, in.outputs = nil, nil
+	}
 	in.messages = append(in.messages, m)
 }
 
 // createResponse answers a request of OpenAI's Responses with a turn, or with a part of one that an approval goes on
 // with.
 func (c *call) createResponse(ctx context.Context, in responseRequest) error {
-	if len(in.Tools) > 0 {
-		return invalid("tools", "agents have the tools of their configuration; tools that a client runs are not supported")
-	}
 	var err error
 	rec := responseRecord{Created: time.Now().Unix(), Request: in.raw, Principal: c.token.Principal,
 		Conversation: in.Conversation.ID}
-	if len(in.Input.approvals) > 0 {
+	switch {
+	case len(in.Input.outputs) > 0:
+		err = c.settleResponse(ctx, in, &rec)
+	case len(in.Input.approvals) > 0:
 		err = c.decideResponse(ctx, in, &rec)
-	} else {
+	default:
 		err = c.beginResponse(ctx, in, &rec)
 	}
 	if err != nil {
@@ -154,7 +163,11 @@ func (c *call) createResponse(ctx context.Context, in responseRequest) error {
 func (c *call) beginResponse(ctx context.Context, in responseRequest, rec *responseRecord) error {
 	q := question{key: in.Key, retry: in.Retry, session: in.Conversation.ID, model: in.Model, messages: in.Input.messages,
 		settings: turn.ModelSettings{Temperature: in.Temperature, TopP: in.TopP, Effort: in.Reasoning.Effort,
-			ReasoningSummary: in.Reasoning.Summary, Verbosity: in.Text.Verbosity}}
+			ReasoningSummary: in.Reasoning.Summary, Verbosity: in.Text.Verbosity, ToolChoice: string(in.ToolChoice)}}
+	var err error
+	if q.tools, err = in.Tools.tools(); err != nil {
+		return err
+	}
 	if in.Text.Format.Type == "json_schema" {
 		q.schema = in.Text.Format.Schema
 	}
@@ -250,8 +263,22 @@ func (c *call) decideResponse(ctx context.Context, in responseRequest, rec *resp
 			return err
 		}
 	}
-	rec.Exchange = client.Exchange{Session: before.Session, Message: before.Message, Turn: v.turn, Seq: v.next}
-	rec.Approval = true
-	rec.ID = fmt.Sprintf("%s%s_%d", responsePrefix, strings.TrimPrefix(before.Message, "m-"), v.next)
+	return c.continueResponse(ctx, rec, client.Exchange{Session: before.Session, Message: before.Message, Turn: v.turn,
+		Seq: v.next})
+}
+
+// settleResponse sends the results of calls that the client has run. The response is what the turn does from then on.
+func (c *call) settleResponse(ctx context.Context, in responseRequest, rec *responseRecord) error {
+	t, from, err := c.settleOutputs(ctx, in.Input.outputs)
+	if err != nil {
+		return err
+	}
+	return c.continueResponse(ctx, rec, client.Exchange{Session: t.Session, Message: t.MessageID, Turn: t.ID, Seq: from})
+}
+
+// continueResponse records the response that shows a turn from an event on.
+func (c *call) continueResponse(ctx context.Context, rec *responseRecord, from client.Exchange) error {
+	rec.Exchange, rec.Continues = from, true
+	rec.ID = fmt.Sprintf("%s%s_%d", responsePrefix, strings.TrimPrefix(from.Message, "m-"), from.Seq)
 	return c.putRecord(ctx, rec)
 }

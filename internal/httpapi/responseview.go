@@ -30,6 +30,7 @@ type responseView struct {
 	*call
 	rec     responseRecord
 	request map[string]any // as it was sent
+	functions
 
 	send   func(event object) error // nil: nothing is sent
 	seq    int64                    // of the next event
@@ -39,6 +40,7 @@ type responseView struct {
 	output []*outputItem
 	parts  map[*items.Item]*outputItem
 	asked  map[string]turn.Request // approvals, by the IDs of their items
+	handed handouts
 	status string
 	done   turn.DoneEvent
 	ended  int64 // when the response has ended, in seconds
@@ -53,9 +55,14 @@ type outputItem struct {
 }
 
 func newResponseView(c *call, rec responseRecord) (*responseView, error) {
-	v := &responseView{call: c, rec: rec, parts: map[*items.Item]*outputItem{}, asked: map[string]turn.Request{},
+	v := &responseView{call: c, rec: rec, parts: map[*items.Item]*outputItem{}, asked: map[string]turn.Request{}, handed: handouts{},
 		status: statusQueued, turn: rec.Turn}
-	return v, json.Unmarshal(rec.Request, &v.request)
+	var in struct {
+		Tools functions `json:"tools"`
+	}
+	err := errors.Join(json.Unmarshal(rec.Request, &v.request), json.Unmarshal(rec.Request, &in))
+	v.functions = in.Tools
+	return v, err
 }
 
 // serve streams the response, from the event after a sequence number on.
@@ -108,7 +115,8 @@ func (v *responseView) read(ctx context.Context, follow bool) error {
 		}
 		v.status, v.turn, v.next = statusInProgress, e.Turn, e.Index+1
 		for _, c := range v.fold.Add(e) {
-			if err := v.change(c); err != nil {
+			v.handed.add(c)
+			if err := v.change(ctx, c); err != nil {
 				return err
 			}
 		}
@@ -116,7 +124,13 @@ func (v *responseView) read(ctx context.Context, follow bool) error {
 		case e.Kind == turn.EventTurnCompleted:
 			return v.finish(v.outcome(), &e)
 		case asked == nil && isAsked(e.Kind) && v.fold.Waiting():
-			asked = &e
+			all, err := v.handed.complete(ctx, v.Journal(), e.Turn, e.Step)
+			if err != nil {
+				return err
+			}
+			if all {
+				asked = &e
+			}
 		}
 		if asked == nil {
 			continue
@@ -141,7 +155,7 @@ func isAsked(k turn.EventKind) bool {
 func (v *responseView) events(ctx context.Context, follow bool) (iter.Seq2[turn.Event, error], error) {
 	t := client.Turn{Session: v.rec.Session, ID: v.rec.Turn}
 	from := v.rec.Seq
-	if !v.rec.Approval {
+	if !v.rec.Continues {
 		rec, err := v.Journal().Delivered(ctx, v.rec.Session, v.rec.Message)
 		switch {
 		case errors.Is(err, client.ErrNotFound) && !follow:
@@ -216,6 +230,14 @@ func (v *responseView) finishWithout(ctx context.Context) error {
 // finish ends the response. e is the event that has ended it; nil if there is none.
 func (v *responseView) finish(status string, e *turn.Event) error {
 	v.status = status
+	for _, o := range v.output { // calls that go on: the next response has their results
+		if !o.done {
+			o.fields["status"] = statusIncomplete
+			if err := v.endItem(o); err != nil {
+				return err
+			}
+		}
+	}
 	if e != nil {
 		v.ended = e.At.Unix()
 	}

@@ -4,6 +4,9 @@ const { createRequire } = require("node:module");
 const [dir, baseURL, apiKey] = process.argv.slice(2);
 const from = createRequire(dir + "/package.json");
 
+const parameters = { type: "object", properties: { city: { type: "string" } }, required: ["city"], additionalProperties: false };
+const weather = ({ city }) => `${city}: ${city.length} degrees`;
+
 async function withOpenAI(name) {
   const OpenAI = from(name).OpenAI;
   const client = new OpenAI({ baseURL, apiKey });
@@ -22,20 +25,29 @@ async function withOpenAI(name) {
   });
   const refused = await client.chat.completions.create({ model: "gpt-4.1", messages }).catch((e) => e);
   const models = await client.models.list();
+  const runner = client.chat.completions.runTools({ model: "everturn", messages: [{ role: "user", content: "Weather?" }],
+    tools: [{ type: "function", function: { name: "weather", parameters, parse: JSON.parse, function: weather } }] });
+  const called = await runner.finalContent();
   return { first: first.choices[0].message.content, streamed, final: final.choices[0].message.content,
     tokens: final.usage.total_tokens > 0, parsed: parsed.choices[0].message.parsed ?? JSON.parse(parsed.choices[0].message.content),
-    refused: [refused.status, refused.code], models: models.data.map((m) => m.id) };
+    refused: [refused.status, refused.code], models: models.data.map((m) => m.id), called };
+}
+
+async function called(generateText, model, jsonSchema, stepCountIs) {
+  const { text } = await generateText({ model, prompt: "Weather?", stopWhen: stepCountIs(3),
+    tools: { weather: { description: "The weather.", inputSchema: jsonSchema(parameters), execute: async (c) => weather(c) } } });
+  return text;
 }
 
 async function withAI() {
-  const { generateText, streamText } = from("ai");
+  const { generateText, streamText, jsonSchema, stepCountIs } = from("ai");
   const model = from("@ai-sdk/openai").createOpenAI({ baseURL, apiKey }).chat("everturn");
   const first = await generateText({ model, prompt: "First, ai." });
   const stream = streamText({ model, messages: [{ role: "user", content: "First, ai." },
     { role: "assistant", content: first.text }, { role: "user", content: "Second." }] });
   let streamed = "";
   for await (const part of stream.textStream) streamed += part;
-  return { first: first.text, streamed, finish: await stream.finishReason };
+  return { first: first.text, streamed, finish: await stream.finishReason, called: await called(generateText, model, jsonSchema, stepCountIs) };
 }
 
 async function withLangChain() {

@@ -3,6 +3,9 @@ const { createRequire } = require("node:module");
 const [dir, baseURL, apiKey] = process.argv.slice(2);
 const from = createRequire(dir + "/package.json");
 
+const parameters = { type: "object", properties: { city: { type: "string" } }, required: ["city"], additionalProperties: false };
+const weather = ({ city }) => `${city}: ${city.length} degrees`;
+
 async function withOpenAI(name) {
   const client = new (from(name).OpenAI)({ baseURL, apiKey });
   const first = await client.responses.create({ model: "everturn", input: `First, ${name}.` });
@@ -28,6 +31,11 @@ async function withOpenAI(name) {
   const asked = call.output.find((o) => o.type === "mcp_approval_request");
   const approved = await client.responses.create({ model: "everturn", previous_response_id: call.id,
     input: [{ type: "mcp_approval_response", approval_request_id: asked.id, approve: true }] });
+  const functions = [{ type: "function", name: "weather", parameters, strict: true }];
+  const asks = await client.responses.create({ model: "everturn", input: "Weather?", tools: functions });
+  const calls = asks.output.filter((o) => o.type === "function_call");
+  const results = calls.map((c) => ({ type: "function_call_output", call_id: c.call_id, output: weather(JSON.parse(c.arguments)) }));
+  const called = (await client.responses.create({ model: "everturn", previous_response_id: asks.id, input: results })).output_text;
   const input = await client.responses.inputItems.list(first.id);
   const cancelled = await client.responses.cancel(first.id);
   await client.responses.delete(first.id);
@@ -37,18 +45,24 @@ async function withOpenAI(name) {
     last: JSON.parse(events.at(-1)).response.output_text ?? JSON.parse(events.at(-1)).response.output[0].content[0].text,
     queued, background: background.output_text, parsed: parsed.output_parsed, talk,
     asked: [asked.server_label, asked.name], before: call.status, approved: approved.output_text,
-    kinds: approved.output.map((o) => o.type), input: input.data[0].content[0].text, cancelled: cancelled.status, gone };
+    kinds: approved.output.map((o) => o.type), input: input.data[0].content[0].text, cancelled: cancelled.status, gone, calls: calls.length, called };
+}
+
+async function called(generateText, model, jsonSchema, stepCountIs) {
+  const { text } = await generateText({ model, prompt: "Weather?", stopWhen: stepCountIs(3),
+    tools: { weather: { description: "The weather.", inputSchema: jsonSchema(parameters), execute: async (c) => weather(c) } } });
+  return text;
 }
 
 async function withAI() {
-  const { generateText, streamText } = from("ai");
+  const { generateText, streamText, jsonSchema, stepCountIs } = from("ai");
   const model = from("@ai-sdk/openai").createOpenAI({ baseURL, apiKey }).responses("everturn");
   const first = await generateText({ model, prompt: "First, ai." });
   const stream = streamText({ model, messages: [{ role: "user", content: "First, ai." },
     { role: "assistant", content: first.text }, { role: "user", content: "Second." }] });
   let streamed = "";
   for await (const part of stream.textStream) streamed += part;
-  return { first: first.text, streamed, finish: await stream.finishReason };
+  return { first: first.text, streamed, finish: await stream.finishReason, called: await called(generateText, model, jsonSchema, stepCountIs) };
 }
 
 async function withLangChain() {
