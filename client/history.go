@@ -69,7 +69,7 @@ func ReadHistory(ctx context.Context, j Journal, session string) (h History, err
 		return h, err
 	}
 	for _, t := range turns {
-		th, err := readTurn(ctx, j, t)
+		th, err := ReadTurn(ctx, j, t)
 		if err != nil {
 			return h, err
 		}
@@ -88,7 +88,8 @@ func ReadHistory(ctx context.Context, j Journal, session string) (h History, err
 	return h, err
 }
 
-func readTurn(ctx context.Context, j Journal, t TurnRecord) (h TurnHistory, err error) {
+// ReadTurn reads what the journal has of a turn.
+func ReadTurn(ctx context.Context, j Journal, t TurnRecord) (h TurnHistory, err error) {
 	h.Turn = t
 	if h.Inferences, err = j.Inferences(ctx, t.ID); err != nil {
 		return h, err

@@ -61,8 +61,9 @@ type Journal interface {
 	Catalogues(ctx context.Context) ([]turn.Catalogue, error)
 	ApproveTools(ctx context.Context, in ApproveToolsInput) ([]turn.QuarantinedTool, error)
 
-	// The bearer tokens of the tenant: see also TokenBySecret.
+	// The bearer tokens of the tenant, and the links for the web page: see also TokenBySecret, LinkBySecret and SpendLink.
 	CreateToken(ctx context.Context, in CreateTokenInput) (t Token, secret string, err error)
+	CreateLink(ctx context.Context, in CreateTokenInput) (link Token, secret string, err error)
 	Tokens(ctx context.Context) ([]Token, error)
 	RevokeToken(ctx context.Context, id string) error
 
@@ -111,6 +112,9 @@ type (
 	Right             = journal.Right
 	CreateTokenInput  = journal.CreateTokenInput
 )
+
+// LinkFor is how long a link can be spent.
+const LinkFor = journal.LinkFor
 
 // The rights of tokens.
 const (
@@ -165,13 +169,38 @@ func Rights() []Right { return journal.Rights() }
 //
 // It is not a method of Journal, because a Journal has only what belongs to its tenant.
 func TokenBySecret(ctx context.Context, j Journal, secret string) (Token, error) {
-	all, ok := j.(interface {
-		TokenBySecret(ctx context.Context, secret string) (Token, error)
-	})
+	all, ok := j.(tokensOfAll)
 	if !ok {
 		return Token{}, ErrNoJournal
 	}
 	return all.TokenBySecret(ctx, secret)
+}
+
+// LinkBySecret returns the link of a secret, of any tenant, without spending it. The link may be spent or expired: see
+// Token.Active. ErrNotFound if the secret belongs to no link.
+func LinkBySecret(ctx context.Context, j Journal, secret string) (Token, error) {
+	all, ok := j.(tokensOfAll)
+	if !ok {
+		return Token{}, ErrNoJournal
+	}
+	return all.LinkBySecret(ctx, secret)
+}
+
+// SpendLink exchanges a link, of any tenant, for a token that is valid for the given time. ErrNotFound if there is no
+// such link, or it is spent or expired.
+func SpendLink(ctx context.Context, j Journal, link string, valid time.Duration) (t Token, secret string, err error) {
+	all, ok := j.(tokensOfAll)
+	if !ok {
+		return Token{}, "", ErrNoJournal
+	}
+	return all.SpendLink(ctx, link, valid)
+}
+
+// tokensOfAll are the methods of a journal that find tokens and links of all tenants.
+type tokensOfAll interface {
+	TokenBySecret(ctx context.Context, secret string) (Token, error)
+	LinkBySecret(ctx context.Context, secret string) (Token, error)
+	SpendLink(ctx context.Context, link string, valid time.Duration) (t Token, secret string, err error)
 }
 
 // HasJournal reports whether the SQLite file of a configuration exists. For Postgres it returns true without

@@ -29,6 +29,7 @@ var unscoped = []string{
 	"LeaseCapacity", "RecordUsage", "ReserveUsage", "CheckWrite", "Guarded", "ReadOnly", "OfferedBy",
 	"PutExchange", "Exchange", "DeleteExchange", // see journaltest/exchanges.go
 	"CreateToken", "Tokens", "RevokeToken", "TokenBySecret", // see journaltest/tokens.go
+	"CreateLink", "LinkBySecret", "SpendLink", // see journaltest/tokens.go
 }
 
 // TestNoMethodForgetsTheTenant checks that the conformance suite asks every method of DB that reads a

@@ -37,8 +37,12 @@ const (
 	MaxTokens = 1000
 )
 
-// secretPrefix begins every secret, so that scanners can find one that was published by mistake.
-const secretPrefix = "evt_"
+// The prefixes of secrets, by which scanners can find one that was published by mistake. The hash covers the prefix, so
+// that the secret of a link is none of a token.
+const (
+	secretPrefix     = "evt_"
+	linkSecretPrefix = "evl_"
+)
 
 // secretBytes is the number of random bytes in a secret.
 const secretBytes = 20
@@ -96,13 +100,25 @@ func (in CreateTokenInput) check(now time.Time) (CreateTokenInput, error) {
 //
 // Errors: ErrInvalid, also if the tenant has MaxTokens active tokens.
 func (db *DB) CreateToken(ctx context.Context, in CreateTokenInput) (token Token, secret string, err error) {
+	return db.createToken(ctx, "creating a token", newSecret("t-", secretPrefix), in)
+}
+
+// namedSecret is a new secret with the ID of its token.
+type namedSecret struct{ ID, Secret string }
+
+func newSecret(idPrefix, secretPrefix string) namedSecret {
 	random := make([]byte, secretBytes)
 	_, _ = rand.Read(random) // never fails
-	secret = secretPrefix + strings.ToLower(base32.StdEncoding.EncodeToString(random))
-	id := "t-" + strings.ToLower(rand.Text()[:12])
-	err = db.write(ctx, "creating a token", func(t *tx) error {
+	return namedSecret{idPrefix + strings.ToLower(rand.Text()[:12]),
+		secretPrefix + strings.ToLower(base32.StdEncoding.EncodeToString(random))}
+}
+
+// createToken creates a token or a link.
+func (db *DB) createToken(ctx context.Context, what string, n namedSecret, in CreateTokenInput) (token Token,
+	secret string, err error) {
+	err = db.write(ctx, what, func(t *tx) error {
 		if t.Again() { // an earlier run may have created it
-			if token, err = t.TokenBySecret(secret); !errors.Is(err, sql.ErrNoRows) {
+			if token, err = t.tokenOf(n.Secret); !errors.Is(err, sql.ErrNoRows) {
 				return err
 			}
 		}
@@ -117,16 +133,20 @@ func (db *DB) CreateToken(ctx context.Context, in CreateTokenInput) (token Token
 		if err != nil {
 			return err
 		}
-		token = Token{ID: id, Tenant: t.Tenant, Principal: in.Principal, Rights: in.Rights, CreatedAt: now,
+		token = Token{ID: n.ID, Tenant: t.Tenant, Principal: in.Principal, Rights: in.Rights, CreatedAt: now,
 			ExpiresAt: in.ExpiresAt.UTC()}
-		return t.Exec(`INSERT INTO tokens (token_id, hash, tenant, principal, rights, created_at, expires_at, revoked_at)
-			VALUES (?, ?, ?, ?, ?, ?, ?, 0)`, id, HashOf([]byte(secret)), t.Tenant, in.Principal,
-			string(mustJSON(in.Rights)), nanos(now), nanos(in.ExpiresAt))
+		return t.insertToken(token, n.Secret)
 	})
 	if err != nil {
 		return Token{}, "", err
 	}
-	return token, secret, nil
+	return token, n.Secret, nil
+}
+
+func (t *tx) insertToken(token Token, secret string) error {
+	return t.Exec(`INSERT INTO tokens (token_id, hash, tenant, principal, rights, created_at, expires_at, revoked_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, 0)`, token.ID, HashOf([]byte(secret)), token.Tenant, token.Principal,
+		string(mustJSON(token.Rights)), nanos(token.CreatedAt), nanos(token.ExpiresAt))
 }
 
 // checkTokens returns an error if the tenant has MaxTokens active tokens. It locks the journal's row first, so that
@@ -180,12 +200,21 @@ func (db *DB) RevokeToken(ctx context.Context, id string) error {
 }
 
 // TokenBySecret returns the token of a secret, of any tenant, so that a server can learn for which tenant a request is.
-// The token may be revoked or expired: see Token.Active. ErrNotFound if the secret belongs to no token.
+// The token may be revoked or expired: see Token.Active. ErrNotFound if the secret belongs to no token, or to a link.
 func (db *DB) TokenBySecret(ctx context.Context, secret string) (Token, error) {
-	return get(ctx, db, "finding a token", func(q querier) (Token, error) { return q.TokenBySecret(secret) })
+	return db.tokenBySecret(ctx, "finding a token", secretPrefix, secret)
 }
 
-// TokenBySecret returns the token of a secret, of any tenant.
-func (q querier) TokenBySecret(secret string) (Token, error) {
+func (db *DB) tokenBySecret(ctx context.Context, what, prefix, secret string) (Token, error) {
+	return get(ctx, db, what, func(q querier) (Token, error) {
+		if !strings.HasPrefix(secret, prefix) {
+			return Token{}, sql.ErrNoRows
+		}
+		return q.tokenOf(secret)
+	})
+}
+
+// tokenOf returns the token, or the link, of a secret, of any tenant.
+func (q querier) tokenOf(secret string) (Token, error) {
 	return scanToken(q.Row(`SELECT `+tokenColumns+` FROM tokens WHERE hash = ?`, HashOf([]byte(secret))).Scan)
 }

@@ -76,12 +76,16 @@ func (s *Server) authorize(c *call, rt route) error {
 	return nil
 }
 
-// authenticate returns the token of a request.
+// authenticate returns the token of a request: that of the header or, for the web page, of the cookie.
 func (s *Server) authenticate(r *http.Request) (client.Token, error) {
 	scheme, secret, ok := strings.Cut(r.Header.Get("Authorization"), " ")
-	if !ok || !strings.EqualFold(scheme, "bearer") {
-		return client.Token{}, unauthenticated("no_token",
-			"send a token of `everturn tokens create` as the header Authorization: Bearer TOKEN")
+	if !ok {
+		var err error
+		if secret, err = s.cookie(r); err != nil {
+			return client.Token{}, err
+		}
+	} else if !strings.EqualFold(scheme, "bearer") {
+		return client.Token{}, noToken
 	}
 	token, err := client.TokenBySecret(r.Context(), s.Client.Journal(), strings.TrimSpace(secret))
 	switch {
@@ -94,6 +98,10 @@ func (s *Server) authenticate(r *http.Request) (client.Token, error) {
 	}
 	return token, nil
 }
+
+// noToken is the problem of a request without a token.
+var noToken = unauthenticated("no_token",
+	"send a token of `everturn tokens create` as the header Authorization: Bearer TOKEN")
 
 func unauthenticated(code, message string) *problem {
 	return &problem{status: http.StatusUnauthorized, kind: kindUnauthenticated, code: code, message: message}

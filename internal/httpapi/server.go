@@ -66,12 +66,14 @@ func New(ctx context.Context, o Options) (*Server, error) {
 		}
 	}
 	origins.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		(&problem{status: http.StatusForbidden, kind: kindForbidden, code: "cross_origin",
-			message: "a page of another origin may not do this: name its origin in http.allowed_origins"}).write(w)
+		crossOrigin.write(w)
 	}))
 	mux := http.NewServeMux()
 	for _, rt := range routes {
 		mux.Handle(rt.method+" "+rt.path, s.handle(rt))
+	}
+	if err := s.registerPage(mux); err != nil {
+		return nil, err
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		(&problem{status: http.StatusNotFound, kind: kindNotFound, code: "no_route", message: fmt.Sprintf(

@@ -70,6 +70,13 @@ func (h *harness) turn(tenant, session, id string) {
 // send sends a request and returns the status and the body.
 func (h *harness) send(method, path, token, body string, headers ...string) (int, string) {
 	h.t.Helper()
+	res, text := h.sendWith(http.DefaultClient, method, path, token, body, headers...)
+	return res.StatusCode, text
+}
+
+// sendWith is send by a client.
+func (h *harness) sendWith(c *http.Client, method, path, token, body string, headers ...string) (*http.Response, string) {
+	h.t.Helper()
 	req, err := http.NewRequestWithContext(h.t.Context(), method, h.URL+path, strings.NewReader(body))
 	require.NoError(h.t, err)
 	if token != "" {
@@ -84,12 +91,12 @@ func (h *harness) send(method, path, token, body string, headers ...string) (int
 			req.Host = headers[i+1]
 		}
 	}
-	res, err := http.DefaultClient.Do(req)
+	res, err := c.Do(req)
 	require.NoError(h.t, err)
 	defer res.Body.Close()
 	b, err := io.ReadAll(res.Body)
 	require.NoError(h.t, err)
-	return res.StatusCode, string(b)
+	return res, string(b)
 }
 
 // code returns the code of a problem.

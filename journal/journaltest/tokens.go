@@ -2,6 +2,7 @@ package journaltest
 
 import (
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ var tokenPromises = []promise{
 	{"a token is found by its secret alone", tokenFound},
 	{"a tenant lists and revokes its own tokens only", tokenTenants},
 	{"a token that is not valid is not created", tokenChecked},
+	{"a link is exchanged for a token once", linkSpent},
 }
 
 // tokenInput is the input for a token that may read.
@@ -110,6 +112,43 @@ func tokenChecked(t *testing.T, open func() *journal.DB) {
 		assert.Empty(t, secret, name)
 	}
 	assert.Empty(t, must(j.Tokens(t.Context()))(t))
+}
+
+func linkSpent(t *testing.T, open func() *journal.DB) {
+	j, ctx := open(), t.Context()
+	acme := j.Tenant("acme")
+	link, secret, err := acme.CreateLink(ctx, tokenInput("ann"))
+	require.NoError(t, err)
+	assert.InDelta(t, journal.LinkFor, time.Until(link.ExpiresAt), float64(time.Minute))
+	_, err = j.TokenBySecret(ctx, secret)
+	require.ErrorIs(t, err, journal.ErrNotFound, "a link is no token")
+	_, bearer := createToken(t, acme, tokenInput("ann"))
+	for _, wrong := range []string{"", "evl_", bearer, secret + "a", link.ID} {
+		_, err := j.LinkBySecret(ctx, wrong)
+		require.ErrorIs(t, err, journal.ErrNotFound)
+		_, _, err = j.SpendLink(ctx, wrong, time.Hour)
+		require.ErrorIs(t, err, journal.ErrNotFound)
+	}
+	assert.Equal(t, link, must(j.LinkBySecret(ctx, secret))(t), "it is not spent")
+
+	var all sync.WaitGroup
+	var tokens atomic.Int64
+	for range 10 {
+		all.Go(func() {
+			token, made, err := j.SpendLink(ctx, secret, time.Hour)
+			if err != nil {
+				assert.ErrorIs(t, err, journal.ErrNotFound)
+				return
+			}
+			tokens.Add(1)
+			assert.Equal(t, token, must(j.TokenBySecret(ctx, made))(t))
+			assert.Equal(t, []any{"acme", "ann", link.Rights}, []any{token.Tenant, token.Principal, token.Rights})
+			assert.InDelta(t, time.Hour, time.Until(token.ExpiresAt), float64(time.Minute))
+		})
+	}
+	all.Wait()
+	assert.EqualValues(t, 1, tokens.Load())
+	assert.False(t, must(j.LinkBySecret(ctx, secret))(t).Active(time.Now()))
 }
 
 // tokenBound creates more tokens than a tenant may have, from two processes at once.

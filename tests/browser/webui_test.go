@@ -25,7 +25,7 @@ const (
 	// serverWithin bounds the start of Temporal; the first start on a machine builds it.
 	serverWithin = 10 * time.Minute
 	// shownWithin bounds how long a page takes to show something.
-	shownWithin = 60 * time.Second
+	shownWithin = 25 * time.Second
 )
 
 // page is a tab of Chromium.

@@ -23,10 +23,11 @@ import (
 func Serve(a *app.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Serve the HTTP API until Ctrl-C",
-		Long: `Serve the HTTP API until Ctrl-C, on the address http.listen. The server needs Temporal and the journal,
-and no worker; several servers may run. Callers send a token of "everturn tokens create". Each request
-is logged to standard error, without its content. GET /openapi.json describes the API.`,
+		Short: "Serve the HTTP API and the web page until Ctrl-C",
+		Long: `Serve the HTTP API and the web page until Ctrl-C, on the address http.listen. The server needs Temporal
+and the journal, and no worker; several servers may run. Callers send a token of "everturn tokens
+create", and browsers sign in with a link of "everturn tokens link". Each request is logged to standard
+error, without its content. GET /openapi.json describes the API.`,
 		Example: `  everturn tokens create ann --rights read,send,decide
   everturn serve --listen 127.0.0.1:7280`,
 		Args: cobra.NoArgs,
@@ -109,7 +110,14 @@ func serveDev(ctx context.Context, a *app.App, cfg config.Config) (stop func(), 
 		s.close()
 		return nil, errors.Join(err, file.Close())
 	}
-	a.Note("HTTP      %s (the token is in %s; docs/http.md)", s.url(), tokenFile)
+	_, link, err := s.client.Journal().CreateLink(ctx, client.CreateTokenInput{Principal: app.UserName(),
+		Rights: client.Rights()})
+	if err != nil {
+		s.close()
+		return nil, errors.Join(err, file.Close())
+	}
+	a.Note("HTTP      %s (the token is in %s; docs/http.md)\nWeb page  %s (works once, for ten minutes: "+
+		"`everturn tokens link` prints another)", s.url(), tokenFile, httpapi.SignInURL(cfg.HTTP, s.listener.Addr().String(), link))
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
 	go func() {

@@ -9,19 +9,21 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everturn/everturn/client"
+	"github.com/everturn/everturn/internal/httpapi"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 )
 
 // Tokens returns the commands for bearer tokens.
 func Tokens(a *app.App) *cobra.Command {
 	cmd := app.Parent("tokens", "Create, list and revoke the bearer tokens of everturn serve", tokensCreate(a),
-		tokensList(a), tokensRevoke(a))
+		tokensLink(a), tokensList(a), tokensRevoke(a))
 	cmd.Long = `Create, list and revoke the bearer tokens of everturn serve. A token belongs to a tenant (--tenant) and
 to a principal, the person or program that has it, and has rights: read (sessions, events and
 requests), send (messages, and stopping turns), decide (requests), administer (what concerns the
 whole tenant). No right implies another.
 
-The journal keeps only a hash of a token's secret.`
+The journal keeps only a hash of a token's secret. IDs of links for the web page begin with l-, and those
+of browsers that have signed in with p-.`
 	return cmd
 }
 
@@ -42,10 +44,7 @@ are recorded as made by the principal.`,
 			if err != nil {
 				return err
 			}
-			in := client.CreateTokenInput{Principal: args[0]}
-			for _, r := range rights {
-				in.Rights = append(in.Rights, client.Right(strings.TrimSpace(r)))
-			}
+			in := client.CreateTokenInput{Principal: args[0], Rights: rightsOf(rights)}
 			if expires != 0 {
 				in.ExpiresAt = time.Now().Add(expires)
 			}
@@ -73,6 +72,58 @@ are recorded as made by the principal.`,
 	flags.DurationVar(&expires, "expires", 0, "how long the token is valid: a `duration` such as 720h (default: until it "+
 		"is revoked)")
 	return cmd
+}
+
+// tokensLink returns the command that makes a link for the web page.
+func tokensLink(a *app.App) *cobra.Command {
+	var rights []string
+	cmd := &cobra.Command{
+		Use:   "link [principal]",
+		Short: "Print a one-time link that signs a browser in to the web page",
+		Long: `Print a one-time link that signs a browser in to the web page of everturn serve. The link works once and
+for ten minutes. The browser then stays signed in for 30 days, or until its token is revoked. Without a
+principal, it is you.`,
+		Example: `  everturn tokens link
+  everturn tokens link ann --rights read`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			loaded, err := a.Load()
+			if err != nil {
+				return err
+			}
+			in := client.CreateTokenInput{Principal: app.UserName(), Rights: rightsOf(rights)}
+			if len(args) > 0 {
+				in.Principal = args[0]
+			}
+			j, err := app.OpenJournal(cmd.Context(), loaded.Config)
+			if err != nil {
+				return err
+			}
+			defer j.Close()
+			link, secret, err := j.CreateLink(cmd.Context(), in)
+			switch {
+			case errors.Is(err, client.ErrInvalid):
+				return app.AsUsage(err)
+			case err != nil:
+				return err
+			}
+			fmt.Fprintln(a.Out, httpapi.SignInURL(loaded.Config.HTTP, loaded.Config.HTTP.Listen, secret))
+			a.Note("The link signs %s in once, with the rights %s, until %s", link.Principal, rightsText(link),
+				link.ExpiresAt.Local().Format(time.TimeOnly))
+			return nil
+		},
+	}
+	cmd.Flags().StringSliceVar(&rights, "rights", []string{string(client.RightRead), string(client.RightSend),
+		string(client.RightDecide)}, "what the page may do: read, send, decide, administer")
+	return cmd
+}
+
+// rightsOf returns the rights that a flag names.
+func rightsOf(names []string) (rights []client.Right) {
+	for _, name := range names {
+		rights = append(rights, client.Right(strings.TrimSpace(name)))
+	}
+	return rights
 }
 
 // tokensList returns the command that lists the tokens of the tenant.
