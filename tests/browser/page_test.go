@@ -240,7 +240,7 @@ var hostile = []string{
 // is decided in this one.
 func TestThePageShowsHostileTexts(t *testing.T) {
 	browser := open(t)
-	p, other := browser.watched(), browser.watched()
+	p := browser.watched()
 	h, base := withPage(t)
 	p.signsIn(h)
 	for i, text := range hostile {
@@ -262,6 +262,7 @@ func TestThePageShowsHostileTexts(t *testing.T) {
 	p.picture("inbox-390")
 	p.size(1440, 900)
 	p.goes(base + "/inbox")
+	other := browser.watched()
 	other.front()
 	other.goes(base + "/s/%3Cb%3E&'%22")
 	other.until(`document.querySelector('[data-allow]:not([aria-disabled]):not(.arming)') !== null`)
