@@ -25,7 +25,8 @@ func promises() []promise {
 		followPromises,
 		followSessionPromises, prunePromises, peoplePromises, waitingPromises, joinedPromises, forkPromises, contentPromises,
 		clockPromises, exportPromises, exportPeoplePromises,
-		suspendPromises, markPromises, artifactPromises, driftPromises, latePromises, elicitationPromises, exportToolPromises,
+		suspendPromises, markPromises, artifactPromises, driftPromises, latePromises, elicitationPromises, clientToolPromises,
+		exportToolPromises,
 		exportPermissionPromises, tenantPromises, usagePromises, compactPromises, subagentPromises, tokenPromises, exchangePromises)
 }
 
