@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -81,23 +82,33 @@ func (w *web) call(method, path string, body, out any, headers ...string) (statu
 // frame is one event of a stream.
 type frame struct{ id, data string }
 
-// frames reads the next n events of a stream, or all if n is negative.
-func frames(t *testing.T, r io.Reader, n int) (list []frame) {
-	t.Helper()
-	lines := bufio.NewScanner(r)
-	lines.Buffer(nil, 1<<20)
-	var f frame
-	for len(list) != n && lines.Scan() {
-		switch name, value, _ := strings.Cut(lines.Text(), ": "); name {
-		case "id":
-			f.id = value
-		case "data":
-			f.data = value
-		case "":
-			if f != (frame{}) {
-				list = append(list, f)
+// stream yields the events of a stream.
+func stream(r io.Reader) iter.Seq[frame] {
+	return func(yield func(frame) bool) {
+		lines := bufio.NewScanner(r)
+		lines.Buffer(nil, 1<<20)
+		var f frame
+		for lines.Scan() {
+			switch name, value, _ := strings.Cut(lines.Text(), ": "); name {
+			case "id":
+				f.id = value
+			case "data":
+				f.data = value
+			case "":
+				if f != (frame{}) && !yield(f) {
+					return
+				}
+				f = frame{}
 			}
-			f = frame{}
+		}
+	}
+}
+
+// frames reads the next n events of a stream, or all if n is negative.
+func frames(r io.Reader, n int) (list []frame) {
+	for f := range stream(r) {
+		if list = append(list, f); len(list) == n {
+			break
 		}
 	}
 	return list
@@ -142,7 +153,7 @@ func TestATurnOverHTTP(t *testing.T) {
 
 	events, err := e.journal.Events(t.Context(), sent.ID, -1, 1000)
 	require.NoError(t, err)
-	whole := frames(t, live.Body, len(events))
+	whole := frames(live.Body, len(events))
 	require.Len(t, whole, len(events))
 	for i, f := range whole {
 		var got turn.Event
@@ -151,7 +162,7 @@ func TestATurnOverHTTP(t *testing.T) {
 		assert.Equal(t, fmt.Sprintf("%s/%d", sent.ID, i), f.id)
 		for _, from := range [][]string{{"?follow=false&after=" + f.id}, {"?turn=" + sent.ID, "Last-Event-ID", f.id}} {
 			res := w.request(t.Context(), "GET", s+"/events"+from[0], nil, from[1:]...)
-			assert.Equal(t, whole[i+1:], append([]frame{}, frames(t, res.Body, -1)...), "after %d", i)
+			assert.Equal(t, whole[i+1:], append([]frame{}, frames(res.Body, -1)...), "after %d", i)
 			res.Body.Close()
 		}
 	}
