@@ -115,10 +115,10 @@ func (p page) clicks(selector string) {
 }
 
 // withPage starts everturn dev with the page on an address of its own.
-func withPage(t *testing.T) (h userFolder, address string) {
+func withPage(t *testing.T, flags ...string) (h userFolder, address string) {
 	t.Helper()
 	address = fmt.Sprintf("127.0.0.1:%d", freePort(t))
-	h = newUserFolder(t, "[http]\nlisten = \""+address+"\"\n[local_files]\nwrite = true\n")
+	h = newUserFolderWith(t, append([]string{"dev"}, flags...), "[http]\nlisten = \""+address+"\"\n[local_files]\nwrite = true\n")
 	h.awaitServer()
 	answers(t, address)
 	return h, "http://" + address
@@ -226,6 +226,46 @@ func TestThePageFromSignInToSignOut(t *testing.T) {
 	p.shows("You are signed out")
 	p.goes(base + "/")
 	p.shows("Sign in", "everturn tokens link")
+}
+
+// An answer grows on the page. A page that is loaded in the middle goes on with the next word: none is missing and none is
+// there twice. A turn that is stopped keeps what it has said.
+func TestThePageShowsAnAnswerThatGrows(t *testing.T) {
+	p := open(t).watched()
+	h, base := withPage(t, "--slow")
+	p.signsIn(h)
+	h.send(base, "grows", "Hello")
+	p.goes(base + "/s/grows")
+	words := func(selector string) (list []string) {
+		var text string
+		p.value(`document.querySelector('`+selector+`')?.innerText ?? ''`, &text)
+		return strings.Fields(text)
+	}
+	var seen [][]string
+	for _, n := range []int{20, 80, 160} { // characters
+		p.until(fmt.Sprintf(`(document.querySelector('#live [data-text]')?.textContent ?? '').length > %d`, n))
+		seen = append(seen, words("#live [data-text]"))
+		p.goes(base + "/s/grows")
+		seen = append(seen, words("#live [data-text]"))
+	}
+	p.picture("live-1440")
+	p.until(`document.getElementById('state').textContent.includes('completed')`)
+	p.until(`!document.getElementById('live')`)
+	answer := words(".msg:not(.user) .md")
+	for i, list := range seen {
+		require.NotEmpty(t, list, i)
+		last := len(list) - 1 // perhaps the beginning of a word
+		require.Less(t, last, len(answer))
+		assert.Equal(t, answer[:last], list[:last])
+		assert.True(t, strings.HasPrefix(answer[last], list[last]))
+	}
+
+	p.types("[data-compose] textarea", "Hello"+kb.Enter)
+	p.until(`(document.querySelector('#live [data-text]')?.textContent ?? '').length > 20`)
+	p.clicks("[data-stop]")
+	p.until(`document.getElementById('state').textContent.includes('stopped')`)
+	p.shows("stopped here")
+	p.clean()
 }
 
 // hostile are texts that would run scripts, load things of other sites or break out of their place.

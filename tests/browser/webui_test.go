@@ -106,6 +106,12 @@ type userFolder struct {
 // more are further tables of agent.toml, and before are commands that run first.
 func newUserFolder(t *testing.T, more string, before ...[]string) userFolder {
 	t.Helper()
+	return newUserFolderWith(t, []string{"dev"}, more, before...)
+}
+
+// newUserFolderWith is newUserFolder with another command in place of `everturn dev`.
+func newUserFolderWith(t *testing.T, start []string, more string, before ...[]string) userFolder {
+	t.Helper()
 	h := userFolder{t: t, dir: t.TempDir()}
 	h.everturn = filepath.Join(h.dir, "everturn")
 	build := exec.Command("go", "build", "-C", filepath.Join("..", ".."), "-o", h.everturn, "./starter")
@@ -118,7 +124,7 @@ func newUserFolder(t *testing.T, more string, before ...[]string) userFolder {
 	for _, args := range before {
 		h.runs(0, args...)
 	}
-	dev, ended := h.command("dev"), make(chan struct{})
+	dev, ended := h.command(start...), make(chan struct{})
 	output := &bytes.Buffer{}
 	dev.Stdout, dev.Stderr = output, output
 	require.NoError(t, dev.Start())
