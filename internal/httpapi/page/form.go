@@ -73,7 +73,7 @@ func parseForm(schema json.RawMessage) (f form) {
 		return f
 	}
 	in := json.NewDecoder(bytes.NewReader(s.Properties)) // in the order of the schema
-	if _, err := in.Token(); err != nil {
+	if open, err := in.Token(); err != nil || open != json.Delim('{') {
 		return form{Wrong: true}
 	}
 	for in.More() {

@@ -2,9 +2,11 @@ package page
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"html"
 	"html/template"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/microcosm-cc/bluemonday"
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
@@ -13,8 +15,12 @@ import (
 	"github.com/yuin/goldmark/util"
 )
 
-// maxMarkdown is the size of the longest text that is read as Markdown, in bytes. Longer ones are shown as they are.
-const maxMarkdown = 64 << 10
+// maxMarkdown is the size of the longest text that is read as Markdown, in bytes. Longer ones are shown as they are: the
+// time for a hostile text grows with the square of its length, and is about a second for one of this size.
+const maxMarkdown = 32 << 10
+
+// rendered keeps the HTML of texts, because a page that is shown is rendered again with each event.
+var rendered, _ = lru.New[[sha256.Size]byte, template.HTML](256) // the error is about other sizes
 
 // reader reads Markdown. What it writes is safe already, since it escapes the HTML of the text; sanitizer checks it
 // again.
@@ -40,11 +46,17 @@ var sanitizer = func() *bluemonday.Policy {
 
 // markdown returns a text of a model or of a user as HTML.
 func markdown(text string) template.HTML {
+	key := sha256.Sum256([]byte(text))
+	if known, ok := rendered.Get(key); ok {
+		return known
+	}
 	var b bytes.Buffer
 	if len(text) > maxMarkdown || reader.Convert([]byte(visible(text)), &b) != nil {
 		return template.HTML(`<pre class="code">` + html.EscapeString(visible(text)) + "</pre>") //nolint:gosec // escaped
 	}
-	return template.HTML(sanitizer.SanitizeBytes(b.Bytes())) //nolint:gosec // sanitized
+	out := template.HTML(sanitizer.SanitizeBytes(b.Bytes())) //nolint:gosec // sanitized
+	rendered.Add(key, out)
+	return out
 }
 
 // plainNodes writes HTML in the text as text, pictures as the words that describe them, code as the style sheet
