@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/workflows/turn"
@@ -144,6 +143,3 @@ func (v *visit) inbox() error {
 	}
 	return v.render(http.StatusOK, "inbox.html", p)
 }
-
-// Age returns how long the request has been open.
-func (r request) Age(now time.Time) string { return ago(now.Sub(r.AskedAt)) }

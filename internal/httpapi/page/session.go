@@ -30,7 +30,7 @@ type sessionPage struct {
 	State    stateLine
 	Requests []request
 	Plan     plan.Progress
-	Tree     []row // subagents of the session
+	Done     int // steps of the plan
 	Models   []string
 	Skills   []string
 }
@@ -175,6 +175,11 @@ func (v *visit) readTurns(ctx context.Context, p *sessionPage, s client.Session)
 		p.Turns = append(p.Turns, view)
 		if first+i == len(all)-1 || query.Get("turn") != "" {
 			p.Plan, p.Models, p.Skills = th.Plan, modelNames(th.Models), skillNames(th.Skills)
+			for _, s := range th.Plan.Steps {
+				if s.State == plan.StateDone {
+					p.Done++
+				}
+			}
 		}
 	}
 	return nil
