@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/client"
+	"github.com/everturn/everturn/workflows/plan"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -112,4 +114,20 @@ func TestFormats(t *testing.T) {
 	assert.Equal(t, "unpriced", cost(turn.Usage{InputTokens: 1, Unpriced: true}))
 	assert.Equal(t, "over $1.00", cost(turn.Usage{InputTokens: 1, Unpriced: true, Cost: turn.Dollar}))
 	assert.Equal(t, `a\x00\xffb`, visible("a\x00\xffb"))
+}
+
+// A plan shows its steps, how many are done, and which one is current.
+func TestPlans(t *testing.T) {
+	a, err := newAssets()
+	require.NoError(t, err)
+	templates, err := parseTemplates(a)
+	require.NoError(t, err)
+	var b strings.Builder
+	require.NoError(t, templates.ExecuteTemplate(&b, "session.html", sessionPage{Done: 1, Plan: plan.Progress{Steps: []plan.StepProgress{
+		{Description: "Look", State: plan.StateDone, Reflection: "seen"}, {Description: "Act", Tool: "local/x", State: plan.StateCurrent},
+		{Description: "<b>", State: plan.StateDropped}}}}))
+	for _, want := range []string{"1 of 3 done", `<progress value="1" max="3"`, `data-s="run" aria-current="step"`, "seen", "local/x",
+		`class="dropped"><span class="vh">dropped: </span>&lt;b&gt;`} {
+		assert.Contains(t, b.String(), want)
+	}
 }
