@@ -278,6 +278,8 @@ func TestAResultOverHTTP(t *testing.T) {
 	require.Equal(t, http.StatusOK, w.call("GET", "/v1/requests", nil, &open))
 	require.Len(t, open.Requests, 1)
 	result := s + "/turns/" + sent.ID + "/calls/" + open.Requests[0].Call + "/result"
+	require.Equal(t, http.StatusBadRequest, w.call("POST", s+"/turns/"+sent.ID+"/requests/"+open.Requests[0].ID, map[string]any{
+		"response": map[string]any{"action": "accept", "content": map[string]any{"blob": "any blob of the journal"}}}, nil))
 	require.Equal(t, http.StatusOK, w.call("POST", result, map[string]any{"text": "rain"}, nil))
 	require.Equal(t, http.StatusConflict, w.call("POST", result, map[string]any{"text": "sun"}, nil))
 	require.Equal(t, http.StatusOK, w.call("GET", s+"/turns/"+sent.ID+"?wait=60", nil, nil))

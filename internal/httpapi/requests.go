@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"strings"
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/workflows/turn"
@@ -63,6 +64,9 @@ func (c *call) decide(ctx context.Context, in decisionInput) (out decisionList, 
 		if is {
 			given++
 		}
+	}
+	if strings.HasPrefix(in.Request, turn.ResultRequest("")) {
+		return out, invalid("request", "%.40s waits for the result of a call: send it to /calls/{call}/result", in.Request)
 	}
 	if given != 1 {
 		return out, invalid("", "a decision has one of allow (an approval), text (a question) and response (an elicitation)")
