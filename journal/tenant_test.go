@@ -27,7 +27,7 @@ var unscoped = []string{
 	"ResumeScope",
 	"Tree", "MoveTree", "DropTree", // whose caller names the tenant
 	"LeaseCapacity", "RecordUsage", "ReserveUsage", "CheckWrite", "Guarded", "ReadOnly", "OfferedBy",
-	"SettleLate", // see journaltest/clienttools.go
+	"SettleLate",                                // see journaltest/clienttools.go
 	"PutExchange", "Exchange", "DeleteExchange", // see journaltest/exchanges.go
 	"CreateToken", "Tokens", "RevokeToken", "TokenBySecret", // see journaltest/tokens.go
 	"CreateLink", "LinkBySecret", "SpendLink", // see journaltest/tokens.go
