@@ -131,7 +131,7 @@ func TestANewTreeIsSetUp(t *testing.T) {
 	h := newCanvasUserFolder(t)
 	h.write("agent.toml", strings.Replace(h.read("agent.toml"), "mode = \"tree\"\n", "mode = \"tree\"\nsetup = \"sh setup.sh\"\n", 1)+
 		"[shell]\nenabled = true\n")
-	h.write("repo/setup.sh", "echo preparing; echo x > begun; while [ -e hold ]; do sleep 0.05; done; echo y > lock\n")
+	h.write("repo/setup.sh", "echo preparing; date +%s%N > begun; while [ -e hold ]; do sleep 0.05; done; echo y > lock\n")
 	h.write("repo/hold", "")
 	h.git("add", ".")
 	h.git("commit", "-qm", "setup")
@@ -151,9 +151,13 @@ func TestANewTreeIsSetUp(t *testing.T) {
 	}, within, 10*time.Millisecond)
 	first.signal(syscall.SIGKILL)
 	first.wait()
+	begun := func() string { b, _ := os.ReadFile(filepath.Join(tree, "begun")); return string(b) }
+	interrupted := begun()
 	h.worker()
 	require.Eventually(t, func() bool {
-		_ = os.Remove(filepath.Join(tree, "hold")) // the new setup begins with all files
+		if again := begun(); again != "" && again != interrupted { // the new setup begins with all files
+			_ = os.Remove(filepath.Join(tree, "hold"))
+		}
 		_, err := os.Stat(filepath.Join(tree, "lock"))
 		return err == nil
 	}, within, 10*time.Millisecond)

@@ -97,4 +97,5 @@ func TestClientsOfResponses(t *testing.T) {
 		"ai":        {"first": first, "streamed": second, "finish": "stop", "called": weathers},
 		"langchain": {"first": first, "streamed": second}}, w.clients("responses.cjs"))
 	assert.EqualValues(t, 2, effects.Load())
+	assert.Len(t, w.sessions(), 6+6+2+1, "a session for each conversation")
 }

@@ -137,8 +137,10 @@ func (c *call) chat(ctx context.Context, in chatRequest) error {
 	if err != nil {
 		return v.fail(err)
 	}
-	if err := c.keepConversation(ctx, v.name.with("assistant", v.visible()), t, ended); err != nil {
-		return v.fail(err)
+	if q.session == "" {
+		if err := c.keepConversation(ctx, v.name.with("assistant", v.visible()), t, ended); err != nil {
+			return v.fail(err)
+		}
 	}
 	return v.end()
 }

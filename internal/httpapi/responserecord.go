@@ -21,6 +21,9 @@ type responseRecord struct {
 	// Continues means that the response begins with the event Exchange.Seq of its turn: another response has the events
 	// before. Otherwise it begins with its message.
 	Continues bool `json:"continues,omitempty"`
+
+	// whole is the conversation, if the client has sent all of it. It is set while the request is answered.
+	whole *responseInput
 }
 
 // responsePrefix begins the IDs of responses, and responseName the names of their exchanges.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -159,9 +160,17 @@ func (c *call) createResponse(ctx context.Context, in responseRequest) error {
 	return writeJSON(c.w, http.StatusOK, v.final())
 }
 
+// withInstructions returns the messages of the input after the instructions.
+func (in responseRequest) withInstructions() []chatMessage {
+	if in.Instructions == "" {
+		return slices.Clone(in.Input.messages)
+	}
+	return append([]chatMessage{{Role: "system", Content: chatContent{Text: in.Instructions}}}, in.Input.messages...)
+}
+
 // beginResponse sends the last message of the input, and records the response before: whoever has its ID finds it.
 func (c *call) beginResponse(ctx context.Context, in responseRequest, rec *responseRecord) error {
-	q := question{key: in.Key, retry: in.Retry, session: in.Conversation.ID, model: in.Model, messages: in.Input.messages,
+	q := question{key: in.Key, retry: in.Retry, session: in.Conversation.ID, model: in.Model, messages: in.withInstructions(),
 		settings: turn.ModelSettings{Temperature: in.Temperature, TopP: in.TopP, Effort: in.Reasoning.Effort,
 			ReasoningSummary: in.Reasoning.Summary, Verbosity: in.Text.Verbosity, ToolChoice: string(in.ToolChoice)}}
 	var err error
@@ -171,8 +180,8 @@ func (c *call) beginResponse(ctx context.Context, in responseRequest, rec *respo
 	if in.Text.Format.Type == "json_schema" {
 		q.schema = in.Text.Format.Schema
 	}
-	if in.Instructions != "" {
-		q.messages = append([]chatMessage{{Role: "system", Content: chatContent{Text: in.Instructions}}}, q.messages...)
+	if in.Previous == "" && in.Conversation.ID == "" {
+		rec.whole = &responseInput{messages: q.messages}
 	}
 	if in.Previous != "" {
 		before, err := c.recordOf(ctx, in.Previous)
@@ -272,6 +281,9 @@ func (c *call) settleResponse(ctx context.Context, in responseRequest, rec *resp
 	t, from, err := c.settleOutputs(ctx, in.Input.outputs)
 	if err != nil {
 		return err
+	}
+	if in.Previous == "" && in.Conversation.ID == "" {
+		rec.whole = &responseInput{messages: in.withInstructions()}
 	}
 	return c.continueResponse(ctx, rec, client.Exchange{Session: t.Session, Message: t.MessageID, Turn: t.ID, Seq: from})
 }

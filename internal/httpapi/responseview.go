@@ -241,11 +241,33 @@ func (v *responseView) finish(status string, e *turn.Event) error {
 	if e != nil {
 		v.ended = e.At.Unix()
 	}
+	if err := v.keep(e); err != nil {
+		return err
+	}
 	kind := "response." + status
 	if status == statusCancelled {
 		kind = "response.incomplete" // there is no event for it
 	}
 	return v.emit(kind, object{"response": v.final()})
+}
+
+// keep records where the conversation is now, if the client has sent all of it: its next request then finds the session.
+func (v *responseView) keep(e *turn.Event) error {
+	if v.rec.whole == nil {
+		return nil
+	}
+	var said []string
+	for _, o := range v.output {
+		if content, ok := o.fields["content"].([]object); ok && len(content) > 0 && !o.withdrawn {
+			text, _ := content[0]["text"].(string)
+			said = append(said, text)
+		}
+	}
+	in := *v.rec.whole
+	in.add(chatMessage{Role: "assistant", Content: chatContent{Text: strings.Join(said, "\n\n")}})
+	model, _ := v.request["model"].(string)
+	t := client.Turn{Session: v.rec.Session, ID: v.turn, MessageID: v.rec.Message}
+	return v.keepConversation(v.r.Context(), v.nameOf(model, in.messages), t, e != nil && e.Kind == turn.EventTurnCompleted)
 }
 
 // emit sends the next event.

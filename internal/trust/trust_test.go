@@ -363,7 +363,7 @@ headers.Authorization = "Bearer ${CI_TOKEN}"
 // TestEveryAddressIsShown sets each setting of Config whose name says that it is an address. Those that nothing
 // connects to are the exception.
 func TestEveryAddressIsShown(t *testing.T) {
-	noConnection := []string{"temporal.ui_url", "worker.health_address"}
+	noConnection := []string{"temporal.ui_url", "worker.health_address", "http.public_url"}
 	var addresses []string
 	var write func(table string, of reflect.Type) string
 	write = func(table string, of reflect.Type) (text string) {
