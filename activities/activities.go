@@ -112,7 +112,8 @@ func New(o Options) (*Activities, error) {
 		return nil, err
 	}
 	return &Activities{
-		journal: o.Journal, settings: o.Settings, agents: o.Agents, clientTools: configured, secrets: o.Redact, queues: o.Queues, elsewhere: o.Elsewhere,
+		journal: o.Journal, settings: o.Settings, agents: o.Agents, clientTools: configured, secrets: o.Redact,
+		queues: o.Queues, elsewhere: o.Elsewhere,
 		journalRetryFor: o.JournalRetryFor, budget: o.Budget, frozen: cache, attempts: attempts, authorizer: authorizer,
 		completions: completions, calls: calls,
 	}, nil

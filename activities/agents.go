@@ -58,8 +58,9 @@ func (a *Activities) agentOf(name string) (turn.Agent, error) {
 		}
 		names[i] = agent.ID
 	}
-	return turn.Agent{}, turn.NewError(turn.CodeConfigInvalid, nil, fmt.Sprintf("there is no agent %q here; this worker runs %s",
-		turn.Truncate(name, 60), strings.Join(names, ", ")))
+	return turn.Agent{}, turn.NewError(turn.CodeConfigInvalid, nil,
+		fmt.Sprintf("there is no agent %q here; this worker runs %s",
+			turn.Truncate(name, 60), strings.Join(names, ", ")))
 }
 
 // keepToolsOf removes the turn's tools that the agent may not call. Tools of kind ActivityAgent stay, because

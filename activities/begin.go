@@ -89,7 +89,8 @@ func (a *Activities) begin(ctx context.Context, in workflows.BeginInput) (workfl
 func recordResult(t journal.TurnRecord) workflows.Result {
 	return workflows.Result{
 		Version: workflows.WireVersion, Session: t.Session, Turn: t.ID, State: t.State, FinishReason: t.Reason,
-		Answer: t.Answer, Truncated: len(t.Answer) > turn.AnswerKept-len("…"), Code: t.Code, Message: t.Message, Usage: t.Usage,
+		Answer: t.Answer, Truncated: len(t.Answer) > turn.AnswerKept-len("…"), Code: t.Code, Message: t.Message,
+		Usage: t.Usage,
 		Steps: t.Steps, ToolCalls: t.Calls,
 	}
 }
@@ -351,7 +352,8 @@ func (a *Activities) checkPrices(cfg turn.Config, compactPrompt *turn.Compaction
 		}
 		unpriced = models[i].Name
 	}
-	return turn.NewError(turn.CodeConfigInvalid, nil, fmt.Sprintf("there is %s, but the price of model %q is not known, so "+
-		"its cost cannot be limited: set its price under [[models]], or limit tokens instead", ceiling,
-		turn.Truncate(unpriced, 60)))
+	return turn.NewError(turn.CodeConfigInvalid, nil,
+		fmt.Sprintf("there is %s, but the price of model %q is not known, so "+
+			"its cost cannot be limited: set its price under [[models]], or limit tokens instead", ceiling,
+			turn.Truncate(unpriced, 60)))
 }

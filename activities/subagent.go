@@ -248,8 +248,9 @@ func (a *Activities) originOf(ctx context.Context, in workflows.BeginInput) (*or
 	}
 	from, err := a.journal.Tenant(in.Tenant).Origin(ctx, in.Session, in.Message.ID, in.Turn)
 	if errors.Is(err, journal.ErrNotFound) {
-		return nil, turn.NewError(turn.CodeConfigInvalid, err, fmt.Sprintf("the message ID %q is for the answer of a subagent, "+
-			"and the session has no such answer; use another ID", turn.Truncate(in.Message.ID, 200)))
+		return nil, turn.NewError(turn.CodeConfigInvalid, err,
+			fmt.Sprintf("the message ID %q is for the answer of a subagent, "+
+				"and the session has no such answer; use another ID", turn.Truncate(in.Message.ID, 200)))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading what the answer comes of: %w", err)

@@ -80,7 +80,8 @@ const maxInlineResult = turn.MaxResponseBytes / 2
 // storeResult returns the text of a result, or stores it in the journal and returns its hash if it is long.
 func (c *Client) storeResult(ctx context.Context, text string) (inline, blob string, err error) {
 	if len(text) > journal.MaxMessageBytes {
-		return "", "", fmt.Errorf("%w: the result is %d bytes; the maximum is %d", ErrInvalid, len(text), journal.MaxMessageBytes)
+		return "", "", fmt.Errorf("%w: the result is %d bytes; the maximum is %d", ErrInvalid, len(text),
+			journal.MaxMessageBytes)
 	}
 	if encoded, err := json.Marshal(text); err == nil && len(encoded) <= maxInlineResult {
 		return text, "", nil

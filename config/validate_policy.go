@@ -69,7 +69,8 @@ func (v *validator) toolPattern(key, pattern string) {
 	source, _, prefixed := strings.Cut(pattern, "/")
 	canMatch := pattern == "*" || prefixed && slices.Contains([]string{"local", "mcp", "client", "agent", "*"}, source)
 	if _, err := path.Match(pattern, ""); err != nil || !canMatch {
-		v.add(key, "is %s; it must be local/<tool>, mcp/<server>/<tool>, client/<name>, agent/<id>, a pattern of those, or * for all",
+		v.add(key, "is %s; it must be local/<tool>, mcp/<server>/<tool>, client/<name>, agent/<id>, a pattern of those, or "+
+			"* for all",
 			quote(pattern))
 	}
 }

@@ -272,10 +272,11 @@ func (e *Engine) build(context.Context) (err error) {
 		JournalRetryFor: e.cfg.Tuning.JournalRetryFor,
 		Home:            e.home, TaskQueue: e.cfg.Temporal.TaskQueue, Offers: e.offers.versions,
 		Queues: queuesOf(e.cfg), Elsewhere: elsewhere(e.cfg),
-		Journal: e.journal, Model: e.observedModel(), Tools: e.observedTools(), Agents: e.cfg.AllAgents(), Settings: e.settings(),
-		Budget: Budget(e.cfg.Budget),
-		Worker: e.identity(),
-		Redact: e.secrets, CacheBytes: e.cfg.Tuning.CacheBytes, Capacity: e.openCapacity(),
+		Journal: e.journal, Model: e.observedModel(), Tools: e.observedTools(), Agents: e.cfg.AllAgents(),
+		Settings: e.settings(),
+		Budget:   Budget(e.cfg.Budget),
+		Worker:   e.identity(),
+		Redact:   e.secrets, CacheBytes: e.cfg.Tuning.CacheBytes, Capacity: e.openCapacity(),
 		Slots: e.cfg.Worker.MaxConcurrentActivities,
 	})
 	if err != nil {

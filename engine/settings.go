@@ -73,7 +73,8 @@ func limits(cfg config.Config) turn.Limits {
 	return turn.Limits{
 		MaxSteps: r.MaxSteps, MaxToolCalls: r.MaxToolCalls, MaxConsecutiveErrors: r.MaxConsecutiveErrors,
 		TurnTimeout: r.TurnTimeout, ToolTimeout: r.ToolTimeout, MaxReprompts: r.MaxReprompts,
-		MaxHistoryMessages: r.MaxHistoryMessages, MaxParallelCalls: cfg.Tuning.ParallelCalls, MaxTokens: r.MaxTokens, MaxCostUSD: r.MaxCostUSD,
-		RetryFor: cfg.LLM.RetryFor,
+		MaxHistoryMessages: r.MaxHistoryMessages, MaxParallelCalls: cfg.Tuning.ParallelCalls, MaxTokens: r.MaxTokens,
+		MaxCostUSD: r.MaxCostUSD,
+		RetryFor:   cfg.LLM.RetryFor,
 	}
 }

@@ -94,7 +94,8 @@ func (e *exporter) findParts(session int64) error {
 		if !p.own {
 			err := e.Row(`SELECT t.id FROM turns t WHERE t.id = (SELECT max(id) FROM turns WHERE session = ?1
 				AND message_seq <= ?2) AND (t.ended_at IS NULL
-				OR EXISTS (SELECT 1 FROM messages m WHERE m.session = ?1 AND m.seq = ?2 + 1 AND m.turn = t.id))`, s.Session, s.High).Scan(&p.splitTurn)
+				OR EXISTS (SELECT 1 FROM messages m WHERE m.session = ?1 AND m.seq = ?2 + 1 AND m.turn = t.id))`, s.Session,
+				s.High).Scan(&p.splitTurn)
 			if ignoreNoRows(err) != nil {
 				return err
 			}

@@ -44,7 +44,8 @@ func (db *DB) SetFleetLimits(ctx context.Context, scope string, limits fleet.Lim
 
 // PauseScope stops the requests of a scope for some time. Inferences that are running continue. It replaces an earlier
 // pause.
-func (db *DB) PauseScope(ctx context.Context, scope, by, reason string, pause time.Duration) (p fleet.Pause, err error) {
+func (db *DB) PauseScope(ctx context.Context, scope, by, reason string, pause time.Duration) (p fleet.Pause,
+	err error) {
 	err = db.changeScope(ctx, "pausing "+scope, scope, func(r *fleet.Row, now time.Time) {
 		p = fleet.Pause{By: CleanText(by), Reason: CleanText(reason), Until: now.Add(pause)}
 		r.Pause = &p
@@ -188,7 +189,8 @@ func (db *DB) ReportWorker(ctx context.Context, r fleet.WorkerReport) error {
 		if err != nil {
 			return err
 		}
-		err = t.Exec(`DELETE FROM workers WHERE id = ? OR seen_at < (SELECT now FROM clock) - ?`, r.ID, int64(fleet.WorkerExpiry))
+		err = t.Exec(`DELETE FROM workers WHERE id = ? OR seen_at < (SELECT now FROM clock) - ?`, r.ID,
+			int64(fleet.WorkerExpiry))
 		if err != nil {
 			return err
 		}

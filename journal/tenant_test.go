@@ -17,7 +17,8 @@ import (
 // unscoped are the methods of DB that name no session and no turn for a reader. Those with which a worker records a
 // turn name a turn that Begin has returned.
 var unscoped = []string{
-	"Begin", "StartInference", "SettleInference", "FailInference", "ReleaseInference", "AppendEvents", "AppendStream", "StepMessage",
+	"Begin", "StartInference", "SettleInference", "FailInference", "ReleaseInference", "AppendEvents", "AppendStream",
+	"StepMessage",
 	"ChangeModel", "ModelChange", "SettleCompaction", "CompactionUsage", "PromptContext",
 	"Window", "TurnConfig",
 	"Ask", "Decide", "Grants", "ClaimCall", "SettleCall", "ReleaseCall", "SuspendCall", "NoteCall", "Taint", "Artifact",

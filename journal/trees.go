@@ -33,7 +33,8 @@ func (db *DB) Tree(ctx context.Context, tenant, session string) (t Tree, h TreeH
 	err = db.read(ctx, fmt.Sprintf("reading the tree of session %q", session), func(q querier) error {
 		var seen, now int64
 		var ignored string
-		err := q.Row(`SELECT t.epoch, t.place, t.head, t.base, t.ignored, coalesce(p.worker, ''), coalesce(p.seen_at, 0), c.now
+		err := q.Row(`SELECT t.epoch, t.place, t.head, t.base, t.ignored, coalesce(p.worker, ''), coalesce(p.seen_at, 0),
+			c.now
 			FROM clock c, trees t LEFT JOIN places p ON p.id = t.place WHERE t.tenant = ? AND t.session_id = ?`, tenant,
 			session).Scan(&t.Epoch, &t.Place, &t.Head, &t.Base, intoContent(&ignored), &h.Worker, &seen, &now)
 		if err != nil {
@@ -59,13 +60,15 @@ func (db *DB) MoveTree(ctx context.Context, tenant, session, worker string, to T
 			Scan(&epoch, &place)
 		switch begins := errors.Is(err, sql.ErrNoRows); {
 		case begins && to.Epoch == 1:
-			err = t.Exec(`INSERT INTO trees (tenant, session_id, epoch, place, head, base, ignored) VALUES (?, ?, ?, ?, ?, ?, ?)`,
+			err = t.Exec(`INSERT INTO trees (tenant, session_id, epoch, place, head, base, ignored)
+				VALUES (?, ?, ?, ?, ?, ?, ?)`,
 				tenant, session, to.Epoch, to.Place, to.Head, to.Base, contentOf(string(mustJSON(to.Ignored))))
 		case err != nil && !begins:
 		case begins || to.Epoch != epoch && to.Epoch != epoch+1 || to.Epoch == epoch && to.Place != place:
 			err = ErrStale
 		default:
-			err = t.Exec(`UPDATE trees SET epoch = ?, place = ?, head = ?, base = ?, ignored = ? WHERE tenant = ? AND session_id = ?`,
+			err = t.Exec(`UPDATE trees SET epoch = ?, place = ?, head = ?, base = ?, ignored = ? WHERE tenant = ?
+				AND session_id = ?`,
 				to.Epoch, to.Place, to.Head, to.Base, contentOf(string(mustJSON(to.Ignored))), tenant, session)
 		}
 		if err == nil && (to.Epoch != epoch) {
@@ -98,7 +101,8 @@ func (db *DB) DropTree(ctx context.Context, tenant, session string, epoch int64)
 // exportTree returns the state of the tree of a session for an export, or nil if it has no tree with commits.
 func (q querier) exportTree(session string) (*ExportTree, error) {
 	var t ExportTree
-	err := q.Row(`SELECT head, base FROM trees WHERE tenant = ? AND session_id = ?`, q.Tenant, session).Scan(&t.Head, &t.Base)
+	err := q.Row(`SELECT head, base FROM trees WHERE tenant = ? AND session_id = ?`, q.Tenant, session).Scan(&t.Head,
+		&t.Base)
 	if err != nil || t.Head == "" {
 		return nil, ignoreNoRows(err)
 	}
@@ -112,7 +116,8 @@ func (im *importer) importTree() error {
 		return nil
 	}
 	return im.Exec(`INSERT INTO trees (tenant, session_id, epoch, place, head, base, ignored) VALUES (?, ?, 1, '', ?, ?, ?)
-		ON CONFLICT DO NOTHING`, im.querier.Tenant, im.header.Session.ID, CleanText(t.Head), CleanText(t.Base), contentOf("null"))
+		ON CONFLICT DO NOTHING`, im.querier.Tenant, im.header.Session.ID, CleanText(t.Head), CleanText(t.Base),
+		contentOf("null"))
 }
 
 // placesKept is how long the journal remembers a place of which no worker has been seen.

@@ -101,8 +101,9 @@ func TestAKilledWorkerPublishesOnce(t *testing.T) {
 	real, err := exec.LookPath("git")
 	require.NoError(t, err)
 	bin, hold, done := t.TempDir(), filepath.Join(h.dir, "hold"), filepath.Join(h.dir, "done")
-	require.NoError(t, os.WriteFile(filepath.Join(bin, "git"), fmt.Appendf(nil, "#!/bin/sh\n%q \"$@\"\ncode=$?\ncase \" $* \" in "+
-		"*' push '*) touch %q; while [ -e %q ]; do sleep 0.05; done;; esac\nexit $code\n", real, done, hold), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(bin, "git"),
+		fmt.Appendf(nil, "#!/bin/sh\n%q \"$@\"\ncode=$?\ncase \" $* \" in "+
+			"*' push '*) touch %q; while [ -e %q ]; do sleep 0.05; done;; esac\nexit $code\n", real, done, hold), 0o755))
 	h.write("hold", "")
 	path := h.environ[0]
 	h.environ[0] = "PATH=" + bin + ":" + os.Getenv("PATH")
@@ -129,7 +130,8 @@ func TestAKilledWorkerPublishesOnce(t *testing.T) {
 func TestANewTreeIsSetUp(t *testing.T) {
 	t.Parallel()
 	h := newCanvasUserFolder(t)
-	h.write("agent.toml", strings.Replace(h.read("agent.toml"), "mode = \"tree\"\n", "mode = \"tree\"\nsetup = \"sh setup.sh\"\n", 1)+
+	h.write("agent.toml", strings.Replace(h.read("agent.toml"), "mode = \"tree\"\n",
+		"mode = \"tree\"\nsetup = \"sh setup.sh\"\n", 1)+
 		"[shell]\nenabled = true\n")
 	h.write("repo/setup.sh", "echo preparing; date +%s%N > begun; while [ -e hold ]; do sleep 0.05; done; echo y > lock\n")
 	h.write("repo/hold", "")

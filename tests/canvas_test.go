@@ -56,7 +56,8 @@ func TestASessionChangesItsCanvas(t *testing.T) {
 	shown := decoded[workspace.Summary](h.everturn("canvas", "show", "-o", "json", "changing").exits(0))
 	assert.Equal(t, "everturn/changing", shown.Branch)
 	assert.Len(t, shown.Commits, 2)
-	assert.Equal(t, []workspace.File{{Path: "docs/new.md", Added: 1}, {Path: "page.md", Added: 1, Removed: 1}}, shown.Files)
+	assert.Equal(t, []workspace.File{{Path: "docs/new.md", Added: 1}, {Path: "page.md", Added: 1, Removed: 1}},
+		shown.Files)
 	assert.Contains(t, h.everturn("canvas", "diff", "changing", "--file", "page.md").exits(0).out.String(), "+second")
 	assert.Contains(t, h.everturn("canvas", "log", "changing").exits(0).out.String(), "edit page.md")
 	assert.Contains(t,
@@ -64,8 +65,9 @@ func TestASessionChangesItsCanvas(t *testing.T) {
 	assert.Contains(t, h.everturn("run", "-s", "changing", `call local/read_file {"path":".env"}`).exits(0).out.String(),
 		"credentials")
 	assert.Equal(t, "first\n", h.read("repo/page.md"))
-	merging := h.everturn("run", "-s", "changing", `call local/canvas_merge {"into":"main","title":"x","commit":"`+shown.Head+
-		`","files":["docs/new.md","page.md"]}`).exits(6)
+	merging := h.everturn("run", "-s", "changing",
+		`call local/canvas_merge {"into":"main","title":"x","commit":"`+shown.Head+
+			`","files":["docs/new.md","page.md"]}`).exits(6)
 	assert.Contains(t, merging.err.String(), "docs/new.md")
 	assert.Contains(t, merging.err.String(), "risk high")
 	h.everturn("approve", "changing", "1.0", "-y").exits(0)
@@ -118,9 +120,11 @@ func TestForksAndUndoHaveTheFilesOfTheirMessages(t *testing.T) {
 	with := h.everturn("run", "-s", "with", "--with-changes", own).exits(0)
 	assert.Contains(t, with.out.String(), "mine")
 	h.everturn("run", "-s", "with", "--with-changes", own).exits(3)
-	h.everturn("run", "-s", "both", `call local/write_file {"path":"page.md","content":"second\n","overwrite":true}`).exits(0)
+	h.everturn("run", "-s", "both",
+		`call local/write_file {"path":"page.md","content":"second\n","overwrite":true}`).exits(0)
 	at := len(decoded[shown](h.everturn("show", "both", "-o", "json").exits(0)).Messages)
-	h.everturn("run", "-s", "both", `call local/write_file {"path":"page.md","content":"third\n","overwrite":true}`).exits(0)
+	h.everturn("run", "-s", "both",
+		`call local/write_file {"path":"page.md","content":"third\n","overwrite":true}`).exits(0)
 	h.everturn("rewind", "both", "--to", fmt.Sprint(at), "--as", "back").exits(0)
 	h.everturn("fork", "both", "--at", "1", "--as", "begin").exits(0)
 	h.everturn("fork", "both", "--as", "end").exits(0)

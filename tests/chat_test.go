@@ -19,7 +19,8 @@ import (
 // named returns a session ID that no other run of the test has used, because all runs share the server.
 func named(session string) string { return fmt.Sprintf("%s-%d", session, time.Now().UnixNano()%1e9) }
 
-const styledAnswer = "# Report\n\nIt is **good** \x1b[2Jand &#27;[31mred\x1b]0;title\x07.\n\n- one\n- two\n\n```go\nfmt.Println(\"\\*\")\n```\n"
+const styledAnswer = "# Report\n\nIt is **good** \x1b[2Jand &#27;[31mred\x1b]0;title\x07.\n\n- one\n- " +
+	"two\n\n```go\nfmt.Println(\"\\*\")\n```\n"
 
 func TestChatAnswers(t *testing.T) {
 	t.Parallel()
@@ -51,7 +52,8 @@ func approving(t *testing.T, effects string) (*userFolder, *fakellm.Server) {
 	arguments := "{\"text\":\"one \\u001b[2J \u202etwo\u009b31m \u200b" + strings.Repeat("and so on ", 60) + "the end\"}"
 	model := fakellm.Start(t, fakellm.Steps(fakellm.Call("mcp_ledger_append", arguments).WithText("I write."),
 		fakellm.Text("Done with it.")))
-	h := newUserFolder(t, asking(model)+"[policy]\nask = [\"mcp/ledger/append\"]\n"+hosting(t, "ledger", "", "-ledger", effects))
+	h := newUserFolder(t, asking(model)+"[policy]\nask = [\"mcp/ledger/append\"]\n"+hosting(t, "ledger", "", "-ledger",
+		effects))
 	h.worker()
 	return h, model
 }
@@ -165,7 +167,8 @@ func TestChatRunsWithItsOwnWorker(t *testing.T) {
 // lines around it, and so does the result.
 func TestChatChangesFiles(t *testing.T) {
 	t.Parallel()
-	h := newUserFolder(t, "[llm]\nprovider = \"demo\"\n[local_files]\nwrite = true\n[policy]\nask = [\"local/edit_file\"]\n")
+	h := newUserFolder(t,
+		"[llm]\nprovider = \"demo\"\n[local_files]\nwrite = true\n[policy]\nask = [\"local/edit_file\"]\n")
 	h.write("story.txt", "one\ntwo\nthree\nfour\nfive\nsix\nseven\n")
 	h.worker()
 	s := h.chat(80, 40, nil)

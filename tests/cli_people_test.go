@@ -160,8 +160,10 @@ func typeIn(t *testing.T, keys io.Writer, text string) {
 // TestCLISendsResults runs a turn with a tool of agent.toml that a client runs.
 func TestCLISendsResults(t *testing.T) {
 	t.Parallel()
-	h := newUserFolder(t, asking(fakellm.Start(t, fakellm.Steps(fakellm.Call("client_ticket", `{"title":"Lamp"}`), fakellm.Text("It is open."))))+
-		"[[client_tools]]\nname = \"ticket\"\nschema = '{\"type\":\"object\",\"properties\":{\"title\":{\"type\":\"string\"}}}'\n")
+	h := newUserFolder(t, asking(fakellm.Start(t, fakellm.Steps(fakellm.Call("client_ticket", `{"title":"Lamp"}`),
+		fakellm.Text("It is open."))))+
+		"[[client_tools]]\nname = \"ticket\"\nschema = "+
+		"'{\"type\":\"object\",\"properties\":{\"title\":{\"type\":\"string\"}}}'\n")
 	h.worker()
 	h.everturn("run", "-s", "ticket", "Open a ticket.").exits(6).says("everturn result ticket 1.0")
 	h.everturn("approvals").exits(0).says(`{"title":"Lamp"}`)

@@ -47,7 +47,8 @@ func TestCLITokens(t *testing.T) {
 		run(append([]string{"tokens", "create"}, args...)...).exits(3)
 	}
 
-	link := h.everturn("tokens", "link", "ann", "--rights", "read", "--set", "http.public_url=https://agents.example.com").exits(0)
+	link := h.everturn("tokens", "link", "ann", "--rights", "read", "--set",
+		"http.public_url=https://agents.example.com").exits(0)
 	assert.Regexp(t, `^https://agents\.example\.com/sign-in/evl_[a-z2-7]{32}\n$`, link.out.String())
 	run("tokens", "link", "ann", "--rights", "root").exits(3)
 

@@ -34,7 +34,8 @@ func withWeather(text string) workflows.Message {
 
 // settle sends the result of a call.
 func (e *env) settle(session, turnID, call, text string) (client.Settled, error) {
-	return e.people().SettleCall(e.t.Context(), client.SettleInput{Session: session, Turn: turnID, Call: call, Text: text, By: "ann"})
+	return e.people().SettleCall(e.t.Context(), client.SettleInput{Session: session, Turn: turnID, Call: call, Text: text,
+		By: "ann"})
 }
 
 // TestAClientRunsACall checks that a turn hands out a call with its whole arguments, waits without a worker, takes the
@@ -87,16 +88,19 @@ func TestAClientRunsACall(t *testing.T) {
 // may send an error, and a result that does not fit into a decision.
 func TestCallsOfClientsAndServersRunTogether(t *testing.T) {
 	t.Parallel()
-	e := newEnv(t, fakellm.Steps(askWeather("Ulm").And(askWeather("Bonn")).And(fakellm.Call("local_echo", `{"text":"here"}`)),
+	e := newEnv(t, fakellm.Steps(askWeather("Ulm").And(askWeather("Bonn")).And(fakellm.Call("local_echo",
+		`{"text":"here"}`)),
 		fakellm.Text("Done.")))
 	e.work(withEcho()...)
 	begun := e.say(t.Name(), withWeather("How is the weather?"))
 	e.waits(begun.ID, 2)
-	require.Eventually(t, func() bool { return e.calls(begun.ID, 3)[2].Outcome == turn.OutcomeOK }, within, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return e.calls(begun.ID, 3)[2].Outcome == turn.OutcomeOK }, within,
+		10*time.Millisecond)
 	long := strings.Repeat("fog ", turn.MaxResponseBytes)
 	_, err := e.settle(t.Name(), begun.ID, "1.1", long)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return e.calls(begun.ID, 3)[1].Outcome == turn.OutcomeOK }, within, 10*time.Millisecond,
+	require.Eventually(t, func() bool { return e.calls(begun.ID, 3)[1].Outcome == turn.OutcomeOK }, within,
+		10*time.Millisecond,
 		"the other call does not hold it up")
 	_, err = e.people().SettleCall(t.Context(), client.SettleInput{Session: t.Name(), Turn: begun.ID, Call: "1.0",
 		Text: "no such city", Failed: true})
@@ -115,7 +119,8 @@ func TestCallsOfClientsAndServersRunTogether(t *testing.T) {
 // that is denied is not handed out.
 func TestAClientToolOfTheConfiguration(t *testing.T) {
 	t.Parallel()
-	e := newEnv(t, fakellm.Steps(fakellm.Call("client_deploy", `{}`), fakellm.Call("client_deploy", `{}`), fakellm.Text("Deployed.")),
+	e := newEnv(t, fakellm.Steps(fakellm.Call("client_deploy", `{}`), fakellm.Call("client_deploy", `{}`),
+		fakellm.Text("Deployed.")),
 		func(c *config.Config) {
 			c.ClientTools = []config.ClientTool{{Name: "deploy", Description: "Deploys."}}
 			c.Policy.Ask = []string{"client/deploy"}
@@ -146,7 +151,10 @@ func TestALateResultIsANotice(t *testing.T) {
 		end    func(*env)
 		state  turn.State
 	}{
-		"stopped": {func(*config.Config) {}, func(e *env) { require.NoError(e.t, e.people().Stop(e.t.Context(), session(e.t))) },
+		"stopped": {func(*config.Config) {}, func(e *env) {
+			require.NoError(e.t,
+				e.people().Stop(e.t.Context(), session(e.t)))
+		},
 			turn.StateCancelled},
 		"expired": {func(c *config.Config) { c.Approvals.Expiry = time.Second }, func(*env) {}, turn.StateCompleted},
 	} {
@@ -209,7 +217,8 @@ func TestAResultCountsAlthoughTheTurnIsStopped(t *testing.T) {
 func TestATurnThatWaitsForAResultStaysReachable(t *testing.T) {
 	t.Parallel()
 	server := newRestartableTemporal(t, "", 60)
-	e := newEnv(t, fakellm.Steps(askWeather("Ulm").And(fakellm.Call("local_echo", `{"text":"here"}`)), fakellm.Text("It rains.")))
+	e := newEnv(t, fakellm.Steps(askWeather("Ulm").And(fakellm.Call("local_echo", `{"text":"here"}`)),
+		fakellm.Text("It rains.")))
 	server.serves(e)
 	e.work(withEcho()...)
 	m := withWeather("How is the weather?")
@@ -278,8 +287,9 @@ func TestAResultOverHTTP(t *testing.T) {
 	require.Equal(t, http.StatusOK, w.call("GET", "/v1/requests", nil, &open))
 	require.Len(t, open.Requests, 1)
 	result := s + "/turns/" + sent.ID + "/calls/" + open.Requests[0].Call + "/result"
-	require.Equal(t, http.StatusBadRequest, w.call("POST", s+"/turns/"+sent.ID+"/requests/"+open.Requests[0].ID, map[string]any{
-		"response": map[string]any{"action": "accept", "content": map[string]any{"blob": "any blob of the journal"}}}, nil))
+	require.Equal(t, http.StatusBadRequest, w.call("POST", s+"/turns/"+sent.ID+"/requests/"+open.Requests[0].ID,
+		map[string]any{
+			"response": map[string]any{"action": "accept", "content": map[string]any{"blob": "any blob of the journal"}}}, nil))
 	require.Equal(t, http.StatusOK, w.call("POST", result, map[string]any{"text": "rain"}, nil))
 	require.Equal(t, http.StatusConflict, w.call("POST", result, map[string]any{"text": "sun"}, nil))
 	require.Equal(t, http.StatusOK, w.call("GET", s+"/turns/"+sent.ID+"?wait=60", nil, nil))

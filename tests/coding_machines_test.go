@@ -24,7 +24,8 @@ func TestCodingTasksMoveBetweenMachines(t *testing.T) {
 		t.Run(filepath.Base(repo), func(t *testing.T) {
 			t.Parallel()
 			bare, url := filepath.Join(t.TempDir(), "remote.git"), server.Empty(t)
-			c := newCoding(t, repo, fmt.Sprintf("coding-moves-%d", i), fmt.Sprintf("remote = %q\ntakeover_after = \"15s\"\n", bare),
+			c := newCoding(t, repo, fmt.Sprintf("coding-moves-%d", i),
+				fmt.Sprintf("remote = %q\ntakeover_after = \"15s\"\n", bare),
 				fmt.Sprintf("[journal]\nurl = %q\n", url))
 			c.kills, c.rng = kills, rand.New(rand.NewPCG(*codingSeed, uint64(i)))
 			c.remote, c.ref, c.url = bare, "refs/everturn/sessions/", url

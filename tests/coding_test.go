@@ -133,7 +133,8 @@ func (c *coding) work() {
 	c.checkCommits()
 	c.everturn("approve", c.session, "2.0", "-y").exits(0)
 	c.during(c.begin(nil, "attach", c.session)).exits(0)
-	c.unchanged(before, ".git/objects/", ".git/refs/everturn/", ".git/refs/heads/reviewed", ".git/logs/refs/heads/reviewed")
+	c.unchanged(before, ".git/objects/", ".git/refs/everturn/", ".git/refs/heads/reviewed",
+		".git/logs/refs/heads/reviewed")
 	merges := 0
 	for _, m := range c.machines { // the one that had the tree has merged
 		assert.NoFileExists(c.t, m.path("repo/RAN"))
@@ -233,10 +234,12 @@ func (c *coding) checkCommits() {
 	ctx, j := c.t.Context(), c.journal()
 	commits := map[string][]string{} // by call, the oldest first
 	for _, line := range strings.Split(c.inHistory("log", "--reverse",
-		"--format=%H %(trailers:key=Everturn-Call,valueonly,separator=)", c.git("rev-parse", "HEAD")+".."+c.ref+c.session), "\n") {
+		"--format=%H %(trailers:key=Everturn-Call,valueonly,separator=)", c.git("rev-parse", "HEAD")+".."+c.ref+c.session),
+		"\n") {
 		id, call, _ := strings.Cut(line, " ")
 		commits[call] = append(commits[call], id)
-		assert.NotEmpty(c.t, c.inHistory("diff-tree", "--name-only", "-r", id+"^", id), "commit %s of call %s is empty", id, call)
+		assert.NotEmpty(c.t, c.inHistory("diff-tree", "--name-only", "-r", id+"^", id), "commit %s of call %s is empty", id,
+			call)
 	}
 	turns, err := j.Turns(ctx, c.session)
 	require.NoError(c.t, err)

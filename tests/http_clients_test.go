@@ -89,7 +89,8 @@ func TestClientsOfResponses(t *testing.T) {
 	whole := map[string]any{"first": first, "streamed": second, "final": second, "tokens": true, "replayed": true,
 		"last": second, "queued": "queued", "background": second, "parsed": map[string]any{"n": 7.0},
 		"talk": []any{first, second}, "asked": []any{"local", "touch"}, "before": "completed", "approved": "It is touched.",
-		"kinds": []any{"mcp_call", "message"}, "input": "First, openai.", "cancelled": "completed", "gone": 404.0, "calls": 2.0,
+		"kinds": []any{"mcp_call", "message"}, "input": "First, openai.", "cancelled": "completed", "gone": 404.0,
+		"calls":  2.0,
 		"called": weathers}
 	older := maps.Clone(whole)
 	older["input"] = "First, openai-6."

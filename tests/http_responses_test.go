@@ -22,12 +22,16 @@ type response struct {
 func TestAResponseIsCancelled(t *testing.T) {
 	t.Parallel()
 	gate := fakellm.NewGate()
-	e := newEnv(t, fakellm.Func(func(fakellm.Request) fakellm.Reply { return fakellm.Text("Never ending.").Hold(1, gate) }))
+	e := newEnv(t, fakellm.Func(func(fakellm.Request) fakellm.Reply {
+		return fakellm.Text("Never ending.").Hold(1,
+			gate)
+	}))
 	t.Cleanup(gate.Release)
 	e.work()
 	w := e.web()
 	var r, again response
-	require.Equal(t, http.StatusOK, w.call("POST", "/v1/responses", map[string]any{"input": "Go on.", "background": true}, &r))
+	require.Equal(t, http.StatusOK, w.call("POST", "/v1/responses", map[string]any{"input": "Go on.", "background": true},
+		&r))
 	assert.Equal(t, "queued", r.Status)
 	e.reach(gate)
 	require.Equal(t, http.StatusOK, w.call("GET", "/v1/responses/"+r.ID, nil, &again))
@@ -50,7 +54,8 @@ func TestResponsesBelongToAPrincipal(t *testing.T) {
 	var r response
 	require.Equal(t, http.StatusOK, w.call("POST", "/v1/responses", map[string]any{"input": "Hello."}, &r))
 	w.note()
-	_, secret, err := e.journal.CreateToken(t.Context(), client.CreateTokenInput{Principal: "bob", Rights: client.Rights()})
+	_, secret, err := e.journal.CreateToken(t.Context(), client.CreateTokenInput{Principal: "bob",
+		Rights: client.Rights()})
 	require.NoError(t, err)
 	other := *w
 	other.token = secret
@@ -63,7 +68,10 @@ func TestResponsesBelongToAPrincipal(t *testing.T) {
 // A response that goes on from an older one is a fork; the newer one stays as it is.
 func TestAResponseForks(t *testing.T) {
 	t.Parallel()
-	e := newEnv(t, fakellm.Func(func(q fakellm.Request) fakellm.Reply { return fakellm.Text("To: " + q.Chat.Last("user").Content) }))
+	e := newEnv(t, fakellm.Func(func(q fakellm.Request) fakellm.Reply {
+		return fakellm.Text("To: " +
+			q.Chat.Last("user").Content)
+	}))
 	e.work()
 	w := e.web()
 	ask := func(input, previous string) (r response) {

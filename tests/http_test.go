@@ -36,9 +36,11 @@ type web struct {
 
 func (e *env) web() *web {
 	e.t.Helper()
-	_, secret, err := e.journal.CreateToken(e.t.Context(), client.CreateTokenInput{Principal: "ann", Rights: journal.Rights()})
+	_, secret, err := e.journal.CreateToken(e.t.Context(),
+		client.CreateTokenInput{Principal: "ann", Rights: journal.Rights()})
 	require.NoError(e.t, err)
-	s, err := httpapi.New(e.t.Context(), httpapi.Options{Client: e.people(), Config: e.cfg, Log: slog.New(slog.DiscardHandler)})
+	s, err := httpapi.New(e.t.Context(), httpapi.Options{Client: e.people(), Config: e.cfg,
+		Log: slog.New(slog.DiscardHandler)})
 	require.NoError(e.t, err)
 	w := &web{e, httptest.NewServer(s), secret}
 	e.t.Cleanup(w.Close)

@@ -124,13 +124,15 @@ var finding = [][]string{
 
 // others are the commands that do not concern sessions, or are tested below.
 var others = []string{
-	"completion", "config", "dev", "doctor", "events", "help", "init", "list", "tools", "trust", "version", "man", // of no session
+	"completion", "config", "dev", "doctor", "events", "help", "init", "list", "tools", "trust", "version", "man",
+	// of no session
 	"usage",           // of the tenant
 	"serve", "tokens", // of the tenant of a token: tested by TestTenants of internal/httpapi and by TestCLITokens
 	"tape",                                              // only the journal of its tenant
 	"canvas",                                            // tested with the canvases
 	"import", "open", "run", "send", "schedule", "chat", // tested below
-	"journal", "keys", "codec", "limits", "models", "agents", "skills", "rollout", "worker", "workers", // for the operator, who has the whole journal
+	"journal", "keys", "codec", "limits", "models", "agents", "skills", "rollout", "worker", "workers",
+	// for the operator, who has the whole journal
 }
 
 func TestNoCommandShowsAnotherTenantsSession(t *testing.T) {

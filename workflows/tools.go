@@ -56,8 +56,9 @@ func (r *run) callTool(ctx workflow.Context, p turn.CallTool) turn.Phase {
 	}
 	states := make([]*callState, len(p.Proposal.Calls))
 	for i, c := range p.Proposal.Calls {
-		states[i] = &callState{CallInput: CallInput{Call: c, Attempt: r.attempt}, permit: p.Proposal.Permits[c.ID], decision: approvals[c.ID],
-			outcome: turn.CallOutcome{CallID: c.ID}}
+		states[i] = &callState{CallInput: CallInput{Call: c, Attempt: r.attempt}, permit: p.Proposal.Permits[c.ID],
+			decision: approvals[c.ID],
+			outcome:  turn.CallOutcome{CallID: c.ID}}
 	}
 	r.attempt = 0
 	r.runCalls(ctx, states)

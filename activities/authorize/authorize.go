@@ -235,7 +235,8 @@ func stepOf(callID string) int {
 func (a *Authorizer) Proposed(calls []turn.ToolCall) []turn.ToolCall {
 	out := slices.Clone(CapCalls(calls))
 	for i, c := range out {
-		c.ArgumentsHash, c.Background = journal.HashOf([]byte(c.Arguments)), strings.HasPrefix(c.Tool, turn.AgentTools) && IsBackground(c)
+		c.ArgumentsHash, c.Background = journal.HashOf([]byte(c.Arguments)), strings.HasPrefix(c.Tool, turn.AgentTools) &&
+			IsBackground(c)
 		c.Tool, c.Arguments = turn.Truncate(c.Tool, 120), turn.Truncate(a.secrets.JSON(c.Arguments), turn.ArgumentsPreview)
 		out[i] = c
 	}

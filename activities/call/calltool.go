@@ -25,7 +25,8 @@ import (
 func (r *Runner) CallTool(ctx context.Context, in workflows.CallInput) (workflows.CallResult, error) {
 	if r.elsewhere.Tools != "" && in.Tool.Queue == "" { // this worker runs calls only of tools with a queue of their own
 		if attempt.IsLocal(ctx) { // it cannot go to another worker; the turn began on one that runs calls
-			return workflows.CallResult{}, r.attempts.Failure(ctx, turn.NewError(turn.CodeToolNotSent, nil, "this worker calls no tools"))
+			return workflows.CallResult{}, r.attempts.Failure(ctx,
+				turn.NewError(turn.CodeToolNotSent, nil, "this worker calls no tools"))
 		}
 		return workflows.CallResult{}, workflows.Elsewhere(r.queues)
 	}
@@ -133,7 +134,8 @@ func (r *Runner) claim(ctx context.Context, in workflows.CallInput,
 		call, tool, record, err = r.claimOnce(ctx, in, subagent)
 		// During an outage that this process knows of, the activity fails at once and is retried later.
 		inOutage := errors.As(err, new(*journal.AwayError))
-		if err == nil || !attempt.Unavailable(err) || inOutage || n == claimTries || !attempt.AwaitJournal(ctx, err, 50*time.Millisecond) {
+		if err == nil || !attempt.Unavailable(err) || inOutage || n == claimTries ||
+			!attempt.AwaitJournal(ctx, err, 50*time.Millisecond) {
 			return call, tool, record, err
 		}
 	}
@@ -198,7 +200,8 @@ func (r *Runner) requestedCall(ctx context.Context, in workflows.CallInput) (tur
 // recorded when it no longer needs the result: it has settled the call, or failed to. An error means that nothing
 // reached the tool; run has then released the claim, unless the error is that of the release.
 func (r *Runner) run(
-	ctx context.Context, in workflows.CallInput, call turn.ToolCall, continuation []byte, clock *attempt.Clock, elicitor *elicitor,
+	ctx context.Context, in workflows.CallInput, call turn.ToolCall, continuation []byte, clock *attempt.Clock,
+	elicitor *elicitor,
 	recorded <-chan struct{},
 ) (turn.ToolResult, error) {
 	if plan.Is(in.Tool.ID) {
@@ -229,8 +232,9 @@ func (r *Runner) run(
 		Repeatable: in.Tool.Repeatable,
 		Caller:     caller, Model: in.Model, Context: begun.Context,
 		Refused: clock.Refused, Scheduled: clock.Scheduled, Kept: recorded,
-		Waits: !attempt.IsLocal(ctx), Responses: responses, Continuation: continuation, Resume: in.Resume, OwningCall: in.OwningCall,
-		Progress: progress, Late: func(late turn.ToolResult) { r.recordLateResult(context.WithoutCancel(ctx), in, late) },
+		Waits: !attempt.IsLocal(ctx), Responses: responses, Continuation: continuation, Resume: in.Resume,
+		OwningCall: in.OwningCall,
+		Progress:   progress, Late: func(late turn.ToolResult) { r.recordLateResult(context.WithoutCancel(ctx), in, late) },
 	}
 	if elicitor != nil {
 		req.Elicit = elicitor.elicit
@@ -299,7 +303,8 @@ func (r *Runner) settleCall(ctx context.Context, in workflows.CallInput,
 // receipt returns what the workflow gets of a settled call: the outcome, and a preview and a hash of the result.
 func (r *Runner) receipt(in workflows.CallInput, record journal.CallRecord) workflows.CallResult {
 	return workflows.CallResult{
-		CallID: in.Call.ID, Tool: in.Tool.ID, Outcome: record.Outcome, Preview: turn.Truncate(record.Text, turn.ResultPreview),
+		CallID: in.Call.ID, Tool: in.Tool.ID, Outcome: record.Outcome,
+		Preview:    turn.Truncate(record.Text, turn.ResultPreview),
 		ResultHash: turn.HashText(record.Text)[:16], // 64 bits tell results of one turn apart
 	}
 }

@@ -11,7 +11,8 @@ import (
 // wholeResponses returns the responses to what the call has asked for. A client's result that is a blob of the journal
 // has its text there.
 func (r *Runner) wholeResponses(ctx context.Context, in workflows.CallInput) ([]turn.ElicitationResponse, error) {
-	if in.Tool.Activity != turn.ActivityClient || len(in.Responses) == 0 || in.Responses[0].Action != turn.ElicitationAccept {
+	if in.Tool.Activity != turn.ActivityClient || len(in.Responses) == 0 ||
+		in.Responses[0].Action != turn.ElicitationAccept {
 		return in.Responses, nil
 	}
 	result, err := turn.ClientResultOf(in.Responses[0])

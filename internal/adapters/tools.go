@@ -106,7 +106,8 @@ func register(ctx context.Context, r *tools.Registry, cfg config.Config, o ToolO
 }
 
 // registerFiles adds the tools that act on files: in the folder of all sessions, or in the tree of the call's session.
-func registerFiles(r *tools.Registry, cfg config.Config, o ToolOptions, trees *canvas.Roots, rules files.Options) error {
+func registerFiles(r *tools.Registry, cfg config.Config, o ToolOptions, trees *canvas.Roots,
+	rules files.Options) error {
 	if trees == nil {
 		return files.Register(r, cfg.Runtime.Workspace, rules)
 	}
@@ -120,7 +121,8 @@ func registerFiles(r *tools.Registry, cfg config.Config, o ToolOptions, trees *c
 // AskServers connects to the configured servers that this worker hosts, lists their tools and closes the connections.
 // It needs no journal, model or Temporal server. It returns the catalogues of the local tools and of these servers, and
 // the servers' state. environ has the form of os.Environ.
-func AskServers(ctx context.Context, cfg config.Config, environ []string) ([]turn.Catalogue, []turn.ServerHealth, error) {
+func AskServers(ctx context.Context, cfg config.Config, environ []string) ([]turn.Catalogue, []turn.ServerHealth,
+	error) {
 	secrets, log := Secrets(cfg, environ), slog.New(slog.DiscardHandler)
 	r, err := OpenTools(ctx, cfg, ToolOptions{Environ: environ, Secrets: secrets, Log: log,
 		Artifacts: func() Artifacts { return nil }})

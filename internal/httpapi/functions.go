@@ -51,7 +51,8 @@ func (c *call) isFor(tool string, own functions) bool {
 	sent := slices.ContainsFunc(own, func(f function) bool {
 		return f.Name == name || f.Function != nil && f.Function.Name == name
 	})
-	return sent || !slices.ContainsFunc(c.server.Config.AllClientTools(), func(t turn.ClientTool) bool { return t.Name == name })
+	return sent || !slices.ContainsFunc(c.server.Config.AllClientTools(),
+		func(t turn.ClientTool) bool { return t.Name == name })
 }
 
 // toolChoice is what the first answer does with tools. In JSON it is a word or an object with a name.

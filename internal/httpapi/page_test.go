@@ -44,7 +44,8 @@ func (b *tab) do(method, path, body string, headers ...string) (*http.Response, 
 // link returns the path of a link.
 func (h *harness) link(tenant string, rights ...client.Right) string {
 	h.t.Helper()
-	_, secret, err := h.journal.Tenant(tenant).CreateLink(h.t.Context(), client.CreateTokenInput{Principal: "ann", Rights: rights})
+	_, secret, err := h.journal.Tenant(tenant).CreateLink(h.t.Context(),
+		client.CreateTokenInput{Principal: "ann", Rights: rights})
 	require.NoError(h.t, err)
 	u, err := url.Parse(SignInURL(config.HTTP{}, "127.0.0.1:7280", secret))
 	require.NoError(h.t, err)
@@ -125,7 +126,8 @@ func TestTheCookieIsOfThePageOnly(t *testing.T) {
 		"a frame elsewhere":  {"GET", "/", []string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Dest", "iframe"}, true},
 		"an allowed origin":  {"POST", "/v1/sessions/s/stop", []string{"Origin", "https://app.example.com"}, true},
 		"its script":         {"GET", "/v1/sessions", []string{"Origin", "https://app.example.com"}, true},
-		"another port":       {"POST", "/v1/sessions/s/stop", []string{"Origin", "http://127.0.0.1:1", "Sec-Fetch-Site", "same-site"}, true},
+		"another port": {"POST", "/v1/sessions/s/stop",
+			[]string{"Origin", "http://127.0.0.1:1", "Sec-Fetch-Site", "same-site"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			res, _ := b.do(c.method, c.path, "", c.headers...)
@@ -144,23 +146,28 @@ func TestTheCookieWithTLS(t *testing.T) {
 }
 
 // hostileText would run scripts if it were HTML.
-const hostileText = `<img src=x onerror=alert(1)></title></textarea><script>alert(2)</script>` + "\n\n[a](javascript:alert(3)) ![p](https://evil.example/p.png)\u202e"
+const hostileText = `<img src=x onerror=alert(1)></title></textarea><script>alert(2)</script>` +
+	"\n\n[a](javascript:alert(3)) ![p](https://evil.example/p.png)\u202e"
 
 // hostileSession makes a session whose ID, messages, tools, arguments and results would run scripts. Its second call
 // waits for an approval, and its second step runs. It returns the path of its page.
 func (h *harness) hostileSession() string {
 	h.t.Helper()
 	j, ctx, id, now := h.journal, h.t.Context(), `"><svg onload=alert(4)>'`, time.Now()
-	begun, err := j.Begin(ctx, turn.BeginInput{Session: id, Turn: "t", Message: turn.UserMessage{ID: "m", Text: hostileText}, At: now})
+	begun, err := j.Begin(ctx, turn.BeginInput{Session: id, Turn: "t",
+		Message: turn.UserMessage{ID: "m", Text: hostileText}, At: now})
 	require.NoError(h.t, err)
 	step := journal.StepKey{Turn: "t", Step: 1}
-	started, err := j.StartInference(ctx, journal.StartInference{Session: id, Key: step, Expect: begun.Head, Model: "<b>model", At: now})
+	started, err := j.StartInference(ctx, journal.StartInference{Session: id, Key: step, Expect: begun.Head,
+		Model: "<b>model", At: now})
 	require.NoError(h.t, err)
 	calls := []turn.ToolCall{
-		{ID: "1.0", WireID: "a", Tool: "mcp/<b>x</b>/y", Arguments: `{"path":"<i>a</i>","content":"</pre><script>alert(5)</script>"}`},
+		{ID: "1.0", WireID: "a", Tool: "mcp/<b>x</b>/y",
+			Arguments: `{"path":"<i>a</i>","content":"</pre><script>alert(5)</script>"}`},
 		{ID: "1.1", WireID: "b", Tool: "local/shell", Arguments: `{"command":"echo '<script>alert(6)</script>'\u202e"}`},
 	}
-	_, err = j.SettleInference(ctx, journal.SettleInference{Session: id, Key: step, Attempt: 1, Base: started.Base, At: now,
+	_, err = j.SettleInference(ctx, journal.SettleInference{Session: id, Key: step, Attempt: 1, Base: started.Base,
+		At:    now,
 		Model: "<b>model", Message: turn.Message{Text: hostileText, ToolCalls: calls},
 		Answer: turn.Completion{Text: hostileText, Reasoning: hostileText, ToolCalls: calls}})
 	require.NoError(h.t, err)
@@ -169,7 +176,8 @@ func (h *harness) hostileSession() string {
 	_, err = j.SettleCall(ctx, "t", "1.0", 1, turn.ToolResult{Outcome: turn.OutcomeError, Text: hostileText}, now)
 	require.NoError(h.t, err)
 	_, err = j.Ask(ctx, id, "t", []turn.Request{{ID: "1.1", Kind: turn.RequestApproval, Step: 1, Tool: calls[1].Tool,
-		Arguments: calls[1].Arguments, ArgumentsHash: turn.HashText(calls[1].Arguments), Risk: turn.RiskHigh, Why: hostileText,
+		Arguments: calls[1].Arguments, ArgumentsHash: turn.HashText(calls[1].Arguments), Risk: turn.RiskHigh,
+		Why:      hostileText,
 		MaxGrant: turn.GrantCommand}}, now)
 	require.NoError(h.t, err)
 	return "/s/" + url.PathEscape(id)
@@ -183,9 +191,11 @@ func TestThePageShowsASession(t *testing.T) {
 	_, body := h.signedIn("", journal.Rights()...).do("GET", path, "")
 	hash := turn.HashText(`{"command":"echo '<script>alert(6)</script>'\u202e"}`)
 	for _, want := range []string{
-		`data-after="t/`, "mcp/&lt;b&gt;x&lt;/b&gt;/y", `<ins data-n="1">&lt;/pre&gt;&lt;script&gt;alert(5)&lt;/script&gt;</ins>`,
+		`data-after="t/`, "mcp/&lt;b&gt;x&lt;/b&gt;/y",
+		`<ins data-n="1">&lt;/pre&gt;&lt;script&gt;alert(5)&lt;/script&gt;</ins>`,
 		"Allow local/shell?", hash, `data-hash="` + hash + `"`, `{&#34;command&#34;:&#34;echo &#39;&lt;script&gt;alert(6)`,
-		`data-allow="command"`, `data-allow="call"`, "waits for you", `id="end-t-1"`, "[picture: p https://evil.example/p.png]",
+		`data-allow="command"`, `data-allow="call"`, "waits for you", `id="end-t-1"`,
+		"[picture: p https://evil.example/p.png]",
 	} {
 		assert.Contains(t, body, want)
 	}
@@ -201,7 +211,8 @@ func TestThePageShowsASession(t *testing.T) {
 			Outcomes: []turn.CallOutcome{{CallID: "1.0"}}, Model: "m", At: time.Now()})
 		require.NoError(t, err)
 		for _, text := range texts {
-			require.NoError(t, h.journal.AppendEvents(t.Context(), step, i+1, []turn.Event{{Kind: turn.EventTextDelta, Text: text}}))
+			require.NoError(t, h.journal.AppendEvents(t.Context(), step, i+1,
+				[]turn.Event{{Kind: turn.EventTextDelta, Text: text}}))
 		}
 	}
 	last, err := h.journal.LastEvent(t.Context(), "t")
@@ -216,12 +227,14 @@ func TestThePageEscapes(t *testing.T) {
 	h := serve(t)
 	path := h.hostileSession()
 	b := h.signedIn("", journal.Rights()...)
-	for _, p := range []string{"/", "/inbox", path, "/?q=" + url.QueryEscape(hostileText), "/s/" + url.PathEscape(hostileText)} {
+	for _, p := range []string{"/", "/inbox", path, "/?q=" + url.QueryEscape(hostileText), "/s/" +
+		url.PathEscape(hostileText)} {
 		res, body := b.do("GET", p, "")
 		csp := res.Header.Get("Content-Security-Policy")
 		assert.Contains(t, csp, "default-src 'none'")
 		assert.Contains(t, csp, "require-trusted-types-for 'script'")
-		for _, wrong := range []string{"<img", "<script>", "<svg onload", "</textarea><script", `"javascript:`, "src=\"https", " style="} {
+		for _, wrong := range []string{"<img", "<script>", "<svg onload", "</textarea><script", `"javascript:`, "src=\"https",
+			" style="} {
 			if before, after, found := strings.Cut(body, wrong); found {
 				t.Errorf("%s has %s: %q", p, wrong, before[max(0, len(before)-100):]+wrong+after[:min(100, len(after))])
 			}
@@ -254,7 +267,8 @@ func TestThePageKeepsTenantsApart(t *testing.T) {
 func TestTheFirstViewIsSmall(t *testing.T) {
 	h := serve(t)
 	for i := range 50 {
-		h.turn("", "session-"+string(rune('a'+i%26))+string(rune('a'+i/26)), "t"+string(rune('a'+i%26))+string(rune('a'+i/26)))
+		h.turn("", "session-"+string(rune('a'+i%26))+string(rune('a'+i/26)),
+			"t"+string(rune('a'+i%26))+string(rune('a'+i/26)))
 	}
 	b := h.signedIn("", client.RightRead)
 	res, body := b.do("GET", "/", "")

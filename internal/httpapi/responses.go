@@ -106,7 +106,8 @@ func (in *responseInput) UnmarshalJSON(b []byte) error {
 			in.approvals = append(in.approvals, i.approvalItem)
 		case "function_call_output":
 			in.outputs = append(in.outputs, output{i.CallID, i.Output.Text})
-		case "reasoning", "function_call", "mcp_call", "mcp_approval_request", "mcp_list_tools", "item_reference": // the session has them
+		case "reasoning", "function_call", "mcp_call", "mcp_approval_request", "mcp_list_tools",
+			"item_reference": // the session has them
 		default:
 			return fmt.Errorf("input has an item of type %.40q, which is not supported", i.Type)
 		}
@@ -170,7 +171,8 @@ func (in responseRequest) withInstructions() []chatMessage {
 
 // beginResponse sends the last message of the input, and records the response before: whoever has its ID finds it.
 func (c *call) beginResponse(ctx context.Context, in responseRequest, rec *responseRecord) error {
-	q := question{key: in.Key, retry: in.Retry, session: in.Conversation.ID, model: in.Model, messages: in.withInstructions(),
+	q := question{key: in.Key, retry: in.Retry, session: in.Conversation.ID, model: in.Model,
+		messages: in.withInstructions(),
 		settings: turn.ModelSettings{Temperature: in.Temperature, TopP: in.TopP, Effort: in.Reasoning.Effort,
 			ReasoningSummary: in.Reasoning.Summary, Verbosity: in.Text.Verbosity, ToolChoice: string(in.ToolChoice)}}
 	var err error

@@ -55,7 +55,8 @@ type outputItem struct {
 }
 
 func newResponseView(c *call, rec responseRecord) (*responseView, error) {
-	v := &responseView{call: c, rec: rec, parts: map[*items.Item]*outputItem{}, asked: map[string]turn.Request{}, handed: handouts{},
+	v := &responseView{call: c, rec: rec, parts: map[*items.Item]*outputItem{}, asked: map[string]turn.Request{},
+		handed: handouts{},
 		status: statusQueued, turn: rec.Turn}
 	var in struct {
 		Tools functions `json:"tools"`
@@ -267,7 +268,8 @@ func (v *responseView) keep(e *turn.Event) error {
 	in.add(chatMessage{Role: "assistant", Content: chatContent{Text: strings.Join(said, "\n\n")}})
 	model, _ := v.request["model"].(string)
 	t := client.Turn{Session: v.rec.Session, ID: v.turn, MessageID: v.rec.Message}
-	return v.keepConversation(v.r.Context(), v.nameOf(model, in.messages), t, e != nil && e.Kind == turn.EventTurnCompleted)
+	return v.keepConversation(v.r.Context(), v.nameOf(model, in.messages), t, e != nil &&
+		e.Kind == turn.EventTurnCompleted)
 }
 
 // emit sends the next event.

@@ -75,7 +75,8 @@ func (h *harness) send(method, path, token, body string, headers ...string) (int
 }
 
 // sendWith is send by a client.
-func (h *harness) sendWith(c *http.Client, method, path, token, body string, headers ...string) (*http.Response, string) {
+func (h *harness) sendWith(c *http.Client, method, path, token, body string, headers ...string) (*http.Response,
+	string) {
 	h.t.Helper()
 	req, err := http.NewRequestWithContext(h.t.Context(), method, h.URL+path, strings.NewReader(body))
 	require.NoError(h.t, err)

@@ -129,12 +129,14 @@ func (f Folder) addresses() (lines []string) {
 	if c.Workspace.Mode == config.WorkspaceTree {
 		add(c.Workspace.Remote.Reveal(), "workspace.remote", "the files of sessions")
 	}
-	add(c.Workspace.Publish.Remote.Reveal(), "workspace.publish.remote", "what sessions have changed, when a user allows it")
+	add(c.Workspace.Publish.Remote.Reveal(), "workspace.publish.remote",
+		"what sessions have changed, when a user allows it")
 	add(c.LLM.BaseURL, "llm.base_url", "conversations and "+describeSecret(c.LLM.APIKey, "OPENAI_API_KEY"))
 	modelsKeys := strings.Join(config.Secret(c.LLM.ModelsURL).References(), " ")
 	add(c.LLM.ModelsURL, "llm.models_url", cmp.Or(modelsKeys, "no data"))
 	for _, p := range c.Providers {
-		add(p.BaseURL, "provider "+quoted(string(p.ID)), "conversations and "+describeSecret(p.APIKey, config.KeyVariable(p.ID)))
+		add(p.BaseURL, "provider "+quoted(string(p.ID)), "conversations and "+describeSecret(p.APIKey,
+			config.KeyVariable(p.ID)))
 	}
 	for _, s := range c.MCP.Servers {
 		gets := []string{"calls"}

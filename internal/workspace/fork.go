@@ -75,7 +75,8 @@ func (s *Store) forkPoint(ctx context.Context, tenant, session string, calls []s
 // history returns the commits of a session's canvas with this head, and of what it has left, the latest first. A line
 // has the ID and the session, the call, the base and the parents, with NULs between them.
 func (s *Store) history(ctx context.Context, tenant, session, head string) (string, error) {
-	refs, err := s.git(ctx, nil, "for-each-ref", "--format=%(objectname)", strings.TrimSuffix(leftRefs(tenant, session), "/"))
+	refs, err := s.git(ctx, nil, "for-each-ref", "--format=%(objectname)",
+		strings.TrimSuffix(leftRefs(tenant, session), "/"))
 	if err != nil {
 		return "", err
 	}

@@ -143,7 +143,8 @@ func (s *Store) unmerged(ctx context.Context, st state) (int, error) {
 	if st.head == st.base {
 		return 0, nil
 	}
-	held, err := s.gitIn(ctx, s.gitDir, nil, "for-each-ref", "--count=1", "--contains", st.head, "refs/heads", "refs/remotes",
+	held, err := s.gitIn(ctx, s.gitDir, nil, "for-each-ref", "--count=1", "--contains", st.head, "refs/heads",
+		"refs/remotes",
 		"refs/tags")
 	if err == nil && len(held) > 0 {
 		return 0, nil
@@ -211,7 +212,8 @@ func (s *Store) Sweep(ctx context.Context, keep time.Duration, now time.Time) (s
 const sweepBusy = time.Second
 
 // sweep removes the tree and the canvas of a session as far as they are due, while no call uses them.
-func (s *Store) sweep(ctx context.Context, c Canvas, keep time.Duration, due func(time.Time) bool) (swept Swept, err error) {
+func (s *Store) sweep(ctx context.Context, c Canvas, keep time.Duration, due func(time.Time) bool) (swept Swept,
+	err error) {
 	waiting, cancel := context.WithTimeout(ctx, sweepBusy+beforeDeadline)
 	defer cancel()
 	if c.Tree != "" {
@@ -264,7 +266,8 @@ func (s *Store) sweepTree(ctx context.Context, c Canvas, due func(time.Time) boo
 	if err != nil || len(skipped) > 0 {
 		return false, err
 	}
-	if _, skipped, err = t.commit(ctx, a, "what has changed outside of calls", changes, x); err != nil || len(skipped) > 0 {
+	if _, skipped, err = t.commit(ctx, a, "what has changed outside of calls", changes, x); err != nil ||
+		len(skipped) > 0 {
 		return false, err
 	}
 	return true, s.removeTree(t.name)
@@ -289,7 +292,8 @@ func removeAll(dir string) error {
 	if os.RemoveAll(dir) == nil {
 		return nil
 	}
-	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, _ error) error { // what it cannot change stays an error below
+	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry,
+		_ error) error { // what it cannot change stays an error below
 		if d != nil && d.IsDir() {
 			_ = os.Chmod(path, 0o700)
 		}
@@ -307,7 +311,8 @@ func ignoreMissing(err error) error {
 
 // forget removes all references of a session.
 func (s *Store) forget(ctx context.Context, tenant, session string) error {
-	out, err := s.git(ctx, nil, "for-each-ref", "--format=delete %(refname)", headRef(tenant, session), baseRef(tenant, session),
+	out, err := s.git(ctx, nil, "for-each-ref", "--format=delete %(refname)", headRef(tenant, session),
+		baseRef(tenant, session),
 		strings.TrimSuffix(leftRefs(tenant, session), "/"), strings.TrimSuffix(asideRefs(tenant, session), "/"),
 		strings.TrimSuffix(publishedRefs(tenant, session), "/"), trackRef(tenant, session))
 	if err == nil {
@@ -335,7 +340,8 @@ func (s *Store) sweepDropped(ctx context.Context, keep time.Duration, now time.T
 	slices.Sort(names)
 	for _, q := range slices.Compact(names) {
 		tenant, session := unqualified(q)
-		if _, begun, err := s.readState(ctx, tenant, session); err != nil || begun || now.Before(s.usedAt(tenant, session).Add(keep)) {
+		if _, begun, err := s.readState(ctx, tenant, session); err != nil || begun ||
+			now.Before(s.usedAt(tenant, session).Add(keep)) {
 			if err != nil {
 				return n, err
 			}

@@ -131,7 +131,8 @@ func (s *Store) findRepo(ctx context.Context) error {
 	err := run(ctx, s.repo, nil, &out, "rev-parse", "--path-format=absolute", "--absolute-git-dir", "--git-common-dir",
 		"--git-path", "objects", "--show-object-format")
 	if err != nil {
-		return fmt.Errorf("runtime.workspace %s is not the top folder of a git repository that this user owns: %w", s.repo, err)
+		return fmt.Errorf("runtime.workspace %s is not the top folder of a git repository that this user owns: %w", s.repo,
+			err)
 	}
 	lines := strings.Split(out.String(), "\n")
 	if len(lines) < 4 {

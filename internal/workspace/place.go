@@ -37,7 +37,8 @@ type ElsewhereError struct {
 }
 
 func (e *ElsewhereError) Error() string {
-	return fmt.Sprintf("the tree of session %s is on worker %s, which was last seen %s ago; another worker takes it over in %s",
+	return fmt.Sprintf("the tree of session %s is on worker %s, which was last seen %s ago; another worker takes it "+
+		"over in %s",
 		e.Session, e.Worker, rounded(e.Unseen), rounded(e.Free))
 }
 
@@ -54,7 +55,8 @@ func (e *LostError) Error() string {
 	if e.Worker != "" {
 		where = "worker " + e.Worker + " had it"
 	}
-	text := fmt.Sprintf("the tree of session %s cannot be made here: its commit %.10s is not on this machine; %s", e.Session,
+	text := fmt.Sprintf("the tree of session %s cannot be made here: its commit %.10s is not on this machine; %s",
+		e.Session,
 		e.Commit, where)
 	switch {
 	case e.Remote == "":
@@ -63,7 +65,8 @@ func (e *LostError) Error() string {
 	case e.Err != nil:
 		return fmt.Sprintf("%s, and the remote %s does not answer: %v", text, e.Remote, e.Err)
 	}
-	return fmt.Sprintf("%s, and the remote %s does not have it. Start a worker there again, or push the commit to the remote",
+	return fmt.Sprintf("%s, and the remote %s does not have it. Start a worker there again, or push the commit to the "+
+		"remote",
 		text, e.Remote)
 }
 
@@ -196,7 +199,8 @@ func (s *Store) Missing(ctx context.Context, tenant, session string, t journal.E
 
 // notice says what is lost of a tree that this place has taken over, for the model and the user.
 func (s *Store) notice(row journal.Tree, holder journal.TreeHolder) string {
-	text := fmt.Sprintf("[this session's tree was made anew at its last commit, %.10s, because worker %s was last seen %s ago. "+
+	text := fmt.Sprintf("[this session's tree was made anew at its last commit, %.10s, because worker %s was last seen "+
+		"%s ago. "+
 		"Not here: changes of a call that was interrupted there, the index of the tree's git", row.Head, holder.Worker,
 		rounded(holder.Unseen))
 	if len(row.Ignored) > 0 {

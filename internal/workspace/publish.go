@@ -113,7 +113,8 @@ func (s *Store) pushCanvas(ctx context.Context, in PublishInput) (out Published,
 	}
 	ours, err := t.published(ctx, in.Action, now)
 	if err == nil && !ours {
-		err = fmt.Errorf("the remote repository has a branch %s with a commit that is not this canvas's, %.10s, which it does "+
+		err = fmt.Errorf("the remote repository has a branch %s with a commit that is not this canvas's, %.10s, which it "+
+			"does "+
 			"not replace", out.Branch, now)
 	}
 	if err == nil {

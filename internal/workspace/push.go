@@ -35,7 +35,8 @@ func remoteProtocol(address string) (string, error) {
 	if err == nil && slices.Contains([]string{"https", "ssh", "file"}, u.Scheme) && !strings.HasPrefix(u.Host, "-") {
 		return u.Scheme, nil
 	}
-	return "", errors.New("the address of a remote repository begins with https://, ssh:// or file://, or is user@host:path " +
+	return "", errors.New("the address of a remote repository begins with https://, ssh:// or file://, or is " +
+		"user@host:path " +
 		"or the whole path of a folder")
 }
 

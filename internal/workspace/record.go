@@ -22,7 +22,8 @@ import (
 // or wraps journal.ErrUnavailable if it may be recorded later, and a *TakenError if another place has the tree.
 func (t *tree) record(ctx context.Context, to state, made bool) error {
 	err := t.recordOnce(ctx, to)
-	for wait := 200 * time.Millisecond; isAway(err) && time.Now().Add(wait).Before(t.until); wait = min(2*wait, 2*time.Second) {
+	for wait := 200 * time.Millisecond; isAway(err) && time.Now().Add(wait).Before(t.until); wait = min(2*wait,
+		2*time.Second) {
 		time.Sleep(wait)
 		err = t.recordOnce(ctx, to)
 	}

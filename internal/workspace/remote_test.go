@@ -34,7 +34,8 @@ func newMachines(t *testing.T, remote bool) *machines {
 		m.remote = filepath.Join(t.TempDir(), "remote.git")
 		userGit(t, m.dir, "clone", "-q", "--bare", m.dir, m.remote)
 		for _, hook := range []string{"pre-receive", "update", "post-receive", "post-update", "reference-transaction"} {
-			require.NoError(t, os.WriteFile(filepath.Join(m.remote, "hooks", hook), []byte("#!/bin/sh\ntouch "+m.dir+"/HOOKED\nexit 1\n"),
+			require.NoError(t, os.WriteFile(filepath.Join(m.remote, "hooks", hook),
+				[]byte("#!/bin/sh\ntouch "+m.dir+"/HOOKED\nexit 1\n"),
 				0o755))
 		}
 	}
@@ -171,9 +172,10 @@ func TestARemoteThatIsAway(t *testing.T) {
 	defer cancel()
 	back := time.AfterFunc(500*time.Millisecond, func() { assert.NoError(t, os.Rename(away, m.remote)) })
 	defer back.Stop()
-	res, err = a.Change(ctx, call("s", 4), nil, Change{Once: true, Title: "command", Run: func(dir string) ([]string, error) {
-		return nil, put(dir, "d", "4\n")
-	}})
+	res, err = a.Change(ctx, call("s", 4), nil, Change{Once: true, Title: "command",
+		Run: func(dir string) ([]string, error) {
+			return nil, put(dir, "d", "4\n")
+		}})
 	require.NoError(t, err, "a command waits for the remote")
 	assert.Equal(t, res.Commit, m.last("s"))
 }
@@ -263,7 +265,8 @@ func TestUndoMergeAndDropReachTheRemote(t *testing.T) {
 	assert.Equal(t, second, userGit(t, m.remote, "for-each-ref", "--format=%(objectname)", leftRefs("", "s")),
 		"the remote keeps the commit")
 	userGit(t, a.repo, "branch", "other")
-	merged, err := a.Merge(t.Context(), MergeInput{Action: call("s", 3), Commit: first, Files: []string{"b"}, Into: "other", Squash: true})
+	merged, err := a.Merge(t.Context(), MergeInput{Action: call("s", 3), Commit: first, Files: []string{"b"},
+		Into: "other", Squash: true})
 	require.NoError(t, err)
 	assert.Equal(t, merged, m.last("s"))
 	origin := func(context.Context) (Origin, error) {
@@ -308,7 +311,8 @@ func TestWithoutARemote(t *testing.T) {
 
 // TestTheRemotesTransport runs nothing but the transport that agent.toml names.
 func TestTheRemotesTransport(t *testing.T) {
-	for address, protocol := range map[string]string{"/srv/x.git": "file", "file:///srv/x.git": "file", "ssh://git@h/x": "ssh",
+	for address, protocol := range map[string]string{"/srv/x.git": "file", "file:///srv/x.git": "file",
+		"ssh://git@h/x":           "ssh",
 		"git@example.org:a/b.git": "ssh", "https://example.org/a.git": "https", "https://u:secret@example.org/a": "https"} {
 		got, err := remoteProtocol(address)
 		require.NoError(t, err)

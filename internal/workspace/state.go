@@ -118,7 +118,8 @@ func (s *Store) origin(ctx context.Context, a Action, origin Origin) (st state, 
 // the calls before them.
 func (s *Store) copyLeft(ctx context.Context, a Action, parent string) error {
 	from := leftRefs(a.Tenant, parent)
-	left, err := s.git(ctx, nil, "for-each-ref", "--format=%(refname:lstrip=-1) %(objectname)", strings.TrimSuffix(from, "/"))
+	left, err := s.git(ctx, nil, "for-each-ref", "--format=%(refname:lstrip=-1) %(objectname)",
+		strings.TrimSuffix(from, "/"))
 	if err != nil || len(left) == 0 {
 		return err
 	}

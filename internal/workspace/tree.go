@@ -211,7 +211,8 @@ func (t *tree) changed(ctx context.Context) ([]change, []Skipped, *index, error)
 const beforeDeadline = 500 * time.Millisecond
 
 // errBusy is the error of a call that did not get its tree in time.
-var errBusy = errors.New("another call of this session is changing the files; nothing was done: call again when it has ended")
+var errBusy = errors.New("another call of this session is changing the files; nothing was done: call again when it " +
+	"has ended")
 
 // open locks the session's tree, makes it if it does not exist, and ends what an interrupted call has left unfinished.
 // The error may be an *ElsewhereError, a *LostError, or that of record.

@@ -33,7 +33,8 @@ func givenOut(t *testing.T, open func() *journal.DB) (*script, turn.ToolCall) {
 
 // resultOf is the request for the result of a call, as the turn makes it.
 func resultOf(c turn.ToolCall) turn.Request {
-	return turn.Request{ID: turn.ResultRequest(c.ID), Kind: turn.RequestResult, Step: 1, Tool: "what the caller says", Call: c.ID,
+	return turn.Request{ID: turn.ResultRequest(c.ID), Kind: turn.RequestResult, Step: 1, Tool: "what the caller says",
+		Call:      c.ID,
 		Arguments: "{…", ArgumentsHash: journal.HashOf([]byte(c.Arguments))}
 }
 
@@ -50,7 +51,8 @@ func handedOut(t *testing.T, open func() *journal.DB) {
 	assert.Equal(t, turn.StateWaiting, s.turnState())
 	list := must(s.PendingRequests(t.Context(), s.session, 10))(t)
 	require.Len(t, list, 1)
-	assert.Equal(t, []any{c.Tool, c.Arguments, int64(len(c.Arguments))}, []any{list[0].Tool, list[0].Arguments, list[0].ArgumentsBytes})
+	assert.Equal(t, []any{c.Tool, c.Arguments, int64(len(c.Arguments))},
+		[]any{list[0].Tool, list[0].Arguments, list[0].ArgumentsBytes})
 	other := resultOf(c)
 	other.ID, other.ArgumentsHash = "r9", "other"
 	_, err := s.Ask(t.Context(), s.session, s.turn, []turn.Request{other}, s.now())

@@ -27,7 +27,8 @@ func promises() []promise {
 		clockPromises, exportPromises, exportPeoplePromises,
 		suspendPromises, markPromises, artifactPromises, driftPromises, latePromises, elicitationPromises, clientToolPromises,
 		exportToolPromises,
-		exportPermissionPromises, tenantPromises, usagePromises, compactPromises, subagentPromises, tokenPromises, exchangePromises)
+		exportPermissionPromises, tenantPromises, usagePromises, compactPromises, subagentPromises, tokenPromises,
+		exchangePromises)
 }
 
 // Run checks every promise on journals that open returns, several promises at once. open closes the journals with

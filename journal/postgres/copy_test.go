@@ -86,7 +86,8 @@ func fill(t *testing.T, db *journal.DB) turn.Head {
 	}, at))
 	_, err = db.ClaimCall(ctx, journal.CallRecord{Turn: "t", Step: 1, Call: call, Attempt: 1, ClaimedAt: at}, true)
 	require.NoError(t, err)
-	_, err = db.SettleCall(ctx, "t", "1.0", 1, turn.ToolResult{FromServer: true, Outcome: turn.OutcomeOK, Text: "canary result",
+	_, err = db.SettleCall(ctx, "t", "1.0", 1, turn.ToolResult{FromServer: true, Outcome: turn.OutcomeOK,
+		Text:      "canary result",
 		Full:      bytes.Repeat([]byte("canary full"), 500),
 		Media:     []turn.Media{{Type: "image/png", Data: []byte("canary image")}},
 		MediaType: "text/plain", Taints: true}, at)

@@ -119,7 +119,8 @@ func TestALostCommitIsNotRepeated(t *testing.T) {
 			return err
 		},
 		func() error {
-			claim, err := db.ClaimCall(t.Context(), journal.CallRecord{Turn: "t", Step: 1, Call: call, Attempt: 1, ClaimedAt: at}, false)
+			claim, err := db.ClaimCall(t.Context(), journal.CallRecord{Turn: "t", Step: 1, Call: call, Attempt: 1,
+				ClaimedAt: at}, false)
 			assert.Equal(t, journal.ClaimGranted, claim.Claim, "its own claim is no other's")
 			return err
 		},

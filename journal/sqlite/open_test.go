@@ -213,7 +213,8 @@ func hop(t *testing.T, db *journal.DB, head turn.Head, n, size int) {
 		_, err = db.ClaimCall(t.Context(), journal.CallRecord{Turn: "t", Step: step, Call: c, Attempt: 1}, false)
 		require.NoError(t, err)
 		text := strings.Repeat(c.ID+" ", size/(len(c.ID)+1))
-		_, err = db.SettleCall(t.Context(), "t", c.ID, 1, turn.ToolResult{Outcome: turn.OutcomeOK, Text: text, Full: []byte(text)}, time.Time{})
+		_, err = db.SettleCall(t.Context(), "t", c.ID, 1, turn.ToolResult{Outcome: turn.OutcomeOK, Text: text,
+			Full: []byte(text)}, time.Time{})
 		require.NoError(t, err)
 		head, results = out.Head, []turn.CallOutcome{{CallID: c.ID}}
 	}

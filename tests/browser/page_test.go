@@ -118,7 +118,8 @@ func (p page) clicks(selector string) {
 func withPage(t *testing.T, flags ...string) (h userFolder, address string) {
 	t.Helper()
 	address = fmt.Sprintf("127.0.0.1:%d", freePort(t))
-	h = newUserFolderWith(t, append([]string{"dev"}, flags...), "[http]\nlisten = \""+address+"\"\n[local_files]\nwrite = true\n")
+	h = newUserFolderWith(t, append([]string{"dev"}, flags...),
+		"[http]\nlisten = \""+address+"\"\n[local_files]\nwrite = true\n")
 	h.awaitServer()
 	answers(t, address)
 	return h, "http://" + address

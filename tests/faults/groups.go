@@ -24,8 +24,9 @@ func groups() []group {
 			"compaction that is settled. A turn that waits for a limit needs no worker.", models()},
 		{"Limits of a fleet, budgets and separate task queues", "A dead worker's place is free after 30 s, and what it " +
 			"reserved of a budget stands for what it may have spent.", limits()},
-		{"Agents that call agents", "The subagent's session derives from the call, so the next worker finds the same subagent, and " +
-			"its task runs once. A turn that is stopped stops its subagents.", helpers()},
+		{"Agents that call agents",
+			"The subagent's session derives from the call, so the next worker finds the same subagent, and " +
+				"its task runs once. A turn that is stopped stops its subagents.", helpers()},
 		{"Agents in the background", "The delivery is a workflow: the next worker continues it, and hands the answer over " +
 			"once. The turn that it begins gets what is left of the limits.", asides()},
 		{"Plans", "The plan is in the journal: the next worker reads from the calls which steps are done, and goes on.",
@@ -33,8 +34,9 @@ func groups() []group {
 		{"Canvases", "A commit carries its call in a trailer. A call that is repeated finds the commit that it " +
 			"has made, or begins again from the last one.",
 			canvases()},
-		{"Canvases on several machines", "The journal has the last commit, which is at the remote. Another machine takes over " +
-			"from there after `takeover_after`; what the first one does then is refused.", remotes()},
+		{"Canvases on several machines",
+			"The journal has the last commit, which is at the remote. Another machine takes over " +
+				"from there after `takeover_after`; what the first one does then is refused.", remotes()},
 		{"Commands", "The kernel ends the processes with their worker. What they have changed is committed as theirs before " +
 			"the next call; the outcome of a command is `unknown`.", commands()},
 		{"MCP servers", "The call's result says what is known, and the server is restarted with backoff.", toolServers()},

@@ -24,29 +24,35 @@ type treeMutant struct {
 // treeMutants are played by `go test -overlay`, so the source stays as it is.
 var treeMutants = []treeMutant{
 	{name: "tree_nothing", tests: "^Test[^A]|TestA[A-S]|TestATree"},
-	{"tree_command_uncommitted", "tree.go", "	} else {\n		changes, res.Skipped, x, err = t.changed(ctx)", "	} else {\n		_, res.Skipped, x, err = t.changed(ctx)",
+	{"tree_command_uncommitted", "tree.go", "	} else {\n		changes, res.Skipped, x, err = t.changed(ctx)",
+		"	} else {\n		_, res.Skipped, x, err = t.changed(ctx)",
 		"TestTreeAndTranscriptAgree"},
-	{"tree_committed_twice", "tree.go", "if res.Commit, err = s.commitOf(ctx, t.state, a); err != nil || res.Commit != \"\" {",
+	{"tree_committed_twice", "tree.go",
+		"if res.Commit, err = s.commitOf(ctx, t.state, a); err != nil || res.Commit != \"\" {",
 		"if _, err = s.commitOf(ctx, t.state, a); err != nil {", "TestACallCommitsOnce"},
 	{"tree_merge_unbound", "merge.go", "if commit == \"\" || named &&", "if commit != \"-\" || named &&", "TestMerge"},
 	{"tree_nested_git", "name.go", "case \"\", \".git\",", "case \"\",", "TestNothingRunsOnTheHost"},
 	{"tree_git_on_the_host", "tree.go", "	found, err := t.store.scan(ctx, t.root, x)",
 		"	status := exec.Command(\"git\", \"status\")\n	status.Dir = t.store.treeDir(t.name)\n	_ = status.Run()\n" +
 			"	found, err := t.store.scan(ctx, t.root, x)", "TestNothingRunsOnTheHost"},
-	{"tree_hooks_of_the_user", "git.go", `"-c", "core.hooksPath=/dev/null",`, "", "TestATreeLeavesTheUsersRepositoryAlone"},
+	{"tree_hooks_of_the_user", "git.go", `"-c", "core.hooksPath=/dev/null",`, "",
+		"TestATreeLeavesTheUsersRepositoryAlone"},
 	{"tree_rewind_keeps_files", "state.go", "from, of, calls = st, parent, nil",
 		"from, of, calls = st, parent, nil\n			from, _, _ = s.readState(ctx, a.Tenant, of)", "TestAForkBeginsAtItsMessage"},
-	{"tree_undo_keeps_files", "move.go", "t.store.restore(ctx, t.root, x, paths)", "t.store.restore(ctx, t.root, x, paths[:0])",
+	{"tree_undo_keeps_files", "move.go", "t.store.restore(ctx, t.root, x, paths)",
+		"t.store.restore(ctx, t.root, x, paths[:0])",
 		"TestTreeAndTranscriptAgree"},
 	{"tree_links_followed", "commit.go", "	d, err := beneath.OpenDir(root, \".\")\n	for _, part := range parts(name) {",
-		"	d, err := os.Open(filepath.Join(root.Name(), name))\n	for _, part := range parts(name)[:0] {", "TestAttemptsToLeaveATree"},
+		"	d, err := os.Open(filepath.Join(root.Name(), name))\n	for _, part := range parts(name)[:0] {",
+		"TestAttemptsToLeaveATree"},
 	{"tree_fence_ignored", "record.go", recorded, "	_, _ = t.push(ctx, to.head), t.advance(ctx, to)\n	return nil",
 		"TestAnotherMachineTakesATreeOver"},
 	{"tree_push_skipped", "record.go", recorded, strings.Replace(recorded, "t.push(ctx, to.head)", "error(nil)", 1),
 		"TestAnotherMachineTakesATreeOver"},
 	{"tree_pushed_after_journal", "record.go", recorded, strings.NewReplacer("t.push(ctx, to.head)", "t.advance(ctx, to)",
 		"t.advance(ctx, to)", "t.push(ctx, to.head)").Replace(recorded), "TestARemoteThatIsAway"},
-	{"tree_taken_from_git", "git.go", "cmd.ExtraFiles = []*os.File{lock.File()}", "_ = lock", "TestAKilledProcessKeepsItsTree"},
+	{"tree_taken_from_git", "git.go", "cmd.ExtraFiles = []*os.File{lock.File()}", "_ = lock",
+		"TestAKilledProcessKeepsItsTree"},
 }
 
 // recorded is how a commit takes effect.
@@ -61,7 +67,8 @@ const recorded = `	if err := t.check(ctx); err != nil {
 // huntTrees plays the chosen mutants of trees and reports whether the tests noticed each.
 func (o order) huntTrees(ctx context.Context) (bool, error) {
 	all := true
-	chosen := some(o.share, slices.DeleteFunc(slices.Clone(treeMutants), func(m treeMutant) bool { return !o.wanted(m.name) }))
+	chosen := some(o.share, slices.DeleteFunc(slices.Clone(treeMutants),
+		func(m treeMutant) bool { return !o.wanted(m.name) }))
 	for _, m := range chosen {
 		began := time.Now()
 		noticed, out, err := m.play(ctx)

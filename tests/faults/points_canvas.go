@@ -24,7 +24,8 @@ func canvases() []point {
 		drawn(diesInGit("canvas_changed", "the tree has a change and no commit has it", changedGit)),
 		drawn(diesInGit("canvas_committed", "a commit is made and the worker does not know", committedGit)),
 		setUp(diesInGit("canvas_set_up", "the setup of a new tree has ended and no commit has what it changed", changedGit)),
-		setUp(diesInGit("canvas_set_up_committed", "the setup of a new tree is a commit and the worker does not know", committedGit)),
+		setUp(diesInGit("canvas_set_up_committed", "the setup of a new tree is a commit and the worker does not know",
+			committedGit)),
 	}
 }
 

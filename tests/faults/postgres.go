@@ -72,7 +72,8 @@ func (d *postgresDatabase) url() string {
 }
 
 func (d *postgresDatabase) section() string {
-	return fmt.Sprintf("url = \"postgres://everturn@%s/%s?sslmode=disable\"\npath = %q\n", d.link.address(), d.name, d.path)
+	return fmt.Sprintf("url = \"postgres://everturn@%s/%s?sslmode=disable\"\npath = %q\n", d.link.address(), d.name,
+		d.path)
 }
 
 func (d *postgresDatabase) open(ctx context.Context) (*journal.DB, error) {

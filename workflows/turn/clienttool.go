@@ -35,7 +35,8 @@ func CheckClientTools(tools []ClientTool) error {
 	for _, t := range tools {
 		switch {
 		case !clientToolName.MatchString(t.Name):
-			return fmt.Errorf("the client tool %q: a name is 1 to 64 letters, digits, underscores and dashes", Truncate(t.Name, 80))
+			return fmt.Errorf("the client tool %q: a name is 1 to 64 letters, digits, underscores and dashes",
+				Truncate(t.Name, 80))
 		case seen[t.Name]:
 			return fmt.Errorf("there are two client tools with the name %q", t.Name)
 		}
@@ -68,7 +69,8 @@ func (r ClientResult) Response() (*ElicitationResponse, error) {
 // ClientResultOf returns the result in a response to a request of kind RequestResult. The error is for the client.
 func ClientResultOf(response ElicitationResponse) (r ClientResult, err error) {
 	if response.Action != ElicitationAccept {
-		return r, fmt.Errorf("the action is %q; a result has the action %q", Truncate(string(response.Action), 40), ElicitationAccept)
+		return r, fmt.Errorf("the action is %q; a result has the action %q", Truncate(string(response.Action), 40),
+			ElicitationAccept)
 	}
 	if err := json.Unmarshal(response.Content, &r); err != nil {
 		return r, fmt.Errorf("the content is no result, an object with text and failed: %w", err)

@@ -128,7 +128,8 @@ const OwnTurnVersion = 3
 
 // Chooses reports whether the message has a choice, other than an agent, for the turn that begins with it.
 func (m UserMessage) Chooses() bool {
-	return m.Model != "" || len(m.Tools) > 0 || len(m.ClientTools) > 0 || !m.ModelSettings.Empty() || m.Plan != "" || m.Limits != nil ||
+	return m.Model != "" || len(m.Tools) > 0 || len(m.ClientTools) > 0 || !m.ModelSettings.Empty() || m.Plan != "" ||
+		m.Limits != nil ||
 		len(m.OutputSchema) > 0 || len(m.Context) > 0
 }
 

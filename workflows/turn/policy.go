@@ -162,7 +162,8 @@ func DefaultPolicy() Policy {
 func (p Policy) Permit(t Tool, arguments json.RawMessage) Permit {
 	permit := p.permit(t, arguments)
 	if t.AlwaysAsks && permit.Permission != Deny {
-		return Permit{Permission: Ask, MaxGrant: GrantNever, Why: cmp.Or(permit.Why, fmt.Sprintf("each call of %s needs an approval", t.ID))}
+		return Permit{Permission: Ask, MaxGrant: GrantNever, Why: cmp.Or(permit.Why,
+			fmt.Sprintf("each call of %s needs an approval", t.ID))}
 	}
 	if t.Commands == nil || permit.Permission == Deny {
 		return permit

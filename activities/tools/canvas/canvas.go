@@ -147,7 +147,8 @@ func (r Roots) setUp(ctx context.Context, a workspace.Action, origin workspace.B
 	if did.Problem == "" {
 		return fmt.Sprintf("[the new workspace was prepared with `%s`]", did.Command), nil
 	}
-	return fmt.Sprintf("[preparing the new workspace with `%s` failed: %s. It is not tried again. The end of its output:\n%s]",
+	return fmt.Sprintf("[preparing the new workspace with `%s` failed: %s. It is not tried again. The end of its "+
+		"output:\n%s]",
 		did.Command, did.Problem, output), nil
 }
 

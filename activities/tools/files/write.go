@@ -136,7 +136,8 @@ func checkSecrets(name string, old, text []byte, secrets *redact.Redactor) error
 	if secrets.Keeps(string(old), string(text)) {
 		return nil
 	}
-	return fmt.Errorf("the change would alter a secret in %s, which the tools show as %s or asterisks: change only the text "+
+	return fmt.Errorf("the change would alter a secret in %s, which the tools show as %s or asterisks: change only the "+
+		"text "+
 		"around it", name, redact.Text)
 }
 
@@ -148,7 +149,10 @@ type PatchInput struct {
 
 // patch implements the tool patch_file.
 func (w *workspace) patch(_ context.Context, in PatchInput) (string, error) {
-	return w.change(in.Path, func(name string, old []byte) ([]byte, string, error) { return Patch(name, old, in, w.secrets) })
+	return w.change(in.Path, func(name string, old []byte) ([]byte, string,
+		error) {
+		return Patch(name, old, in, w.secrets)
+	})
 }
 
 // Patch returns the text old with a unified diff applied to it, and a line that says what was done. name is the name

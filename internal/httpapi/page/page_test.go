@@ -41,7 +41,8 @@ func FuzzMarkdown(f *testing.F) {
 	f.Add("[a](<javascript:x> \"t\")\n\n1. a\n   - b\n\n> c\n\n[x]: data:text/html,y\n[x]")
 	f.Fuzz(func(t *testing.T, text string) {
 		html := strings.ToLower(string(markdown(text)))
-		for _, wrong := range []string{"<script", "<img", "<svg", "<iframe", "<style", "<form", `href="javascript`, `href="data`} {
+		for _, wrong := range []string{"<script", "<img", "<svg", "<iframe", "<style", "<form", `href="javascript`,
+			`href="data`} {
 			assert.NotContains(t, html, wrong)
 		}
 	})
@@ -96,7 +97,8 @@ func TestRequests(t *testing.T) {
 	q := v.request(r, 1, 1)
 	assert.True(t, q.Exact)
 	assert.Equal(t, "go test ./...", q.Command)
-	assert.Equal(t, []grant{{turn.GrantCall, "Always these arguments", "a"}, {turn.GrantCommand, "Always these commands", "c"}},
+	assert.Equal(t, []grant{{turn.GrantCall, "Always these arguments", "a"},
+		{turn.GrantCommand, "Always these commands", "c"}},
 		q.Grants)
 	r.Arguments = r.Arguments[:10]
 	q = v.request(r, 1, 1)
@@ -123,10 +125,13 @@ func TestPlans(t *testing.T) {
 	templates, err := parseTemplates(a)
 	require.NoError(t, err)
 	var b strings.Builder
-	require.NoError(t, templates.ExecuteTemplate(&b, "session.html", sessionPage{Done: 1, Plan: plan.Progress{Steps: []plan.StepProgress{
-		{Description: "Look", State: plan.StateDone, Reflection: "seen"}, {Description: "Act", Tool: "local/x", State: plan.StateCurrent},
-		{Description: "<b>", State: plan.StateDropped}}}}))
-	for _, want := range []string{"1 of 3 done", `<progress value="1" max="3"`, `data-s="run" aria-current="step"`, "seen", "local/x",
+	require.NoError(t, templates.ExecuteTemplate(&b, "session.html",
+		sessionPage{Done: 1, Plan: plan.Progress{Steps: []plan.StepProgress{
+			{Description: "Look", State: plan.StateDone, Reflection: "seen"},
+			{Description: "Act", Tool: "local/x", State: plan.StateCurrent},
+			{Description: "<b>", State: plan.StateDropped}}}}))
+	for _, want := range []string{"1 of 3 done", `<progress value="1" max="3"`, `data-s="run" aria-current="step"`, "seen",
+		"local/x",
 		`class="dropped"><span class="vh">dropped: </span>&lt;b&gt;`} {
 		assert.Contains(t, b.String(), want)
 	}

@@ -31,7 +31,8 @@ func TestAVerdictIsAKeyOrAWord(t *testing.T) {
 func TestAnApprovalShowsTheCallsBeside(t *testing.T) {
 	t.Parallel()
 	r := turn.Request{Kind: turn.RequestApproval, Tool: "mcp/a/b", Arguments: "{}", Why: "policy asks",
-		Beside: &turn.Beside{Count: 18, Calls: []turn.ToolCall{{Tool: "a", Arguments: "{\"x\":\n1}"}, {Tool: "b", Arguments: "{}"}}}}
+		Beside: &turn.Beside{Count: 18, Calls: []turn.ToolCall{{Tool: "a", Arguments: "{\"x\":\n1}"},
+			{Tool: "b", Arguments: "{}"}}}}
 	parts := Describe("s", r, "")
 	assert.Contains(t, parts[1].Text, "18")
 	assert.Contains(t, parts[1].Text, "16 of them not shown")
@@ -64,13 +65,16 @@ func TestAGrantSaysWhatItCovers(t *testing.T) {
 	}
 	assert.Equal(t, "always go test\nc allows these commands from now on, with any further words: go test",
 		label(shell(t, "go test ./..."), turn.GrantCommand))
-	long := label(shell(t, strings.Repeat("go test . && git status && npm run build && cargo test && ", 3)+"ls -l"), turn.GrantCommand)
+	long := label(shell(t, strings.Repeat("go test . && git status && npm run build && cargo test && ", 3)+"ls -l"),
+		turn.GrantCommand)
 	assert.True(t, strings.HasPrefix(long, "always these commands\n"), long)
 	assert.Contains(t, long, "git status, ")
 	assert.Contains(t, long, "cargo test")
-	fetch := turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: "local/fetch_url", Arguments: `{"url":"https://example.org/a"}`}
+	fetch := turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: "local/fetch_url",
+		Arguments: `{"url":"https://example.org/a"}`}
 	fetch.ArgumentsHash = journal.HashOf([]byte(fetch.Arguments))
-	assert.Equal(t, "always example.org\nh allows calls of this tool to example.org from now on", label(fetch, turn.GrantHost))
+	assert.Equal(t, "always example.org\nh allows calls of this tool to example.org from now on",
+		label(fetch, turn.GrantHost))
 	assert.Empty(t, Covers(turn.Request{Kind: turn.RequestApproval, Tool: "mcp/a/b", Arguments: "{}",
 		ArgumentsHash: journal.HashOf([]byte("{}"))}))
 }

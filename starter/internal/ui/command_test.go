@@ -27,7 +27,8 @@ func TestACommandIsShownAsLines(t *testing.T) {
 	parts := Describe("s", r, "")
 	require.Len(t, parts, 3)
 	assert.Contains(t, parts[1].Text, ShortHash(r.ArgumentsHash))
-	assert.Equal(t, Part{Text: "$ ls -la && cat > x.go <<'EOF'\n  package x\n  \n      var y\x1b\n  EOF", Quoted: true}, parts[2])
+	assert.Equal(t, Part{Text: "$ ls -la && cat > x.go <<'EOF'\n  package x\n  \n      var y\x1b\n  EOF", Quoted: true},
+		parts[2])
 	assert.Equal(t, "→ $ ls -la && cat > x.go <<'EOF' … +4 lines",
 		CallStarted(turn.CallEvent{Tool: r.Tool, Arguments: r.Arguments}))
 	assert.Equal(t, `$ printf '\t' \x1b[2J`, CallText(CallOf(shell(t, "printf '\\t' \x1b[2J")), "", 80))

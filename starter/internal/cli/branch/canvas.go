@@ -18,7 +18,8 @@ import (
 // Canvas returns the commands for the branches of a git repository on which sessions change files.
 func Canvas(a *app.App) *cobra.Command {
 	cmd := app.Parent("canvas", "Show, merge, publish or drop what a session has changed in a git repository",
-		canvasList(a), canvasShow(a), canvasPath(a), canvasDiff(a), canvasLog(a), canvasUndo(a), canvasMerge(a), canvasPublish(a), canvasDrop(a))
+		canvasList(a), canvasShow(a), canvasPath(a), canvasDiff(a), canvasLog(a), canvasUndo(a), canvasMerge(a),
+		canvasPublish(a), canvasDrop(a))
 	cmd.Long = `Show, merge, publish or drop what a session has changed in a git repository. With mode = "tree" under
 [workspace] in agent.toml, each session has a directory and a branch of its own, with one commit for
 each call that changes files, and your repository stays as it is until you merge.`
@@ -87,7 +88,8 @@ func canvasShow(a *app.App) *cobra.Command {
 					cmp.Or(s.Base, "the beginning"))
 				fmt.Fprintf(a.Out, "tree   %s\n", termsafe.Visible(s.Tree))
 				if s.Setup != nil && s.Setup.Problem != "" {
-					a.Note("the setup %s failed: %s (-o json has its output)", app.Quoted(s.Setup.Command), app.Line(s.Setup.Problem, 200))
+					a.Note("the setup %s failed: %s (-o json has its output)", app.Quoted(s.Setup.Command),
+						app.Line(s.Setup.Problem, 200))
 				}
 				rows := make([][]string, len(s.Files))
 				for i, f := range s.Files {
@@ -165,7 +167,8 @@ func canvasLog(a *app.App) *cobra.Command {
 				return app.PrintList(a.Out, output, s.Commits, func() error {
 					rows := make([][]string, len(s.Commits))
 					for i, made := range s.Commits {
-						rows[i] = []string{made.ID[:min(10, len(made.ID))], made.At.Local().Format(time.DateTime), app.Line(made.Call, 80),
+						rows[i] = []string{made.ID[:min(10, len(made.ID))], made.At.Local().Format(time.DateTime),
+							app.Line(made.Call, 80),
 							app.Line(made.Subject, 100)}
 					}
 					return a.Table([]string{"COMMIT", "TIME", "TURN/CALL", "CHANGE"}, rows)

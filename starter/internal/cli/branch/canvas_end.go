@@ -83,7 +83,8 @@ a commit of somebody else is not replaced. The session and your repository stay 
 	}
 	cmd.Flags().StringVar(&commit, "commit", "", "publish only if this is the last `commit`, as canvas diff shows it")
 	cmd.Flags().BoolVar(&squash, "squash", false, "push one commit of all changes")
-	cmd.Flags().StringVarP(&message, "message", "m", "", "the first `line` of that commit's message, and the title of the pull request")
+	cmd.Flags().StringVarP(&message, "message", "m", "",
+		"the first `line` of that commit's message, and the title of the pull request")
 	return cmd
 }
 

@@ -71,7 +71,8 @@ turn. Allow the calls again when the session asks for them. The session is taint
 }
 
 // missingCommits returns the commits of an imported session's tree that neither this machine nor the remote has.
-func missingCommits(ctx context.Context, cfg config.Config, j client.Journal, imported client.Imported) ([]string, error) {
+func missingCommits(ctx context.Context, cfg config.Config, j client.Journal, imported client.Imported) ([]string,
+	error) {
 	t := imported.Tree
 	if t == nil || imported.Unchanged {
 		return nil, nil

@@ -154,7 +154,8 @@ func (f decideFlags) permits(a *app.App, r client.Request) error {
 		return nil
 	}
 	if !f.yes && f.hash == "" && !a.OnTerminal() {
-		return app.Usage("nothing was decided: there is no terminal to show call %s; look at it with `everturn approvals %s`, "+
+		return app.Usage("nothing was decided: there is no terminal to show call %s; look at it with `everturn approvals "+
+			"%s`, "+
 			"then allow it with "+
 			"--hash %s, or without looking with --yes", r.ID, app.Quoted(r.Session), ui.ShortHash(r.ArgumentsHash))
 	}

@@ -117,7 +117,8 @@ func serveDev(ctx context.Context, a *app.App, cfg config.Config) (stop func(), 
 		return nil, errors.Join(err, file.Close())
 	}
 	a.Note("HTTP      %s (the token is in %s; docs/http.md)\nWeb page  %s (works once, for ten minutes: "+
-		"`everturn tokens link` prints another)", s.url(), tokenFile, httpapi.SignInURL(cfg.HTTP, s.listener.Addr().String(), link))
+		"`everturn tokens link` prints another)", s.url(), tokenFile,
+		httpapi.SignInURL(cfg.HTTP, s.listener.Addr().String(), link))
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
 	go func() {

@@ -268,7 +268,8 @@ func printMessage(w io.Writer, seq int64, m turn.Message) {
 		number = ""
 	}
 	for _, c := range m.ToolCalls {
-		fmt.Fprintf(w, "%6s  %-9s → %s\n", number, role, ui.CallText(turn.CallEvent{Tool: c.Tool, Arguments: c.Arguments}, "", 120))
+		fmt.Fprintf(w, "%6s  %-9s → %s\n", number, role, ui.CallText(turn.CallEvent{Tool: c.Tool, Arguments: c.Arguments},
+			"", 120))
 		number = ""
 	}
 }

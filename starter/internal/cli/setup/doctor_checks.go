@@ -201,7 +201,8 @@ func checkWorker(ctx context.Context, x *examination) (string, error) {
 		return "", &warning{missing}
 	}
 	if x.cfg.Workspace.Mode == config.WorkspaceFolder && x.cfg.LocalFiles.Write && onMachines(workers) > 1 {
-		return "", &warning{fmt.Sprintf("workers of %d machines poll task queue %s, and each changes files in a folder of its own: "+
+		return "", &warning{fmt.Sprintf("workers of %d machines poll task queue %s, and each changes files in a folder of "+
+			"its own: "+
 			"set mode = \"tree\" under [workspace], or share runtime.workspace", onMachines(workers), queue)}
 	}
 	return fmt.Sprintf("%d polling task queue %s", len(workers), queue), nil

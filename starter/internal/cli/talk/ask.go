@@ -189,7 +189,8 @@ func (a *asker) printRequests(ctx context.Context, pending []client.Request) (do
 	if f.Failed != nil {
 		first = "\nrun `everturn dev` in another terminal first: this command's server and worker stop when it exits"
 	}
-	f.App.Note("%s%s\nthe turn keeps waiting; follow it with `%s`", decide.LayoutOf(ctx, f.App, f.Cfg, f.App.Err).WithCommands(pending),
+	f.App.Note("%s%s\nthe turn keeps waiting; follow it with `%s`",
+		decide.LayoutOf(ctx, f.App, f.Cfg, f.App.Err).WithCommands(pending),
 		first, attachHint(f.TurnClient, f.turn))
 	return true, &app.ExitError{Code: app.ExitWaiting}
 }

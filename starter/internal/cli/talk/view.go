@@ -55,8 +55,9 @@ type view struct {
 // newView returns a view for the flags of a command.
 func newView(a *app.App, o followOptions) *view {
 	text := o.output == app.OutputText
-	return &view{App: a, out: o, calls: map[string]turn.CallEvent{}, streams: text && !o.quiet && app.IsTerminal(a.Out), showActivity: text && !o.quiet &&
-		app.IsTerminal(a.Err)}
+	return &view{App: a, out: o, calls: map[string]turn.CallEvent{}, streams: text && !o.quiet && app.IsTerminal(a.Out),
+		showActivity: text && !o.quiet &&
+			app.IsTerminal(a.Err)}
 }
 
 // event shows an event.

@@ -22,7 +22,8 @@ const maxDiff = 512 << 10
 // hasCanvases reports whether the session has a canvas on this machine, and otherwise says why the command has no effect.
 func (m *Model) hasCanvases() bool {
 	if m.o.Canvases == nil {
-		m.printError("the session has no files of its own here: sessions share theirs (workspace.mode), or a worker elsewhere " +
+		m.printError("the session has no files of its own here: sessions share theirs (workspace.mode), or a worker " +
+			"elsewhere " +
 			"has them")
 	}
 	return m.o.Canvases != nil
@@ -59,7 +60,8 @@ func (m *Model) showDiff(msg diffMsg) {
 		return
 	case len(text) > maxDiff:
 		end := strings.LastIndexByte(text[:maxDiff], '\n')
-		text = fmt.Sprintf("%s\n[cut: %d bytes; `everturn canvas diff %s` shows them]", text[:max(0, end)], len(text)-max(0, end),
+		text = fmt.Sprintf("%s\n[cut: %d bytes; `everturn canvas diff %s` shows them]", text[:max(0, end)],
+			len(text)-max(0, end),
 			termsafe.Quoted(msg.session))
 	}
 	m.reveal = m.add(&entry{kind: entryDiff, open: true, text: text,

@@ -42,9 +42,10 @@ func (c *canvas) Undo(context.Context, string) (done string, err error) { return
 func newCanvasStage(t *testing.T) (*stage, *canvas) {
 	t.Helper()
 	s := newStage(t, 80, 24)
-	c := &canvas{diff: "--- a/color.go\n+++ b/color.go\n@@ -1,2 +1,3 @@\n-old\n+new\n+more\x00\n", Summary: workspace.Summary{
-		Head: strings.Repeat("1a", 20), Commits: make([]workspace.Commit, 2),
-		Files: []workspace.File{{Path: "color.go", Added: 2, Removed: 1}, {Path: "logo.png", Binary: true}}}}
+	c := &canvas{diff: "--- a/color.go\n+++ b/color.go\n@@ -1,2 +1,3 @@\n-old\n+new\n+more\x00\n",
+		Summary: workspace.Summary{
+			Head: strings.Repeat("1a", 20), Commits: make([]workspace.Commit, 2),
+			Files: []workspace.File{{Path: "color.go", Added: 2, Removed: 1}, {Path: "logo.png", Binary: true}}}}
 	s.o.Canvases = c
 	return s, c
 }

@@ -106,7 +106,8 @@ func (m *Model) complete() tea.Cmd {
 	var items []list.Item
 	var cmd tea.Cmd
 	command, _, isArgument := strings.Cut(text, " ")
-	isArgument = isArgument && (command == "/model" || command == "/effort" || command == "/sessions" || command == "/fork" ||
+	isArgument = isArgument && (command == "/model" || command == "/effort" || command == "/sessions" ||
+		command == "/fork" ||
 		command == "/merge")
 	if isArgument {
 		c.word = text

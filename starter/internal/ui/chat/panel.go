@@ -90,7 +90,8 @@ func (m *Model) argumentLines(p *pendingRequest) []string {
 		}
 		lines = append(lines, m.commandLines(command, m.cols())...)
 		if others != "" {
-			lines = append(append(lines, m.theme.dim.Render("other arguments:")), breakText(termsafe.Visible(others), m.cols())...)
+			lines = append(append(lines, m.theme.dim.Render("other arguments:")),
+				breakText(termsafe.Visible(others), m.cols())...)
 		}
 	} else {
 		if len(lines) > 0 {

@@ -117,7 +117,8 @@ func (m *Model) shellEnded(msg shellMsg) {
 	if c.where != "" {
 		where = ` directory="the user's, which has other files than yours"`
 	}
-	m.commands = append(m.commands, commandOutput{c.line, fmt.Sprintf("<shell command=%q%s result=%q>\n%s\n</shell>", c.line,
+	m.commands = append(m.commands, commandOutput{c.line, fmt.Sprintf("<shell command=%q%s result=%q>\n%s\n</shell>",
+		c.line,
 		where, msg.ended, cmp.Or(c.entry.text, "(no output)"))})
 	m.commands = m.commands[max(0, len(m.commands)-maxCommands):]
 }

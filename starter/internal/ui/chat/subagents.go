@@ -62,7 +62,8 @@ func (m *Model) showSubagents(msg subagentsMsg) tea.Cmd {
 			return p.session != "" && !slices.ContainsFunc(msg.requests, p.matches)
 		})
 		for _, r := range msg.requests {
-			if r.Kind != turn.RequestResult && r.Session != m.session && !slices.ContainsFunc(m.pending, func(p *pendingRequest) bool { return p.matches(r) }) {
+			if r.Kind != turn.RequestResult && r.Session != m.session &&
+				!slices.ContainsFunc(m.pending, func(p *pendingRequest) bool { return p.matches(r) }) {
 				m.showSubagentRequest(r)
 			}
 		}

@@ -274,7 +274,8 @@ func (m *Model) bindings() []key.Binding {
 		return []key.Binding{bind("", "enter", "add to the turn"), bind("", "esc", "stop"),
 			bind("", "ctrl+o", "open calls"), bind("", "pgup", "scroll"), bind("", "ctrl+d", "leave")}
 	}
-	return []key.Binding{bind("", "enter", "send"), bind("", "/", "commands"), bind("", "@", "files"), bind("", "!", "shell"),
+	return []key.Binding{bind("", "enter", "send"), bind("", "/", "commands"), bind("", "@", "files"),
+		bind("", "!", "shell"),
 		bind("", "↑", "history"), bind("", "ctrl+o", "open calls"), bind("", "pgup", "scroll"),
 		bind("", "ctrl+d", "leave")}
 }
