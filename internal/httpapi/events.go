@@ -144,9 +144,7 @@ func (c *call) long(media string) io.Writer {
 	h := c.w.Header()
 	h.Set("Content-Type", media)
 	h.Set("X-Accel-Buffering", "no")
-	rc := http.NewResponseController(c.w)
-	_ = rc.SetReadDeadline(time.Time{}) // no further request is read meanwhile
-	return &patient{c.w, rc}
+	return &patient{c.w, http.NewResponseController(c.w)}
 }
 
 // patient is a writer with a deadline for each write, instead of one for the response.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/workflows/turn"
@@ -146,6 +147,7 @@ func writeJSON(w http.ResponseWriter, status int, value any) error {
 	if err != nil {
 		return fmt.Errorf("encoding the response: %w", err)
 	}
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeWithin)) // however long the answer took
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_, err = w.Write(append(b, '\n'))

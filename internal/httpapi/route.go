@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"runtime"
 	"strings"
+	"time"
 
 	"github.com/everturn/everturn/client"
 )
@@ -41,8 +42,8 @@ func reply[In, Out any](method, path string, right client.Right, about string,
 	do func(*call, context.Context, In) (Out, error)) route {
 	return route{name: nameOf(do), method: method, path: path, right: right, about: about, status: http.StatusOK,
 		in: reflect.TypeFor[In](), out: reflect.TypeFor[Out](), serve: func(c *call) error {
-			var in In
-			if err := decode(c.r, &in); err != nil {
+			in, err := input[In](c)
+			if err != nil {
 				return err
 			}
 			out, err := do(c, c.r.Context(), in)
@@ -58,8 +59,8 @@ func write[In any](method, path string, right client.Right, about string, do fun
 ) route {
 	return route{name: nameOf(do), method: method, path: path, right: right, about: about, status: http.StatusOK,
 		in: reflect.TypeFor[In](), serve: func(c *call) error {
-			var in In
-			if err := decode(c.r, &in); err != nil {
+			in, err := input[In](c)
+			if err != nil {
 				return err
 			}
 			return do(c, c.r.Context(), in)
@@ -93,6 +94,13 @@ func (r route) of(media string) route {
 func (r route) with(status int) route {
 	r.status = status
 	return r
+}
+
+// input returns the input of a call. All of the request is read then: its deadline must not end what takes longer.
+func input[In any](c *call) (in In, err error) {
+	err = decode(c.r, &in)
+	_ = http.NewResponseController(c.w).SetReadDeadline(time.Time{})
+	return in, err
 }
 
 // nameOf returns the name of a method of call.

@@ -93,9 +93,7 @@ func Serve(ctx context.Context, l net.Listener, o Options) error {
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: s, ReadHeaderTimeout: headerWithin, ReadTimeout: bodyWithin,
-		WriteTimeout: answerWithin,
-		IdleTimeout:  idleWithin, MaxHeaderBytes: maxHeader, ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug)}
+	server := s.http()
 	drained := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {
 		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainWithin)
@@ -117,6 +115,12 @@ func Serve(ctx context.Context, l net.Listener, o Options) error {
 		return fmt.Errorf("serving HTTP: %w", err)
 	}
 	return <-drained
+}
+
+// http returns the HTTP server with its limits.
+func (s *Server) http() *http.Server {
+	return &http.Server{Handler: s, ReadHeaderTimeout: headerWithin, ReadTimeout: bodyWithin, WriteTimeout: answerWithin,
+		IdleTimeout: idleWithin, MaxHeaderBytes: maxHeader, ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug)}
 }
 
 // handle returns the handler of a route: it authenticates the caller, applies the limits and sends errors.

@@ -282,3 +282,23 @@ func TestOpenAPI(t *testing.T) {
 		}
 	}
 }
+
+// What takes longer than the limits for reading a request and for writing a response is answered all the same.
+func TestALongAnswer(t *testing.T) {
+	h := serve(t)
+	_, err := h.journal.Begin(t.Context(), turn.BeginInput{Session: "s", Turn: "t",
+		Message: turn.UserMessage{ID: "m", Text: "go"}, At: time.Now()})
+	require.NoError(t, err)
+	s, err := New(t.Context(), Options{Client: client.New(nil, client.Options{Journal: h.journal}), Config: config.Default(),
+		Log: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	server := httptest.NewUnstartedServer(s)
+	server.Config = s.http()
+	server.Config.ReadTimeout, server.Config.WriteTimeout = 200*time.Millisecond, 200*time.Millisecond
+	server.Start()
+	t.Cleanup(server.Close)
+	long := &harness{server, t, h.journal}
+	status, body := long.send("GET", "/v1/sessions/s/turns/t?wait=1", h.token("", client.RightRead), "")
+	assert.Equal(t, http.StatusOK, status, body)
+	assert.Contains(t, body, `"running"`)
+}
