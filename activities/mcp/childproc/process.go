@@ -154,7 +154,7 @@ func (p *Process) Signal(sig syscall.Signal) {
 }
 
 // Stop ends the process: it closes stdin, sends TERM to the group after grace, and KILL after another grace. It returns
-// when the process was reaped, or an error if that takes longer than three seconds after KILL.
+// when the process was reaped, or an error if that takes longer than ten seconds after KILL.
 func (p *Process) Stop(grace time.Duration) error {
 	_ = p.Stdin.Close()
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
@@ -163,7 +163,7 @@ func (p *Process) Stop(grace time.Duration) error {
 		}
 		p.Signal(sig)
 	}
-	if !p.awaitDone(2*time.Second + drainDelay) {
+	if !p.awaitDone(10 * time.Second) {
 		return fmt.Errorf("stopping process %d: it is still there after SIGKILL", p.PID())
 	}
 	return nil
