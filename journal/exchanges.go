@@ -13,7 +13,7 @@ type Exchange struct {
 	Message string // the ID of the message that the request became
 	Turn    string // the turn that took the message; empty: not known yet
 	Seq     int64  // the session's last message when the turn had ended; 0: it has not
-	Body    string // the hash of a blob with what else the server knows of the request; may be empty
+	Body    string // what else the server knows of the request: a hash of it, or of a blob; may be empty
 }
 
 // exchangeKept is how long an exchange is kept that no client comes back to.

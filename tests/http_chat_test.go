@@ -145,6 +145,8 @@ func TestAChatCompletionThatIsSentAgain(t *testing.T) {
 		w.note()
 	}
 	assert.Len(t, ids, 2, "another key is another request")
+	other := map[string]any{"model": "everturn", "messages": []any{map[string]any{"role": "user", "content": "Other."}}}
+	assert.Equal(t, http.StatusBadRequest, w.call("POST", "/v1/chat/completions", other, nil, "Idempotency-Key", "k"))
 	assert.Len(t, e.model.Requests(), 2)
 }
 

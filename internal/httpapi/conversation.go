@@ -220,15 +220,19 @@ const newSession = -1
 // under its key or, if an SDK has sent it before, by its content.
 func (c *call) exchange(ctx context.Context, conv conversation) (client.Exchange, error) {
 	name := conversationName{}.with("principal", c.token.Principal)
+	asked := conv.before.with("user", conv.last.Content.Text).String()
 	keep := conv.key != "" || conv.retry > 0
 	if conv.key != "" {
 		name = name.with("key", conv.key)
 	} else {
-		name = name.with("body", conv.before.with("user", conv.last.Content.Text).String()).with("session", conv.session)
+		name = name.with("body", asked).with("session", conv.session)
 	}
 	request := "request:" + hex.EncodeToString(name[:])
 	if keep {
 		known, err := c.Journal().Exchange(ctx, request)
+		if err == nil && known.Body != asked {
+			return known, invalid("Idempotency-Key", "another request has this key already; send this one under another key")
+		}
 		if err == nil || !errors.Is(err, client.ErrNotFound) {
 			return known, err
 		}
@@ -237,7 +241,7 @@ func (c *call) exchange(ctx context.Context, conv conversation) (client.Exchange
 	if err != nil {
 		return chosen, err
 	}
-	chosen.Name, chosen.Message = request, client.NewMessageID()
+	chosen.Name, chosen.Message, chosen.Body = request, client.NewMessageID(), asked
 	return c.Journal().PutExchange(ctx, chosen, keep)
 }
 

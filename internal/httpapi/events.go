@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -77,7 +78,7 @@ func (c *call) startOf(ctx context.Context, in eventsInput) (from client.Cursor,
 		if in.Turn != "" && id != in.Turn {
 			return from, invalid("after", "the event is of another turn than %.100q", in.Turn)
 		}
-		return client.Cursor{Turn: id, Index: n}, nil
+		return client.Cursor{Turn: id, Index: n}, c.checkCursor(ctx, in.Session, id)
 	}
 	if in.Turn != "" {
 		t, err := c.Find(ctx, in.Session, in.Turn)
@@ -90,6 +91,19 @@ func (c *call) startOf(ctx context.Context, in eventsInput) (from client.Cursor,
 	// The journal has a turn when a worker has begun it; Temporal knows it before.
 	t, err := c.Find(ctx, in.Session, "")
 	return client.Cursor{Turn: t.ID, Index: -1}, err
+}
+
+// checkCursor returns an error if a turn is one of another session. A turn that has not begun may be the session's.
+func (c *call) checkCursor(ctx context.Context, session, turnID string) error {
+	_, err := c.Journal().TurnsAfter(ctx, session, turnID, 0) // ErrNotFound unless the session has the turn
+	if !errors.Is(err, client.ErrNotFound) {
+		return err
+	}
+	t, err := c.Journal().Turn(ctx, turnID)
+	if errors.Is(err, client.ErrNotFound) || err == nil && t.Session == session { // it may have begun a moment ago
+		return nil
+	}
+	return cmp.Or(err, error(invalid("after", "the event is of another session than %.100q", session)))
 }
 
 // presentBatch is how many events present reads at once.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -43,10 +44,13 @@ func (h hosts) allow(host string) bool {
 	return h.public == "" || loopback.Address(host) // a probe on the machine itself
 }
 
+// probes are paths that name no host: an orchestrator asks them by an address of its own. They tell nothing but a state.
+var probes = []string{"/healthz", "/readyz"}
+
 // checked wraps next with the check.
 func (h hosts) checked(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !h.allow(r.Host) {
+		if !slices.Contains(probes, r.URL.Path) && !h.allow(r.Host) {
 			(&problem{status: http.StatusMisdirectedRequest, kind: kindInvalid, code: "wrong_host", message: fmt.Sprintf(
 				"this server is not %.200q: set http.public_url to the address that its users know", r.Host)}).write(w)
 			return

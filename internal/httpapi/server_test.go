@@ -169,6 +169,20 @@ func TestTenants(t *testing.T) {
 	assert.JSONEq(t, `{"sessions":[]}`, body)
 }
 
+// An event of another session is no place to go on from, although the caller may read that session, too.
+func TestACursorOfAnotherSession(t *testing.T) {
+	h := serve(t)
+	h.turn("", "s", "t")
+	h.turn("", "other", "u")
+	token := h.token("", client.RightRead)
+	status, body := h.send("GET", "/v1/sessions/s/events?follow=false&after=t/0", token, "")
+	assert.Equal(t, http.StatusOK, status, body)
+	assert.Contains(t, body, "id: t/1")
+	status, body = h.send("GET", "/v1/sessions/s/events?follow=false&after=u/0", token, "")
+	assert.Equal(t, http.StatusBadRequest, status, body)
+	assert.Equal(t, "invalid", code(t, body))
+}
+
 func TestEndedTokens(t *testing.T) {
 	h := serve(t)
 	secret := h.token("", client.RightRead)
@@ -233,6 +247,8 @@ func TestRefusals(t *testing.T) {
 	status, body = h.send("GET", "/v1/sessions", token, "", "Host", "evil.example")
 	assert.Equal(t, http.StatusMisdirectedRequest, status)
 	assert.Equal(t, "wrong_host", code(t, body))
+	status, body = h.send("GET", "/healthz", "", "", "Host", "10.0.0.7:7280")
+	assert.Equal(t, http.StatusOK, status, body) // a probe
 	status, body = h.send("POST", "/v1/sessions/s/messages", token, `{"text":"`+strings.Repeat("a", maxBody)+`"}`)
 	assert.Equal(t, http.StatusRequestEntityTooLarge, status)
 	assert.Equal(t, "too_large", code(t, body))
