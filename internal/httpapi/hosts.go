@@ -44,7 +44,8 @@ func (h hosts) allow(host string) bool {
 	return h.public == "" || loopback.Address(host) // a probe on the machine itself
 }
 
-// probes are paths that name no host: an orchestrator asks them by an address of its own. They tell nothing but a state.
+// probes are the paths that a request may name under any host, because an orchestrator uses the address of a container.
+// They return no content.
 var probes = []string{"/healthz", "/readyz"}
 
 // checked wraps next with the check.

@@ -83,8 +83,8 @@ var problems = []struct {
 // retrySeconds is the header Retry-After of a request that Temporal, the journal or a worker did not answer.
 const retrySeconds = 2
 
-// asProblem returns the problem that an error is for the caller. Of an error without a place in the table, the caller
-// learns nothing but that it happened.
+// asProblem returns the problem that an error is for the caller. An error that is not in the table is in the log only:
+// the caller gets the code internal.
 func asProblem(err error) *problem {
 	var p *problem
 	if errors.As(err, &p) {

@@ -1,11 +1,9 @@
 // Uses the server as programs do that nobody of Everturn wrote. Arguments: the folder with node_modules, the API's
 // address, the token. It prints one line of JSON for each client: what it has got.
 const { createRequire } = require("node:module");
+const { parameters, weather, called } = require("./weather.cjs");
 const [dir, baseURL, apiKey] = process.argv.slice(2);
 const from = createRequire(dir + "/package.json");
-
-const parameters = { type: "object", properties: { city: { type: "string" } }, required: ["city"], additionalProperties: false };
-const weather = ({ city }) => `${city}: ${city.length} degrees`;
 
 async function withOpenAI(name) {
   const OpenAI = from(name).OpenAI;
@@ -31,12 +29,6 @@ async function withOpenAI(name) {
   return { first: first.choices[0].message.content, streamed, final: final.choices[0].message.content,
     tokens: final.usage.total_tokens > 0, parsed: parsed.choices[0].message.parsed ?? JSON.parse(parsed.choices[0].message.content),
     refused: [refused.status, refused.code], models: models.data.map((m) => m.id), called };
-}
-
-async function called(generateText, model, jsonSchema, stepCountIs) {
-  const { text } = await generateText({ model, prompt: "Weather?", stopWhen: stepCountIs(3),
-    tools: { weather: { description: "The weather.", inputSchema: jsonSchema(parameters), execute: async (c) => weather(c) } } });
-  return text;
 }
 
 async function withAI() {

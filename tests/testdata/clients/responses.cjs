@@ -1,10 +1,8 @@
 // As chat.cjs, for OpenAI's Responses.
 const { createRequire } = require("node:module");
+const { parameters, weather, called } = require("./weather.cjs");
 const [dir, baseURL, apiKey] = process.argv.slice(2);
 const from = createRequire(dir + "/package.json");
-
-const parameters = { type: "object", properties: { city: { type: "string" } }, required: ["city"], additionalProperties: false };
-const weather = ({ city }) => `${city}: ${city.length} degrees`;
 
 async function withOpenAI(name) {
   const client = new (from(name).OpenAI)({ baseURL, apiKey });
@@ -46,12 +44,6 @@ async function withOpenAI(name) {
     queued, background: background.output_text, parsed: parsed.output_parsed, talk,
     asked: [asked.server_label, asked.name], before: call.status, approved: approved.output_text,
     kinds: approved.output.map((o) => o.type), input: input.data[0].content[0].text, cancelled: cancelled.status, gone, calls: calls.length, called };
-}
-
-async function called(generateText, model, jsonSchema, stepCountIs) {
-  const { text } = await generateText({ model, prompt: "Weather?", stopWhen: stepCountIs(3),
-    tools: { weather: { description: "The weather.", inputSchema: jsonSchema(parameters), execute: async (c) => weather(c) } } });
-  return text;
 }
 
 async function withAI() {

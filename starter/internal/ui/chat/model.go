@@ -155,7 +155,7 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return m, tea.Batch(cmds...)
 }
 
-// handle handles a message according to its type. A message of an unknown type is for the current form.
+// handle handles a message according to its type.
 func (m *Model) handle(msg tea.Msg) tea.Cmd {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
@@ -170,6 +170,16 @@ func (m *Model) handle(msg tea.Msg) tea.Cmd {
 		m.click(msg)
 	case tea.PasteMsg:
 		return m.paste(msg)
+	default:
+		return m.handleResult(msg)
+	}
+	return nil
+}
+
+// handleResult handles a message that does not come from the terminal. A message of an unknown type is for the current
+// form.
+func (m *Model) handleResult(msg tea.Msg) tea.Cmd {
+	switch msg := msg.(type) {
 	case filesMsg:
 		m.menu.files = msg
 		m.complete()
